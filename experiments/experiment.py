@@ -1,0 +1,55 @@
+"""A named run: what is trained, and under which names it is tracked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.files import read_json, write_json
+from transformer.config import Config, differences, from_dict, to_dict
+from transformer.errors import InputError
+
+CONFIG_FILE = "config.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experiment:
+    """A configuration with a name. ``group`` and ``tags`` order the runs in W&B."""
+
+    name: str
+    description: str
+    config: Config
+    group: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+def load_experiment(directory: Path) -> Experiment:
+    """The experiment that a run's directory belongs to.
+
+    Raises:
+        InputError: if the directory holds no run.
+    """
+    path = directory / CONFIG_FILE
+    if not path.is_file():
+        raise InputError(f"{directory} is not the directory of a run: it has no {CONFIG_FILE}")
+    return from_dict(Experiment, read_json(path), str(path))
+
+
+def claim(directory: Path, experiment: Experiment) -> None:
+    """Make ``directory`` the experiment's, or check that it is already.
+
+    Raises:
+        InputError: if it belongs to another configuration; the message says what differs.
+    """
+    path = directory / CONFIG_FILE
+    if path.exists():
+        found = load_experiment(directory)
+        changes = differences(to_dict(found.config), to_dict(experiment.config))
+        if changes:
+            raise InputError(
+                f"{directory} belongs to another configuration ({'; '.join(changes)}): "
+                "choose another --directory, or remove this one"
+            )
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(path, to_dict(experiment))

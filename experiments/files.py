@@ -1,0 +1,44 @@
+"""Small files that other processes read while we write them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from transformer.errors import InputError
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace ``path`` by ``text``: a reader, or a crash, sees the old file or the new one whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write ``value`` atomically, indented, keys in their own order."""
+    write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read an object that :func:`write_json` wrote.
+
+    Raises:
+        InputError: if the file is not an object in JSON.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path} cannot be read as JSON ({error}); delete it to make it anew") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path} does not hold a JSON object; delete it to make it anew")
+    return value

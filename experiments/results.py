@@ -1,0 +1,58 @@
+"""What a run leaves behind for tables and reports: one ``result.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.files import read_json, write_json
+from transformer.config import from_dict, to_dict
+
+RESULT_FILE = "result.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """One finished run. BLEU and perplexities are of the validation set, as in Table 3; those of
+    the test set, where one was scored, begin with ``test_``.
+
+    ``perplexity`` is per word-piece and ``perplexity_per_char`` per character of the reference;
+    ``parameters`` is the model's own count and ``parameters_paper_vocab`` the count at the 40,960
+    rows that the paper's column fits. Tokens are real ones, padding left out; ``flops`` is
+    analytic; ``train_seconds`` leaves preparation and evaluation out. ``finished_at`` is UTC.
+    """
+
+    experiment: str
+    seed: int
+    bleu: float
+    bleu_signature: str
+    perplexity: float
+    perplexity_per_char: float
+    parameters: int
+    parameters_paper_vocab: int
+    steps: int
+    source_tokens: int
+    target_tokens: int
+    flops: float
+    train_seconds: float
+    tokens_per_second: float
+    device: str
+    precision: str
+    averaged_checkpoints: int
+    versions: dict[str, str] = field(default_factory=dict)
+    commit: str
+    finished_at: str
+    test_bleu: float | None = None
+    test_perplexity: float | None = None
+    test_perplexity_per_char: float | None = None
+
+
+def load_result(directory: Path) -> Result | None:
+    """The result of the run in ``directory``, or None if it has not finished."""
+    path = directory / RESULT_FILE
+    return from_dict(Result, read_json(path), str(path)) if path.is_file() else None
+
+
+def save_result(directory: Path, result: Result) -> None:
+    """Write the result atomically: from then on the run counts as finished."""
+    write_json(directory / RESULT_FILE, to_dict(result))

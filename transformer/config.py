@@ -1,0 +1,259 @@
+"""The configuration of a run. The defaults are the paper's base model and stand nowhere else."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast, get_args, get_type_hints
+
+import dacite
+
+from transformer.errors import InputError, unknown_name
+
+T = TypeVar("T")
+
+Positions = Literal["sinusoidal", "learned"]
+Precision = Literal["auto", "bf16", "fp32"]
+
+
+def _check(condition: bool, name: str, value: object, expected: str) -> None:
+    if not condition:
+        raise InputError(f"{name} is {value!r}, but must be {expected}")
+
+
+def _check_at_least(config: object, minimum: float, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        _check(math.isfinite(value) and value >= minimum, name, value, f"at least {minimum}")
+
+
+def _check_fraction(config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        _check(0.0 <= value < 1.0, name, value, "at least 0 and below 1")
+
+
+def _check_choice(name: str, value: object, choices: object) -> None:
+    _check(value in get_args(choices), name, value, f"one of {', '.join(get_args(choices))}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """Section 3 and the columns of Table 3.
+
+    ``d_k`` and ``d_v`` are widths per head and need not multiply with ``num_heads`` to
+    ``d_model``. ``vocab_size`` is the number of word-pieces, which both languages share;
+    ``max_positions`` bounds the length of a sentence for learned positions only.
+    """
+
+    vocab_size: int = 37_000
+    num_layers: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    num_heads: int = 8
+    d_k: int = 64
+    d_v: int = 64
+    dropout: float = 0.1
+    positions: Positions = "sinusoidal"
+    max_positions: int = 512
+
+    def __post_init__(self) -> None:
+        _check_at_least(self, 1, "num_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v")
+        _check_at_least(self, 1, "max_positions")
+        _check_at_least(self, 8, "vocab_size")
+        _check_fraction(self, "dropout")
+        _check_choice("positions", self.positions, Positions)
+        _check(self.d_model % 2 == 0, "d_model", self.d_model, "even (pairs of sine and cosine)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextFile:
+    """One side of one parallel text.
+
+    ``location`` is an ``https://`` address, a path, or ``builtin:GENERATOR/FILE`` for text that
+    the project writes itself. Names ending in .gz, .xz or .bz2 are unpacked on reading.
+    ``sha256`` is of the file as it is stored, and must be given for a download.
+    """
+
+    location: str
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.location.startswith(("http://", "https://")) and self.sha256 is None:
+            raise InputError(f"{self.location} is a download and needs its sha256")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParallelText:
+    """Two files that are aligned line by line."""
+
+    source: TextFile
+    target: TextFile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Corpus:
+    """What a corpus is: where its text comes from and what each part is for.
+
+    ``source_language`` and ``target_language`` are ISO 639-1 codes. Several training texts are
+    joined in their order, and shuffled as a whole by the batch plan.
+    """
+
+    name: str
+    source_language: str
+    target_language: str
+    licence: str
+    train: tuple[ParallelText, ...]
+    valid: ParallelText
+    test: ParallelText | None = None
+
+    @property
+    def splits(self) -> dict[str, tuple[ParallelText, ...]]:
+        """The texts of each split by its name; ``test`` is missing where there is none."""
+        splits = {"train": self.train, "valid": (self.valid,)}
+        return splits if self.test is None else splits | {"test": (self.test,)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataConfig:
+    """Section 5.1. ``tokens_per_batch`` bounds the real source tokens, and as many target tokens,
+    of one optimiser step over all devices; pairs with a side over ``max_length`` word-pieces
+    are left out of training.
+    """
+
+    corpus: Corpus
+    tokens_per_batch: int = 25_000
+    max_length: int = 256
+
+    def __post_init__(self) -> None:
+        _check_at_least(self, 2, "max_length")
+        _check(
+            self.tokens_per_batch >= self.max_length,
+            "tokens_per_batch",
+            self.tokens_per_batch,
+            f"at least max_length ({self.max_length}), or the longest pair fits no batch",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingConfig:
+    """Sections 5.2 to 5.4.
+
+    ``learning_rate_factor`` multiplies equation 3. ``precision`` ``auto`` is bf16 where the
+    hardware multiplies it natively. ``clip_norm`` bounds the norm of the gradient (the paper
+    does not clip). ``average_checkpoints`` is how many of the last checkpoints are averaged for
+    evaluation (section 6.1; 1 for Table 3).
+    """
+
+    seed: int = 1
+    max_steps: int = 100_000
+    warmup_steps: int = 4_000
+    learning_rate_factor: float = 1.0
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.98
+    adam_epsilon: float = 1e-9
+    label_smoothing: float = 0.1
+    clip_norm: float | None = None
+    precision: Precision = "auto"
+    average_checkpoints: int = 1
+    checkpoint_every_steps: int = 1_000
+    validate_every_steps: int = 1_000
+    log_every_steps: int = 50
+
+    def __post_init__(self) -> None:
+        _check_at_least(self, 1, "max_steps", "warmup_steps", "average_checkpoints")
+        _check_at_least(self, 1, "checkpoint_every_steps", "validate_every_steps")
+        _check_at_least(self, 1, "log_every_steps")
+        _check_at_least(self, 0, "seed", "learning_rate_factor")
+        _check_fraction(self, "label_smoothing", "adam_beta1", "adam_beta2")
+        _check(self.adam_epsilon > 0, "adam_epsilon", self.adam_epsilon, "above 0")
+        _check_choice("precision", self.precision, Precision)
+        if self.clip_norm is not None:
+            _check(self.clip_norm > 0, "clip_norm", self.clip_norm, "above 0")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodingConfig:
+    """Section 6.1. ``length_penalty`` is alpha in ((5 + length) / 6) ** alpha; a hypothesis has at
+    most ``max_extra_length`` word-pieces more than its source. ``beam_size`` 1 is greedy.
+    """
+
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    max_extra_length: int = 50
+
+    def __post_init__(self) -> None:
+        _check_at_least(self, 1, "beam_size")
+        _check_at_least(self, 0, "length_penalty", "max_extra_length")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """Everything that decides the outcome of a run."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+
+
+def _section_of_field() -> dict[str, str]:
+    sections = {f.name: cast(type, get_type_hints(Config)[f.name]) for f in dataclasses.fields(Config)}
+    return {f.name: name for name, kind in sections.items() for f in dataclasses.fields(kind)}
+
+
+def override(config: Config, **changes: object) -> Config:
+    """A copy of ``config`` with some fields changed, each named without its section.
+
+    Raises:
+        InputError: for a name that no section has, or a value that the section refuses.
+    """
+    section_of = _section_of_field()
+    grouped: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        if name not in section_of:
+            raise unknown_name("setting", name, section_of)
+        grouped.setdefault(section_of[name], {})[name] = value
+    sections: dict[str, Any] = {
+        section: dataclasses.replace(getattr(config, section), **values)
+        for section, values in grouped.items()
+    }
+    return dataclasses.replace(config, **sections)
+
+
+def differences(old: object, new: object, prefix: str = "") -> list[str]:
+    """Each leaf in which two JSON-like values differ, written as ``path: old -> new``."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        old_items, new_items = cast(dict[str, object], old), cast(dict[str, object], new)
+        return [
+            line
+            for key in dict.fromkeys([*old_items, *new_items])
+            for line in differences(old_items.get(key), new_items.get(key), f"{prefix}.{key}".lstrip("."))
+        ]
+    return [] if old == new else [f"{prefix}: {old!r} -> {new!r}"]
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A dataclass as nested dictionaries and lists that JSON can hold."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def digest(config: Any) -> str:
+    """A short name for the contents of a dataclass, the same in every process."""
+    text = json.dumps(dataclasses.asdict(config), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def from_dict(kind: type[T], values: dict[str, Any], where: str = "configuration") -> T:
+    """The dataclass that :func:`to_dict` wrote.
+
+    Raises:
+        InputError: where a field is missing, unknown or of another type; ``where`` names the file.
+    """
+    try:
+        return dacite.from_dict(kind, values, dacite.Config(cast=[tuple], strict=True))
+    except (dacite.DaciteError, TypeError, KeyError) as error:
+        raise InputError(f"{where} does not fit this version of the project: {error}") from error
