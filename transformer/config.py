@@ -15,6 +15,9 @@ from transformer.errors import InputError, unknown_name
 
 T = TypeVar("T")
 
+# The first word-pieces of every vocabulary: padding, unknown, begin and end of a sentence.
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
+
 Positions = Literal["sinusoidal", "learned"]
 Precision = Literal["auto", "bf16", "fp32"]
 

@@ -1,0 +1,72 @@
+"""How long the rest of a table takes, judged by the runs that are done or under way."""
+
+from __future__ import annotations
+
+import heapq
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformer.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one run of ``config`` took, or will have taken, in seconds from start to end."""
+
+    config: Config
+    seconds: float
+
+
+def step_work(config: Config) -> float:
+    """Multiply-adds of one training step: three times those of the forward pass.
+
+    Attention's products with itself are left out: for sentences they are under 1 %.
+    """
+    model = config.model
+    attention = 2 * model.d_model * model.num_heads * (model.d_k + model.d_v)
+    feed_forward = 2 * model.d_model * model.d_ff
+    layers = model.num_layers * (3 * attention + 2 * feed_forward)
+    return 3.0 * config.data.tokens_per_batch * (layers + model.d_model * model.vocab_size)
+
+
+def work(config: Config) -> float:
+    """Multiply-adds of a whole run, by which the longest is started first."""
+    return step_work(config) * config.training.max_steps
+
+
+def predict(config: Config, known: Sequence[Timing]) -> float | None:
+    """Seconds that a run of ``config`` takes; None while nothing is known.
+
+    A step takes a fixed time and one per multiply-add; the two are fitted to what is known, as
+    in small models the first outweighs the second.
+    """
+    if not known:
+        return None
+    works = [step_work(timing.config) for timing in known]
+    seconds = [timing.seconds / timing.config.training.max_steps for timing in known]
+    steps = config.training.max_steps
+    if len(set(works)) > 1:
+        line = statistics.linear_regression(works, seconds)
+        if line.slope >= 0 and line.intercept >= 0:
+            return steps * (line.intercept + line.slope * step_work(config))
+        if line.slope < 0:
+            return steps * statistics.fmean(seconds)
+    return steps * step_work(config) * sum(seconds) / sum(works)
+
+
+def time_left(
+    running: Sequence[float], waiting: Sequence[Config], known: Sequence[Timing], workers: int
+) -> float | None:
+    """Seconds until the last run ends, with ``waiting`` taken in order by whoever is free.
+
+    ``running`` are the seconds that the runs under way still need.
+    """
+    free = [*running, *[0.0] * (workers - len(running))]
+    heapq.heapify(free)
+    for config in waiting:
+        seconds = predict(config, known)
+        if seconds is None:
+            return None
+        heapq.heapreplace(free, free[0] + seconds)
+    return max(free)

@@ -1,0 +1,156 @@
+"""What a table's directory is for: which rows, at which scale, with which seeds.
+
+``table.json`` holds all that execution and report need, so that neither reads a declaration that
+may have changed since.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ablations.table import CHANGES, Cell, Reported, Row, Scale, Table
+from experiments.experiment import Experiment
+from experiments.files import read_json, write_json
+from transformer.config import Config, differences, from_dict, override, to_dict
+from transformer.errors import InputError
+
+PLAN_FILE = "table.json"
+Value = int | float | str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRow:
+    """A row with its changes in the paper's units and as they are run.
+
+    ``seeds`` is empty for a row that nobody has asked for yet.
+    """
+
+    name: str
+    reported: Reported
+    changes: dict[str, Value]
+    scaled: dict[str, Value]
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A table at a scale. ``base`` is the base's configuration as it is run, its seed unused."""
+
+    table: str
+    title: str
+    scale: str
+    divide_widths: int
+    divide_layers: int
+    base: Config
+    rows: tuple[PlannedRow, ...]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every row and seed that was asked for, in the table's order."""
+        return tuple(Cell(row.name, seed) for row in self.rows for seed in row.seeds)
+
+    def experiment(self, cell: Cell) -> Experiment:
+        """What is trained for ``cell``, and under which names it is tracked."""
+        row = next(row for row in self.rows if row.name == cell.row)
+        name = f"{self.table}-{self.scale}/{cell.row}"
+        return Experiment(
+            name=name,
+            description=f"{self.title}, row {cell.row} at scale {self.scale}",
+            config=override(self.base, **row.scaled, seed=cell.seed),
+            group=name,
+            tags=(self.table, self.scale, cell.row, f"seed-{cell.seed}"),
+        )
+
+
+def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[int]) -> Plan:
+    """The plan that runs ``rows`` of ``table`` with every one of ``seeds``.
+
+    Raises:
+        InputError: if the scale has no text yet, or makes no valid configuration of a row.
+    """
+    if not scale.corpus.train:
+        raise InputError(
+            f"scale {scale.name!r} cannot run yet: its corpus {scale.corpus.name!r} "
+            "has no training text in this version"
+        )
+    wanted = {row.name for row in rows}
+    return Plan(
+        table=table.name,
+        title=table.title,
+        scale=scale.name,
+        divide_widths=scale.divide_widths,
+        divide_layers=scale.divide_layers,
+        base=scale.apply(table.base),
+        rows=tuple(
+            PlannedRow(
+                name=row.name,
+                reported=row.reported,
+                changes=cast(dict[str, Value], dict(row.changes)),
+                scaled={
+                    name: value
+                    for name, value in columns(table.configure(row, scale)).items()
+                    if name in row.changes
+                },
+                seeds=tuple(sorted(seeds)) if row.name in wanted else (),
+            )
+            for row in table.rows
+        ),
+    )
+
+
+def columns(config: Config) -> dict[str, Value]:
+    """The fields of ``config`` that a row may change, by name."""
+    found = {**to_dict(config.model), **to_dict(config.training)}
+    return {name: found[name] for name in CHANGES}
+
+
+def load_plan(directory: Path) -> Plan:
+    """The plan of a table's directory.
+
+    Raises:
+        InputError: if the directory is not a table's.
+    """
+    path = directory / PLAN_FILE
+    if not path.is_file():
+        raise InputError(f"{directory} is not the directory of a table: it has no {PLAN_FILE}")
+    return from_dict(Plan, read_json(path), str(path))
+
+
+def claim_plan(directory: Path, plan: Plan) -> Plan:
+    """Make ``directory`` the plan's, or extend the plan there by further rows and seeds.
+
+    Raises:
+        InputError: if it belongs to another table or scale; the message says what differs.
+    """
+    if (directory / PLAN_FILE).exists():
+        found = load_plan(directory)
+        taken = [row.name for row in found.rows if row.seeds]
+        changes = differences(_identity(found, taken), _identity(plan, taken))
+        if changes:
+            raise InputError(
+                f"{directory} belongs to another table ({'; '.join(changes)}): "
+                "choose another --directory, or remove this one"
+            )
+        seeds = {row.name: set(row.seeds) for row in found.rows}
+        rows = [
+            dataclasses.replace(row, seeds=tuple(sorted({*row.seeds, *seeds.get(row.name, ())})))
+            for row in plan.rows
+        ]
+        plan = dataclasses.replace(plan, rows=tuple(rows))
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(directory / PLAN_FILE, to_dict(plan))
+    return plan
+
+
+def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:
+    """What must not change once rows of those names have been asked for."""
+    return {
+        "table": plan.table,
+        "scale": plan.scale,
+        "base": to_dict(plan.base),
+        "rows": {row.name: row.scaled for row in plan.rows if row.name in taken},
+    }

@@ -1,0 +1,38 @@
+"""The scales that every table can be run at."""
+
+from __future__ import annotations
+
+from ablations.table import scale
+from transformer.data.corpora import CLDR_EN_DE, MULTI30K_EN_DE, WMT14_EN_DE
+
+QUICK = scale(
+    "quick",
+    corpus=CLDR_EN_DE,
+    divide_widths=8,
+    divide_layers=2,
+    max_steps=1_500,
+    vocab_size=4_000,
+    tokens_per_batch=600,
+    warmup_steps=300,
+    learning_rate_factor=0.5,
+    checkpoint_every_steps=500,
+    validate_every_steps=500,
+)
+
+SMALL = scale(
+    "small",
+    corpus=MULTI30K_EN_DE,
+    divide_widths=4,
+    divide_layers=2,
+    max_steps=4_000,
+    vocab_size=8_000,
+    tokens_per_batch=1_500,
+    warmup_steps=800,
+    learning_rate_factor=0.5,
+    checkpoint_every_steps=500,
+    validate_every_steps=500,
+)
+
+PAPER = scale("paper", corpus=WMT14_EN_DE)
+
+SCALES = (QUICK, SMALL, PAPER)

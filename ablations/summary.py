@@ -1,0 +1,174 @@
+"""What a table has come to: the numbers of a report, a pure function of the files on disk."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablations.plan import Plan, PlannedRow, Value, columns, load_plan
+from ablations.table import Cell
+from experiments.progress import Progress, read_progress
+from experiments.results import Result, load_result
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over seeds; ``deviation`` is the sample standard deviation, None for one seed."""
+
+    mean: float
+    deviation: float | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A cell without a result, and how far it came."""
+
+    cell: Cell
+    progress: Progress | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowSummary:
+    """One row that was asked for.
+
+    ``cells`` are its columns as they are run, and ``changed`` those that differ from the base's.
+    """
+
+    row: PlannedRow
+    cells: dict[str, Value]
+    changed: frozenset[str]
+    results: tuple[Result, ...]
+    unfinished: tuple[Unfinished, ...]
+
+    @property
+    def perplexity(self) -> Estimate | None:
+        """Per word-piece, over the seeds."""
+        return _estimate([result.perplexity for result in self.results])
+
+    @property
+    def bleu(self) -> Estimate | None:
+        """Of the validation set, over the seeds."""
+        return _estimate([result.bleu for result in self.results])
+
+    @property
+    def is_base(self) -> bool:
+        """Whether the row changes nothing."""
+        return not self.row.changes
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """Spearman's rank correlation with the paper, over ``count`` rows; None where undefined."""
+
+    value: float | None
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """A table's rows that were asked for, in order, with what holds for all of them."""
+
+    plan: Plan
+    rows: tuple[RowSummary, ...]
+
+    @property
+    def base(self) -> RowSummary | None:
+        """The row that changes nothing, if it was asked for."""
+        return next((row for row in self.rows if row.is_base), None)
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """All that has finished."""
+        return tuple(result for row in self.rows for result in row.results)
+
+    def perplexity_correlation(self) -> Correlation:
+        """How far our perplexities order the rows as the paper's do."""
+        return self._correlation(lambda r: (r.perplexity, r.row.reported.perplexity))
+
+    def bleu_correlation(self) -> Correlation:
+        """How far our BLEU orders the rows as the paper's does."""
+        return self._correlation(lambda r: (r.bleu, r.row.reported.bleu))
+
+    def pooled_deviation(self, name: str) -> float | None:
+        """The standard deviation between seeds of ``perplexity`` or ``bleu``, over all rows."""
+        groups = [[float(getattr(x, name)) for x in row.results] for row in self.rows]
+        groups = [group for group in groups if len(group) > 1 and all(map(math.isfinite, group))]
+        if not groups:
+            return None
+        squares = sum(statistics.variance(group) * (len(group) - 1) for group in groups)
+        return math.sqrt(squares / sum(len(group) - 1 for group in groups))
+
+    def _correlation(
+        self, pick: Callable[[RowSummary], tuple[Estimate | None, float | None]]
+    ) -> Correlation:
+        both = [
+            (ours.mean, paper)
+            for ours, paper in map(pick, self.rows)
+            if ours is not None and paper is not None and not math.isnan(ours.mean)
+        ]
+        return Correlation(spearman([x for x, _ in both], [y for _, y in both]), len(both))
+
+
+def summarise(directory: Path) -> Summary:
+    """Read a table's directory.
+
+    Raises:
+        InputError: if it is not a table's, or a file in it cannot be read.
+    """
+    plan = load_plan(directory)
+    base = columns(plan.base)
+    rows = [_row(row, base, directory) for row in plan.rows if row.seeds]
+    return Summary(plan=plan, rows=tuple(rows))
+
+
+def spearman(ours: Sequence[float], paper: Sequence[float]) -> float | None:
+    """Spearman's rank correlation with tied ranks averaged.
+
+    None for fewer than three pairs, or where all of one side are equal.
+    """
+    if len(ours) < 3 or len(set(ours)) < 2 or len(set(paper)) < 2:
+        return None
+    return statistics.correlation(ranks(ours), ranks(paper))
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """The rank of each value from 1, the mean of the ranks they cover for equal ones.
+
+    Example:
+        >>> ranks([10.0, 30.0, 10.0])
+        [1.5, 3.0, 1.5]
+    """
+    return [
+        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
+        for value in values
+    ]
+
+
+def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary:
+    cells = {**base, **row.scaled}
+    found = {seed: Cell(row.name, seed).directory(directory) for seed in row.seeds}
+    results = {seed: load_result(path) for seed, path in found.items()}
+    return RowSummary(
+        row=row,
+        cells=cells,
+        changed=frozenset(name for name, value in cells.items() if value != base[name]),
+        results=tuple(result for result in results.values() if result is not None),
+        unfinished=tuple(
+            Unfinished(Cell(row.name, seed), read_progress(found[seed]))
+            for seed, result in results.items()
+            if result is None
+        ),
+    )
+
+
+def _estimate(values: list[float]) -> Estimate | None:
+    if not values:
+        return None
+    several = len(values) > 1 and all(map(math.isfinite, values))
+    deviation = statistics.stdev(values) if several else None
+    mean = statistics.fmean(values)
+    return Estimate(mean, deviation, len(values))

@@ -1,0 +1,79 @@
+"""Which tables and scales there are, by name or from a file of the user's."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from ablations.scales import SCALES
+from ablations.table import Row, Scale, Table
+from transformer.errors import InputError, unknown_name
+
+# A built-in table is a module whose TABLE is its declaration.
+TABLES = {"table3": "ablations.table3"}
+
+
+def load_table(name: str) -> Table:
+    """The table of that name, or the ``TABLE`` of a Python file such as ``path/to/depth.py``.
+
+    Raises:
+        InputError: for an unknown name, or a file that is missing, fails or declares no table.
+    """
+    if name.endswith(".py"):
+        module = _load_file(Path(name))
+    elif name in TABLES:
+        module = importlib.import_module(TABLES[name])
+    else:
+        raise unknown_name("table", name, TABLES)
+    table = getattr(module, "TABLE", None)
+    if not isinstance(table, Table):
+        raise InputError(f"{name} declares no TABLE = Table(…), see ablations/table.py")
+    return table
+
+
+def find_scale(table: Table, name: str) -> Scale:
+    """The scale of that name, the table's own before the built-in ones.
+
+    Raises:
+        InputError: for an unknown name.
+    """
+    scales = {scale.name: scale for scale in (*SCALES, *table.scales)}
+    if name not in scales:
+        raise unknown_name("scale", name, scales)
+    return scales[name]
+
+
+def select_rows(table: Table, names: Sequence[str] | None) -> tuple[Row, ...]:
+    """The rows of those names in the table's order, or all of them for None.
+
+    Raises:
+        InputError: for an unknown name, or one that is given twice.
+    """
+    if names is None:
+        return table.rows
+    known = [row.name for row in table.rows]
+    for name in names:
+        if name not in known:
+            raise unknown_name("row", name, known)
+        if names.count(name) > 1:
+            raise InputError(f"row {name!r} is given twice")
+    return tuple(row for row in table.rows if row.name in names)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InputError(f"there is no table file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a user's file does wrong is bad input here
+        raise InputError(f"{path} fails: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,228 @@
+"""The built-in corpus: the same for a seed everywhere, disjoint, clean, and right German."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+from datetime import datetime
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer.data import cldr, cldr_phrases
+from transformer.data.cldr_phrases import ENGLISH, GERMAN, Family, Pair, in_words
+
+COUNT = 3_000
+#: The digest of the first 500 pairs. A change here asks for another seed, which caches go by.
+GOLDEN = {"2017-2.18.0-0.5.14": "d4255fae64a775c0359f70691e9dbd2afe7cf0a76390f4ad031ad109b367f55a"}
+ROOT = pathlib.Path(__file__).parents[2]
+
+seeds = st.integers(0, 2**32).map(Random)
+
+
+def plain(pair: Pair) -> Pair:
+    source, target = pair
+    return " ".join(source.split()), " ".join(target.split())
+
+
+@pytest.fixture(scope="module")
+def drawn() -> list[Pair]:
+    return cldr.pairs(cldr.SEED, COUNT)
+
+
+def test_pairs_are_the_same_in_any_environment():
+    script = "import sys\nfrom transformer.data import cldr\n"
+    script += "sys.stdout.buffer.write(repr(cldr.pairs(7, 500)).encode())"
+    places = (("1", "Asia/Kathmandu", "tr_TR.UTF-8"), ("2", "America/St_Johns", "C"))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env=os.environ
+            | {"PYTHONHASHSEED": hash_seed, "TZ": zone, "LANG": lang, "LC_ALL": lang},
+            stdout=subprocess.PIPE,
+        )
+        for hash_seed, zone, lang in places
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    assert outputs == [repr(cldr.pairs(7, 500)).encode()] * 2
+
+
+def test_pairs_are_the_same_as_ever():
+    if cldr.VERSION not in GOLDEN:
+        pytest.skip(f"no digest is known for {cldr.VERSION}")
+    digest = hashlib.sha256(repr(cldr.pairs(cldr.SEED, 500)).encode()).hexdigest()
+    assert digest == GOLDEN[cldr.VERSION]
+
+
+def test_another_seed_gives_other_pairs(drawn: list[Pair]):
+    assert len(set(drawn) & set(cldr.pairs(cldr.SEED + 1, COUNT))) < COUNT / 4
+
+
+def test_a_smaller_count_is_the_beginning_of_a_larger_one(drawn: list[Pair]):
+    assert cldr.pairs(cldr.SEED, 101) == drawn[:101]
+
+
+def test_no_source_and_no_target_stands_twice(drawn: list[Pair]):
+    assert len(drawn) == COUNT
+    assert len({source for source, _ in drawn}) == COUNT
+    assert len({target for _, target in drawn}) == COUNT
+
+
+def test_lines_are_short_and_hold_plain_spaces_only(drawn: list[Pair]):
+    for line in (line for pair in drawn for line in pair):
+        assert line == " ".join(re.split(r"\s+", line.strip()))
+        assert 1 <= len(line.split(" ")) <= 25
+        assert unicodedata.is_normalized("NFC", line)
+        unusual = {c for c in line if unicodedata.category(c)[0] in "CZ"}
+        assert unusual <= {" "}, line
+
+
+def test_every_family_occurs_about_as_often_as_its_weight(monkeypatch: pytest.MonkeyPatch):
+    family_of: dict[str, str] = {}
+
+    def traced(family: Family) -> Family:
+        def draw(rng: Random) -> Pair:
+            pair = family(rng)
+            family_of.setdefault(plain(pair)[0], family.__name__)
+            return pair
+
+        return draw
+
+    weights = {family.__name__: weight for family, weight in cldr.FAMILIES.items()}
+    monkeypatch.setattr(cldr, "FAMILIES", {traced(f): w for f, w in cldr.FAMILIES.items()})
+    counts = Counter(family_of[source] for source, _ in cldr.pairs(cldr.SEED, COUNT))
+    for name, weight in weights.items():
+        share = counts[name] / COUNT * sum(weights.values())
+        assert 0.6 * weight < share < 1.4 * weight, name
+
+
+def test_more_pairs_than_there_are_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cldr, "FAMILIES", {cldr_phrases.a_name: 1})
+    with pytest.raises(ValueError, match=r"found only \d+ of 9999 distinct pairs"):
+        cldr.pairs(1, 9_999)
+
+
+def test_written_splits_are_aligned_and_disjoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+):
+    monkeypatch.setattr(cldr, "PAIRS", 700)
+    monkeypatch.setattr(cldr, "HELD_OUT", 100)
+    cldr.write(tmp_path)
+    sizes = {"train": 500, "valid": 100, "test": 100}
+    names = {f"{split}.{language}" for split in sizes for language in ("en", "de")}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    lines: dict[str, list[str]] = {}
+    for name in names:
+        content = (tmp_path / name).read_bytes()
+        assert content.endswith(b"\n") and b"\r" not in content
+        lines[name] = content.decode().removesuffix("\n").split("\n")
+        assert len(lines[name]) == sizes[name.split(".")[0]]
+        assert all(lines[name])
+    for language in ("en", "de"):
+        together = [line for split in sizes for line in lines[f"{split}.{language}"]]
+        assert len(set(together)) == 700
+    written = {
+        pair
+        for split in sizes
+        for pair in zip(lines[f"{split}.en"], lines[f"{split}.de"], strict=True)
+    }
+    assert written == set(cldr.pairs(cldr.SEED, 700))
+
+
+@pytest.mark.parametrize(
+    ("number", "style", "english", "german"),
+    [
+        (27, "cardinal", "twenty-seven", "siebenundzwanzig"),
+        (342, "cardinal", "three hundred and forty-two", "dreihundertzweiundvierzig"),
+        (21_000, "cardinal", "twenty-one thousand", "einundzwanzigtausend"),
+        (27, "ordinal", "twenty-seventh", "siebenundzwanzigste"),
+        (1984, "year", "nineteen eighty-four", "neunzehnhundertvierundachtzig"),
+    ],
+)
+def test_german_turns_units_and_tens_round(number: int, style: str, english: str, german: str):
+    assert in_words(number, ENGLISH, style) == english
+    assert in_words(number, GERMAN, style) == german
+
+
+@pytest.mark.parametrize(
+    ("english", "german"),
+    [
+        ("Danish Krone", "Dänische Krone"),
+        ("Namibia and Canada", "Namibia und Kanada"),
+        ("Ido, Pashto, and Croatian", "Ido, Paschtu und Kroatisch"),
+        ("Friday, January 2, 1903", "Freitag, 2. Januar 1903"),
+        ("Feb 3, 1951", "03.02.1951"),
+        ("4th quarter 1977", "4. Quartal 1977"),
+        ("5:12 PM", "17:12"),
+        ("4:08 \N{EN DASH} 6:52 PM", "16:08\N{EN DASH}18:52 Uhr"),
+        ("6/4/73, 12:13:47 AM", "04.06.73, 00:13:47"),
+        ("Jul 9 \N{EN DASH} 15, 2095", "9.\N{EN DASH}15. Juli 2095"),
+        ("NIO1,998.47", "1.998,47 NIO"),
+        ("82.33 Colombian pesos", "82,33 Kolumbianische Pesos"),
+        ("thirty-four Bulgarian leva", "vierunddreißig Bulgarische Lew"),
+        ("twenty-five hectares", "fünfundzwanzig Hektar"),
+        ("44.6 tablespoons and 5,799 carats", "44,6 Esslöffel und 5.799 Karat"),
+        ("825 bits per hour", "825 Bit pro Stunde"),
+        ("twenty-nine days ago", "vor neunundzwanzig Tagen"),
+    ],
+)
+def test_the_corpus_holds(drawn: list[Pair], english: str, german: str):
+    assert dict(drawn)[english] == german
+
+
+@settings(max_examples=60, deadline=None)
+@given(rng=seeds, family=st.sampled_from((cldr_phrases.measures, cldr_phrases.a_rate)))
+def test_figures_survive_while_points_and_commas_swap(rng: Random, family: Family):
+    english, german = plain(family(rng))
+    swapped = str.maketrans(",.", ".,")
+    figures = re.compile(r"\d(?:[\d.,]*\d)?")
+    assert [f.translate(swapped) for f in figures.findall(english)] == figures.findall(german)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rng=seeds)
+def test_afternoon_hours_count_on_in_german(rng: Random):
+    english, german = plain(cldr_phrases.a_time(rng))
+    seconds = ":%S" if german.count(":") == 2 else ""
+    moment = datetime.strptime(english, f"%I:%M{seconds} %p")
+    assert moment.strftime(f"%H:%M{seconds}") == german
+
+
+def test_a_day_in_full_is_the_same_day_in_german(drawn: list[Pair]):
+    weekdays = ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag")
+    months = "Januar Februar März April Mai Juni Juli August September Oktober November Dezember"
+    full = [pair for pair in drawn if re.fullmatch(r"\w+day, \w+ \d+, \d{4}", pair[0])]
+    assert full
+    for english, german in full:
+        day = datetime.strptime(english, "%A, %B %d, %Y")
+        month = months.split()[day.month - 1]
+        assert german == f"{weekdays[day.weekday()]}, {day.day}. {month} {day.year}"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rng=seeds,
+    family=st.sampled_from((cldr_phrases.a_number, cldr_phrases.counted, cldr_phrases.ago)),
+)
+def test_numbers_in_words_are_grammatical(rng: Random, family: Family):
+    _, german = plain(family(rng))
+    assert "einstausend" not in german
+    if family is not cldr_phrases.a_number:
+        assert not re.search(r"eins\b", german)
+
+
+def test_every_unit_is_named_in_both_languages():
+    for unit in cldr_phrases.UNITS:
+        for locale in (ENGLISH, GERMAN):
+            for number in (1, 2):
+                written = cldr_phrases.units.format_unit(number, unit, locale=locale)
+                assert re.fullmatch(rf"{number}\s[^\d]+", written) and unit not in written

@@ -1,0 +1,128 @@
+"""Batches by approximate length under a budget of real tokens (section 5.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from transformer.config import BOS_ID, PAD_ID
+from transformer.data.store import TokenStore
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Some pairs, padded with 0 behind.
+
+    Attributes:
+        src: ``(batch, src)``, each row ending with the end-of-sentence id
+        tgt: ``(batch, 1 + tgt)``, the same with the begin-of-sentence id before it
+        source_tokens: real tokens of the whole step, over all devices
+        target_tokens: likewise; the begin of a sentence does not count, its end does
+        number: which batch since the start of training
+    """
+
+    src: Tensor
+    tgt: Tensor
+    source_tokens: int
+    target_tokens: int
+    number: int = 0
+
+    def to(self, *args: Any, **kwargs: Any) -> Batch:
+        """The batch on another device; arguments as for ``Tensor.to``."""
+        return replace(self, src=self.src.to(*args, **kwargs), tgt=self.tgt.to(*args, **kwargs))
+
+
+class BatchPlan:
+    """Which pairs stand in which batch of an epoch: a pure function of lengths, seed and epoch.
+
+    Pairs are ordered by source length, within it by target length (up and down in turn, so that
+    neighbours stay alike), and cut where either side would exceed the budget. Where the cuts
+    lie depends on the lengths alone; which of the equally long pairs stand where, and the order
+    of the batches, are drawn for each epoch over the whole corpus. So all epochs have the same
+    number of batches, and batch ``n`` of training is found without the ones before it.
+
+    Args:
+        lengths: ``(pairs, 2)``, source and target tokens
+        tokens_per_batch: bound on either side's real tokens; a longer pair gets its own batch
+        seed: of the order; None keeps the order by length, for evaluation
+    """
+
+    def __init__(self, lengths: Integers, tokens_per_batch: int, seed: int | None = None) -> None:
+        self.lengths = lengths
+        self.seed = seed
+        self._key = np.where(lengths[:, 0] % 2 == 0, lengths[:, 1], -lengths[:, 1])
+        ordered = lengths[np.lexsort((self._key, lengths[:, 0]))]
+        self._cuts = _cut(np.cumsum(ordered, axis=0), tokens_per_batch)
+        self._epoch: tuple[int, list[Integers]] | None = None
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        return len(self._cuts)
+
+    def epoch(self, epoch: int) -> list[Integers]:
+        """The batches of an epoch, each the indices of its pairs."""
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = (epoch, self._plan(epoch))
+        return self._epoch[1]
+
+    def batch(self, number: int) -> Integers:
+        """The pairs of batch ``number`` counted from the start of training."""
+        epoch, index = divmod(number, len(self))
+        return self.epoch(epoch)[index]
+
+    def _plan(self, epoch: int) -> list[Integers]:
+        if self.seed is None:
+            return np.split(np.lexsort((self._key, self.lengths[:, 0])), self._cuts[:-1])
+        random = np.random.default_rng((self.seed, epoch))
+        shuffled = random.permutation(len(self.lengths))
+        order = np.lexsort((self._key[shuffled], self.lengths[shuffled, 0]))
+        batches = np.split(shuffled[order], self._cuts[:-1])
+        return [batches[i] for i in random.permutation(len(batches))]
+
+
+def _cut(totals: Integers, budget: int) -> list[int]:
+    """The end of each batch in the ordered pairs, given their running totals ``(pairs, 2)``."""
+    cuts: list[int] = []
+    start, spent = 0, np.zeros(2, dtype=np.int64)
+    while start < len(totals):
+        ends = [int(np.searchsorted(totals[:, side], spent[side] + budget, "right")) for side in (0, 1)]
+        start = max(start + 1, min(ends))
+        spent = totals[start - 1]
+        cuts.append(start)
+    return cuts
+
+
+def collate(
+    store: TokenStore, pairs: Integers, *, number: int = 0, rank: int = 0, world_size: int = 1
+) -> Batch:
+    """The share of one rank in a batch: every ``world_size``-th pair from ``rank`` on.
+
+    A rank for which no pair is left gets the first one with all its targets as padding, so that
+    every rank takes every step; such targets count for nothing.
+    """
+    lengths = store.lengths[pairs]
+    mine = pairs[rank::world_size] if rank < len(pairs) else pairs[:1]
+    src_length, tgt_length = store.lengths[mine].max(axis=0)
+    src = np.full((len(mine), src_length), PAD_ID, dtype=np.int64)
+    tgt = np.full((len(mine), 1 + tgt_length), PAD_ID, dtype=np.int64)
+    tgt[:, 0] = BOS_ID
+    for row, pair in enumerate(mine):
+        source, target = store[pair]
+        src[row, : len(source)] = source
+        if rank < len(pairs):
+            tgt[row, 1 : 1 + len(target)] = target
+    source_tokens, target_tokens = lengths.sum(axis=0).tolist()
+    return Batch(
+        src=torch.from_numpy(src),
+        tgt=torch.from_numpy(tgt),
+        source_tokens=source_tokens,
+        target_tokens=target_tokens,
+        number=number,
+    )

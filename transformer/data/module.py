@@ -1,0 +1,115 @@
+"""The data of a run for a Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import lightning.pytorch as lightning
+
+from transformer.config import Config
+from transformer.data.batches import Batch, BatchPlan, collate
+from transformer.data.prepare import PreparedCorpus, prepare
+from transformer.data.store import TokenStore
+from transformer.errors import InputError
+
+
+class PlannedLoader:
+    """Yields one epoch of batches at each iteration, the next one each time.
+
+    ``first`` is the number, since the start of training, of the batch to begin with: a resumed
+    run goes on in the middle of an epoch exactly where it was.
+    """
+
+    def __init__(
+        self, store: TokenStore, plan: BatchPlan, *, first: int = 0, rank: int = 0, world_size: int = 1
+    ) -> None:
+        self._store, self._plan = store, plan
+        self._next = first
+        self._rank, self._world_size = rank, world_size
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        return len(self._plan)
+
+    def __iter__(self) -> Iterator[Batch]:
+        end = (self._next // len(self._plan) + 1) * len(self._plan)
+        for number in range(self._next, end):
+            self._next = number + 1
+            yield collate(
+                self._store,
+                self._plan.batch(number),
+                number=number,
+                rank=self._rank,
+                world_size=self._world_size,
+            )
+
+
+class EvaluationLoader(PlannedLoader):
+    """Yields the same batches, in the order of length, at each iteration."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._next = 0
+        return super().__iter__()
+
+
+class TranslationDataModule(lightning.LightningDataModule):
+    """A corpus as batches of real tokens, prepared at first use and cached after.
+
+    The loaders shard by themselves: a Trainer of one's own on several devices needs nothing
+    set for it.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self._corpus: PreparedCorpus | None = None
+
+    @property
+    def corpus(self) -> PreparedCorpus:
+        """The prepared corpus."""
+        if self._corpus is None:
+            self._corpus = prepare(self.config)
+        return self._corpus
+
+    def prepare_data(self) -> None:
+        """Fetch, clean and encode, unless that has been done before."""
+        prepare(self.config)
+
+    def train_plan(self) -> BatchPlan:
+        """The plan of training."""
+        store = self.corpus.store("train")
+        config = self.config
+        return BatchPlan(store.lengths, config.data.tokens_per_batch, config.training.seed)
+
+    def train_dataloader(self) -> PlannedLoader:
+        """Batches from the step on at which the Trainer stands."""
+        return PlannedLoader(
+            self.corpus.store("train"), self.train_plan(), first=self._steps_taken(), **self._share()
+        )
+
+    def val_dataloader(self) -> EvaluationLoader:
+        """The validation set."""
+        return self.evaluation_loader("valid")
+
+    def evaluation_loader(self, split: str) -> EvaluationLoader:
+        """All pairs of a split, in the order of length.
+
+        Raises:
+            InputError: if the corpus has no such split.
+        """
+        if not self.corpus.has(split):
+            raise InputError(f"the corpus {self.config.data.corpus.name} has no split {split!r}")
+        store = self.corpus.store(split)
+        plan = BatchPlan(store.lengths, self.config.data.tokens_per_batch)
+        return EvaluationLoader(store, plan, **self._share())
+
+    def _steps_taken(self) -> int:
+        trainer = self.trainer
+        return 0 if trainer is None else trainer.global_step * trainer.accumulate_grad_batches
+
+    def _share(self) -> dict[str, Any]:
+        trainer = self.trainer
+        if trainer is None:
+            return {}
+        return {"rank": trainer.global_rank, "world_size": trainer.world_size}

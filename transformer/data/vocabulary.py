@@ -1,0 +1,75 @@
+"""One vocabulary of word-pieces for both languages (section 5.1): the only door to sentencepiece."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import sentencepiece
+
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer.errors import InputError
+
+
+class Vocabulary:
+    """A trained byte-pair encoding.
+
+    Raises:
+        InputError: if the file is not a model of sentencepiece.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        except (OSError, RuntimeError) as error:
+            raise InputError(f"{path} is not a vocabulary; remove its folder: {error}") from error
+
+    def __len__(self) -> int:
+        return self._model.get_piece_size()
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        """Each line as word-piece ids, the end-of-sentence id last."""
+        return self._model.encode(lines, add_eos=True)
+
+    def decode(self, sentences: list[list[int]]) -> list[str]:
+        """Text again; control ids such as begin, end and padding vanish."""
+        return self._model.decode(sentences)
+
+
+def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
+    """Learn a byte-pair encoding of ``size`` word-pieces; the same text gives the same bytes.
+
+    Text is not normalised: what is encoded comes back as it was. Every character seen in
+    training is a word-piece.
+
+    Raises:
+        InputError: if the text does not allow so many word-pieces, or needs more.
+    """
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_prefix=str(path.with_suffix("")),
+            model_type="bpe",
+            vocab_size=size,
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            pad_id=PAD_ID,
+            unk_id=UNK_ID,
+            bos_id=BOS_ID,
+            eos_id=EOS_ID,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except (OSError, RuntimeError) as error:
+        message = str(error)
+        too_high = re.search(r"too high.*?<= (\d+)", message)
+        too_small = re.search(r"smaller than required_chars\.? *(\d+) vs (\d+)", message)
+        if too_high:
+            hint = f"is more than the text allows: at most {too_high[1]}"
+        elif too_small:
+            hint = f"is too small: the text's characters alone need {too_small[2]}"
+        else:
+            raise
+        raise InputError(f"vocab_size {size} {hint}") from error
+    path.with_suffix(".vocab").unlink(missing_ok=True)

@@ -1,0 +1,102 @@
+"""Perplexity, and BLEU by sacreBLEU with its signature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from transformer.config import PAD_ID, DecodingConfig
+from transformer.data.batches import Batch
+from transformer.data.vocabulary import Vocabulary
+from transformer.decoding import decode_sentences
+from transformer.model.encoder_decoder import Transformer
+from transformer.training.loss import smoothed_cross_entropy
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bleu:
+    """A corpus score in per cent and what it was computed with."""
+
+    score: float
+    signature: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Perplexity:
+    """Of the unsmoothed cross-entropy: per word-piece, the end of sentence included, as in the
+    paper; and per character of the reference, line ends included, which compares across
+    vocabularies.
+    """
+
+    per_token: float
+    per_char: float
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
+    """sacreBLEU's corpus score of detokenised text against one reference each.
+
+    Raises:
+        ValueError: if the numbers of lines differ.
+    """
+    from sacrebleu.metrics.bleu import BLEU  # slow to import, and needed at the end only
+
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
+    metric = BLEU()
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    return Bleu(score=score.score, signature=str(metric.get_signature()))
+
+
+@torch.inference_mode()
+def perplexity(
+    model: Transformer, batches: Iterable[Batch], references: Sequence[str]
+) -> Perplexity:
+    """Perplexity of the model on ``batches``, whose text is ``references``, in fp32."""
+    model.eval()
+    device = model.embedding.weight.device
+    nll, tokens = 0.0, 0
+    for batch in batches:
+        batch = batch.to(device)
+        states = model.states(batch.src, batch.tgt[:, :-1])
+        labels = batch.tgt[:, 1:]
+        real = labels.ne(PAD_ID)
+        _, batch_nll = smoothed_cross_entropy(
+            states[real], model.embedding.weight, labels[real], smoothing=0.0
+        )
+        nll += batch_nll.item()
+        tokens += batch.target_tokens
+    characters = sum(len(line) + 1 for line in references)
+    return Perplexity(per_token=_exp(nll / tokens), per_char=_exp(nll / characters))
+
+
+def translate(
+    model: Transformer,
+    vocabulary: Vocabulary,
+    lines: Sequence[str],
+    config: DecodingConfig,
+    *,
+    batch_size: int = 64,
+    on_progress: Callable[[int], Any] | None = None,
+) -> list[str]:
+    """Translate lines of text; an empty line stays empty.
+
+    Args:
+        on_progress: called with the number of lines done so far
+    """
+    translations = [""] * len(lines)
+    rows = [row for row, line in enumerate(lines) if line.strip()]
+    sources = vocabulary.encode([lines[row] for row in rows])
+    decoded = decode_sentences(model, sources, config, batch_size=batch_size)
+    for done, (index, hypothesis) in enumerate(decoded, start=1):
+        (translations[rows[index]],) = vocabulary.decode([hypothesis])
+        if on_progress is not None:
+            on_progress(done)
+    return translations
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf

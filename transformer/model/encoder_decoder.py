@@ -1,0 +1,136 @@
+"""The whole model (figure 1): two stacks, their masks, and the initialisation."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor, nn
+
+from transformer.config import PAD_ID, ModelConfig
+from transformer.model.attention import KeyValueCache, MultiHeadAttention
+from transformer.model.embeddings import Embedding
+from transformer.model.layers import DecoderLayer, EncoderLayer, FeedForward
+
+
+def padding_mask(tokens: Tensor) -> Tensor:
+    """Additive mask ``(batch, 1, 1, length)`` that hides padding, for any queries."""
+    return _additive(tokens.eq(PAD_ID))[:, None, None, :]
+
+
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    """Additive mask ``(length, length)`` that hides later positions (section 3.2.3).
+
+    Padding lies behind all real positions, so it needs no mask of its own on this side.
+    """
+    return _additive(torch.ones(length, length, dtype=torch.bool, device=device).triu(1))
+
+
+def _additive(hidden: Tensor) -> Tensor:
+    return torch.zeros(hidden.shape, device=hidden.device).masked_fill_(hidden, -torch.inf)
+
+
+@dataclasses.dataclass(slots=True)
+class DecoderState:
+    """What decoding carries from one position to the next.
+
+    ``memory`` holds each decoder layer's projected keys and values of the encoder's output,
+    ``caches`` those of the positions decoded so far.
+    """
+
+    memory: list[tuple[Tensor, Tensor]]
+    memory_mask: Tensor
+    caches: list[KeyValueCache]
+    position: int = 0
+
+    def select_hypotheses(self, rows: Tensor) -> None:
+        """Keep these hypotheses, as indices into ``(batch * beam)``; a row may be repeated."""
+        for cache in self.caches:
+            cache.select(rows)
+
+    def select_sentences(self, rows: Tensor) -> None:
+        """Keep these sentences' memory, as indices into ``batch``."""
+        self.memory = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.memory]
+        self.memory_mask = self.memory_mask.index_select(0, rows)
+
+
+class Transformer(nn.Module):
+    """The encoder-decoder of section 3. Tokens are ids; 0 is padding."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew from torch's current generator."""
+        for module in self.modules():
+            if isinstance(module, MultiHeadAttention | FeedForward | Embedding):
+                module.reset_parameters()
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Logits ``(batch, tgt, vocab_size)`` of the word-piece after each of ``tgt``."""
+        return self.embedding.logits(self.states(src, tgt))
+
+    def states(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """The decoder's output ``(batch, tgt, d_model)``, before the pre-softmax map.
+
+        Args:
+            src: ``(batch, src)``
+            tgt: ``(batch, tgt)``, beginning with the begin-of-sentence id
+        """
+        mask = padding_mask(src)
+        return self.decode(tgt, self.encode(src, mask), mask)
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """``(batch, src)`` to the memory ``(batch, src, d_model)``."""
+        memory = self.embedding(src)
+        for layer in self.encoder:
+            memory = layer(memory, src_mask)
+        return memory
+
+    def decode(self, tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        """``(batch, tgt)`` to states ``(batch, tgt, d_model)``, all positions at once."""
+        states = self.embedding(tgt)
+        tgt_mask = causal_mask(tgt.size(1), tgt.device)
+        for layer in self.decoder:
+            states = layer(states, tgt_mask, memory, memory_mask)
+        return states
+
+    def start_decoding(self, src: Tensor) -> DecoderState:
+        """Encode ``src`` ``(batch, src)`` and prepare to decode position by position."""
+        mask = padding_mask(src)
+        memory = self.encode(src, mask)
+        layers = [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
+        return DecoderState(
+            memory=[layer.cross_attention.keys_values(memory) for layer in layers],
+            memory_mask=mask,
+            caches=[KeyValueCache() for _ in layers],
+        )
+
+    def decode_step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Logits ``(batch, beam, vocab_size)`` after one more word-piece of each hypothesis.
+
+        Args:
+            tokens: ``(batch, beam)``, the word-piece at ``state.position``; the state advances.
+        """
+        states = self.embedding.step(tokens, state.position)
+        for layer, cache, memory in zip(self.decoder, state.caches, state.memory, strict=True):
+            states = layer.step(states, cache, memory, state.memory_mask)
+        state.position += 1
+        return self.embedding.logits(states)
+
+    def num_parameters(self) -> int:
+        """All trained numbers; the shared matrix counts once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
+    """The count without memory for the weights, at another ``vocab_size`` if one is given."""
+    if vocab_size is not None:
+        config = dataclasses.replace(config, vocab_size=vocab_size)
+    with torch.device("meta"):
+        return Transformer(config).num_parameters()

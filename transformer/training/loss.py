@@ -1,0 +1,90 @@
+"""Label-smoothed cross-entropy over a shared vocabulary (section 5.4)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+# Logits are made, used and dropped in pieces of so many elements: small enough for a CPU's
+# cache, large enough to fill a GPU.
+_CPU_ELEMENTS = 2**21
+_GPU_ELEMENTS = 2**28
+
+
+def smoothed_cross_entropy(
+    states: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Sums over all targets of the smoothed loss and of the plain negative log-likelihood.
+
+    The smoothed target gives 1 - ε to the right word-piece and spreads ε evenly over all.
+    Logits never exist as a whole: with ``z = Wh``, the smoothed loss is
+    ``logsumexp(z) - (1 - ε) z[y] - ε mean(z)``, and ``mean(z) = h · mean(W)``.
+
+    Args:
+        states: ``(tokens, d_model)``; under autocast the products run in its precision
+        weight: ``(vocab_size, d_model)``
+        targets: ``(tokens,)``, without padding
+        smoothing: ε
+
+    Returns:
+        ``(smoothed, nll)``, two scalars in nats; only the first carries a gradient.
+    """
+    device = states.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+    result = _SmoothedCrossEntropy.apply(
+        states, weight, targets, smoothing, dtype, torch.is_grad_enabled()
+    )
+    return cast(tuple[Tensor, Tensor], result)
+
+
+class _SmoothedCrossEntropy(Function):
+    """Works out the gradients while the logits are at hand, so that none are kept or redone."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        dtype: torch.dtype,
+        with_gradient: bool,
+    ) -> tuple[Tensor, Tensor]:
+        wide = torch.promote_types(dtype, torch.float32)
+        h_all, w = states.to(dtype), weight.to(dtype)
+        grad_states = torch.empty_like(h_all)
+        grad_weight = torch.zeros_like(weight)
+        log_z_sum, target_logit_sum = states.new_zeros(2, dtype=wide).unbind()
+        rows = max(1, (_GPU_ELEMENTS if states.is_cuda else _CPU_ELEMENTS) // weight.size(0))
+        for start in range(0, targets.numel(), rows):
+            part = slice(start, start + rows)
+            h, y = h_all[part], targets[part, None]
+            logits = (h @ w.t()).to(wide)
+            gradient = torch.softmax(logits, dim=-1)
+            # The largest probability never underflows, so it gives log Z without another exp.
+            log_z_sum += (logits.amax(-1) - gradient.amax(-1).log_()).sum()
+            target_logit_sum += logits.gather(1, y).sum()
+            if with_gradient:
+                gradient.scatter_add_(1, y, gradient.new_full(y.shape, smoothing - 1.0))
+                gradient = gradient.to(dtype)
+                grad_states[part] = gradient @ w
+                grad_weight += gradient.t() @ h
+        states_sum, weight_mean = states.to(wide).sum(0), weight.to(wide).mean(0)
+        if with_gradient:
+            # The even share of ε is the same for every logit: two vectors in place of a matrix.
+            grad_states -= smoothing * weight_mean.to(dtype)
+            grad_weight -= (smoothing / weight.size(0) * states_sum).to(weight.dtype)
+            ctx.save_for_backward(grad_states.to(states.dtype), grad_weight)
+        nll = log_z_sum - target_logit_sum
+        smoothed = nll + smoothing * (target_logit_sum - states_sum @ weight_mean)
+        ctx.mark_non_differentiable(nll)
+        return smoothed, nll
+
+    @staticmethod
+    def backward(ctx: Any, grad_smoothed: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        grad_states, grad_weight = ctx.saved_tensors
+        scale = grad_smoothed.to(grad_states.dtype)
+        return grad_states * scale, grad_weight * grad_smoothed, None, None, None, None

@@ -1,0 +1,157 @@
+"""The training of section 5 for a Trainer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import lightning.pytorch as lightning
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer.config import PAD_ID, Config
+from transformer.data.batches import Batch
+from transformer.model.encoder_decoder import Transformer
+from transformer.training.loss import smoothed_cross_entropy
+from transformer.training.precision import autocast
+from transformer.training.schedule import learning_rate
+
+
+class NonFiniteError(Exception):
+    """A gradient was infinite or not a number. The message names the step and its batch."""
+
+
+class TransformerModule(lightning.LightningModule):
+    """The Transformer with its loss, optimiser and schedule.
+
+    Everything that decides the outcome is in here and in the data module, so any Trainer gives
+    the same training: the precision, the clipping and the random numbers of dropout, which are
+    drawn anew for each (seed, step, rank) so that a resumed run goes on bit by bit.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.training.seed)
+            self.model = Transformer(config.model)
+        self._batch_number = 0
+        self._unchecked: list[tuple[int, int, Tensor]] = []
+        self._valid_sums = torch.zeros(2, dtype=torch.float64)
+
+    def configure_optimizers(self) -> Any:
+        """Adam and the warm-up schedule of section 5.3."""
+        training = self.config.training
+        optimizer = torch.optim.Adam(
+            self.parameters(),
+            lr=1.0,
+            betas=(training.adam_beta1, training.adam_beta2),
+            eps=training.adam_epsilon,
+            fused=True,
+        )
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self.learning_rate_after)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def learning_rate_after(self, steps: int) -> float:
+        """The learning rate of the step that follows ``steps`` steps."""
+        training = self.config.training
+        return learning_rate(
+            steps + 1,
+            d_model=self.config.model.d_model,
+            warmup_steps=training.warmup_steps,
+            factor=training.learning_rate_factor,
+        )
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Sums over the batch's target word-pieces: the smoothed loss and the plain one, in nats."""
+        with autocast(self.config.training.precision, self.device):
+            states = self.model.states(batch.src, batch.tgt[:, :-1])
+            labels = batch.tgt[:, 1:].flatten()
+            real = labels.ne(PAD_ID).nonzero().squeeze(1)
+            return smoothed_cross_entropy(
+                states.flatten(0, 1).index_select(0, real),
+                self.model.embedding.weight,
+                labels.index_select(0, real),
+                self.config.training.label_smoothing,
+            )
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """The mean smoothed loss per target word-piece of the global batch."""
+        del batch_idx
+        training = self.config.training
+        torch.manual_seed(_step_seed(training.seed, batch.number, self.global_rank))
+        smoothed, nll = self.loss(batch)
+        # Ranks average their gradients, so each scales its share of the sum by their number.
+        scale = self.trainer.world_size / batch.target_tokens
+        self._batch_number = batch.number
+        if self._at_log_step():
+            self.log("loss", smoothed.detach() * scale, sync_dist=True)
+            self.log("perplexity", torch.exp(nll * scale), sync_dist=True)
+            self.log("learning_rate", self.learning_rate_after(self.global_step))
+        return smoothed * scale
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Measure the gradient's norm, and bound it where the configuration says so.
+
+        Raises:
+            NonFiniteError: at once on a CPU; on a GPU, which must not be waited for at each
+                step, by the next logged step and before any checkpoint.
+        """
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self.config.training.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(
+                self.parameters(), self.config.training.clip_norm, norm
+            )
+        self._unchecked.append((self.global_step, self._batch_number, norm))
+        if self._at_log_step():
+            self.log("gradient_norm", norm)
+        if self._at_log_step() or not norm.is_cuda:
+            self._check_gradients()
+        super().configure_gradient_clipping(
+            optimizer, gradient_clip_val, gradient_clip_algorithm
+        )
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse to write weights that a broken gradient has reached."""
+        del checkpoint
+        self._check_gradients()
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add up the plain loss over the validation set."""
+        del batch_idx
+        _, nll = self.loss(batch)
+        self._valid_sums += torch.stack([nll.double(), batch.tgt[:, 1:].ne(PAD_ID).sum()])
+
+    def on_validation_epoch_start(self) -> None:
+        """Begin the sums anew."""
+        self._valid_sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log loss and perplexity per word-piece, from sums over all ranks."""
+        nll, tokens = self.trainer.strategy.reduce(self._valid_sums, reduce_op="sum").tolist()
+        self.log("valid_loss", nll / tokens)
+        self.log("valid_perplexity", math.exp(min(nll / tokens, 700.0)))
+
+    def _at_log_step(self) -> bool:
+        return (self.global_step + 1) % self.config.training.log_every_steps == 0
+
+    def _check_gradients(self) -> None:
+        for step, batch_number, norm in self._unchecked:
+            if not torch.isfinite(norm):
+                raise NonFiniteError(
+                    f"the gradient of step {step} (batch {batch_number} since the start, seed "
+                    f"{self.config.training.seed}) is {norm.item()}: try a lower "
+                    "learning_rate_factor, a longer warm-up, clip_norm, or precision fp32"
+                )
+        self._unchecked.clear()
+
+
+def _step_seed(seed: int, batch_number: int, rank: int) -> int:
+    return int(np.random.SeedSequence((seed, batch_number, rank)).generate_state(1)[0])

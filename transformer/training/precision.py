@@ -1,0 +1,23 @@
+"""bf16 where the hardware multiplies it, fp32 elsewhere or by choice."""
+
+from __future__ import annotations
+
+import torch
+
+from transformer.config import Precision
+
+
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether the device has instructions for products of bf16; emulation is slower than fp32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        capability = torch.cpu.get_capabilities()
+        return bool(capability.get("avx512_bf16") or capability.get("amx_bf16"))
+    return False
+
+
+def autocast(precision: Precision, device: torch.device) -> torch.autocast:
+    """A context in which products run in the chosen precision; weights stay in fp32."""
+    enabled = precision == "bf16" or (precision == "auto" and multiplies_bf16(device))
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
