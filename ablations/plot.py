@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from ablations.document import estimate
 from ablations.summary import Estimate, RowSummary
 
-_NAMES, _PANEL, _GAP, _LINE, _TOP = 66, 150, 24, 18, 40
-WIDTH = _NAMES + 2 * _PANEL + _GAP
+_LETTER, _PANEL, _GAP, _LINE, _TOP = 6, 150, 24, 18, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,7 @@ class Figure:
     """Ours and the paper's side by side, a line for each row; ``names`` pairs a height, a row."""
 
     title: str
+    width: float
     height: float
     names: tuple[tuple[float, str], ...]
     panels: tuple[Panel, ...]
@@ -51,19 +51,21 @@ def figure(title: str, name: str, rows: Sequence[RowSummary], digits: int) -> Fi
     ours: list[Estimate | None] = [getattr(row, name) for row in rows]
     reported: list[float | None] = [getattr(row.row.reported, name) for row in rows]
     paper = [None if value is None else Estimate(value, None, 1) for value in reported]
+    left = 18 + _LETTER * max(len(row.row.name) for row in rows)
     base = next((index for index, row in enumerate(rows) if row.is_base), None)
     panels = [
         panel
-        for label, left, estimates in (
-            ("ours", _NAMES, ours),
-            ("the paper’s", _NAMES + _PANEL + _GAP, paper),
+        for label, start, estimates in (
+            ("ours", left, ours),
+            ("the paper", left + _PANEL + _GAP, paper),
         )
-        if (panel := _panel(label, left, estimates, base, digits)) is not None
+        if (panel := _panel(label, start, estimates, base, digits)) is not None
     ]
     if not panels or panels[0].title != "ours":
         return None
     return Figure(
         title=title,
+        width=left + 2 * _PANEL + _GAP + 8,
         height=_TOP + _LINE * len(rows) + 8,
         names=tuple((_height(index), row.row.name) for index, row in enumerate(rows)),
         panels=tuple(panels),

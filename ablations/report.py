@@ -20,7 +20,7 @@ from ablations.document import (
     Line,
     compose,
 )
-from ablations.plot import WIDTH, figure
+from ablations.plot import figure
 from ablations.summary import Summary, summarise
 from experiments.files import write_atomically
 
@@ -91,7 +91,6 @@ def to_html(document: Document, summary: Summary) -> str:
         figures=[drawn for drawn in figures if drawn is not None],
         figure_names=FIGURES,
         cost_names=COST,
-        width=WIDTH,
     )
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ablations.plan import Plan, claim_plan, make_plan
 from ablations.table import Cell, Table, row, scale
 from ablations.table3 import BASE, TABLE
+from experiments.files import write_json
+from experiments.process import LOG_FILE
 from experiments.progress import Progress
 from experiments.results import Result, save_result
 from transformer.config import Corpus, ParallelText, TextFile, to_dict
-from experiments.files import write_json
 
 _TEXT = ParallelText(source=TextFile(location="text.en"), target=TextFile(location="text.de"))
 CORPUS = Corpus(
@@ -124,3 +128,33 @@ def fill_table3(root: Path) -> None:
         )
         cell.directory(root).mkdir(parents=True)
         save_result(cell.directory(root), done)
+
+
+def prepare_fakes(root: Path, behaviour: Mapping[Cell, str]) -> None:
+    """Tell the stand-ins in a table's directory what to do; see ``fake_run.py``."""
+    root.mkdir(parents=True, exist_ok=True)
+    write_json(root / "behaviour.json", {str(cell): name for cell, name in behaviour.items()})
+    write_json(root / "result-template.json", to_dict(result(Cell("base", 1))))
+
+
+def start_fake(
+    directory: Path, *, device: int | None, threads: int | None
+) -> subprocess.Popen[bytes]:
+    """In place of ``experiments.process.start``."""
+    environment = dict(os.environ)
+    if device is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = str(device)
+    with (directory / LOG_FILE).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-S", str(Path(__file__).with_name("fake_run.py")), str(directory)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+
+
+def started(root: Path) -> list[str]:
+    """The cells whose stand-ins were started, in order."""
+    path = root / "started.txt"
+    return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []

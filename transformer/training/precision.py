@@ -17,7 +17,14 @@ def multiplies_bf16(device: torch.device) -> bool:
     return False
 
 
+def effective_precision(precision: Precision, device: torch.device) -> Precision:
+    """What ``auto`` means on this device."""
+    if precision == "auto":
+        return "bf16" if multiplies_bf16(device) else "fp32"
+    return precision
+
+
 def autocast(precision: Precision, device: torch.device) -> torch.autocast:
     """A context in which products run in the chosen precision; weights stay in fp32."""
-    enabled = precision == "bf16" or (precision == "auto" and multiplies_bf16(device))
+    enabled = effective_precision(precision, device) == "bf16"
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)

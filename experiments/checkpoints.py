@@ -1,0 +1,127 @@
+"""Checkpoints: written whole or not at all, few kept, found again after any crash."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as lightning
+import torch
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+
+from transformer.config import TrainingConfig
+
+_FOLDER = "checkpoints"
+_BEST = "best.ckpt"
+_STEP_FILE = re.compile(r"step-(\d+)\.ckpt")
+# Resuming falls back on the one before the newest, so fewer are never kept.
+_FEWEST_KEPT = 2
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target, syncs, then renames: a crash leaves the old file or the new."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
+        """Write ``checkpoint`` to ``path``; nothing stays behind if that fails."""
+        del storage_options
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.part")
+        try:
+            with temporary.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
+    """The checkpoints of the run in ``directory`` by step, oldest first."""
+    found = [(_STEP_FILE.fullmatch(p.name), p) for p in (directory / _FOLDER).glob("step-*.ckpt")]
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def newest_sound(directory: Path) -> Path | None:
+    """The newest checkpoint that can be read; warns of damaged newer ones and leaves them out."""
+    for _, path in reversed(step_checkpoints(directory)):
+        if _is_sound(path):
+            return path
+        warnings.warn(f"{path} is damaged: going on from the one before it", stacklevel=2)
+    return None
+
+
+def to_average(directory: Path, count: int, every: int) -> list[Path]:
+    """The last ``count`` checkpoints of the regular interval, and the very last one.
+
+    One that an interruption wrote between does not count: the average is the same however often
+    a run was stopped.
+    """
+    steps = [(step, path) for step, path in step_checkpoints(directory) if _is_sound(path)]
+    if not steps:
+        return []
+    last = steps[-1][0]
+    return [path for step, path in steps if step % every == 0 or step == last][-count:]
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+class Checkpoints(lightning.Callback):
+    """Writes a checkpoint at a fixed interval and at the end, and keeps the best on validation."""
+
+    def __init__(self, directory: Path, config: TrainingConfig) -> None:
+        self._directory = directory
+        self._every = config.checkpoint_every_steps
+        self._keep = max(_FEWEST_KEPT, config.average_checkpoints)
+        self._best = float("inf")
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best validation loss so far."""
+        return {"best": self._best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the state of a checkpoint."""
+        self._best = state_dict["best"]
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+        """Save at the interval."""
+        if trainer.global_step % self._every == 0:
+            self.save(trainer)
+
+    def on_validation_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+        """Save the best so far."""
+        loss = float(trainer.callback_metrics.get("valid_loss", float("inf")))
+        if loss < self._best:
+            self._best = loss
+            trainer.save_checkpoint(self._directory / _FOLDER / _BEST, weights_only=True)
+
+    def save(self, trainer: lightning.Trainer) -> None:
+        """Save the current step unless that is done, and drop what is too old."""
+        path = self._directory / _FOLDER / f"step-{trainer.global_step:08d}.ckpt"
+        if not path.exists():
+            trainer.save_checkpoint(path)
+        if trainer.is_global_zero:
+            self._prune()
+
+    def _prune(self) -> None:
+        steps = step_checkpoints(self._directory)
+        regular = [step for step, _ in steps if step % self._every == 0]
+        oldest = regular[-self._keep] if len(regular) >= self._keep else 0
+        newest = steps[-1][0]
+        for step, path in steps:
+            if step < oldest or (step % self._every != 0 and step < newest):
+                path.unlink()

@@ -1,0 +1,71 @@
+"""How much a run has done and how fast, and its end when its time is up."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import lightning.pytorch as lightning
+
+from transformer.data.batches import Batch
+
+
+class Clock(lightning.Callback):
+    """Counts the seconds and real tokens of training over all its sessions.
+
+    Args:
+        max_seconds: training ends at the first step after so many; None for no limit
+
+    Attributes:
+        seconds: of training, validation in between included
+        source_tokens: of all devices
+        target_tokens: likewise
+    """
+
+    def __init__(self, max_seconds: float | None = None) -> None:
+        self._max_seconds = max_seconds
+        self._before = 0.0
+        self._started = time.monotonic()
+        self._ended: float | None = None
+        self.source_tokens = 0
+        self.target_tokens = 0
+
+    @property
+    def seconds(self) -> float:
+        """Time spent, earlier sessions included."""
+        return self._before + (self._ended or time.monotonic()) - self._started
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "seconds": self.seconds,
+            "source_tokens": self.source_tokens,
+            "target_tokens": self.target_tokens,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the counts of a checkpoint."""
+        self._before = state_dict["seconds"]
+        self.source_tokens = state_dict["source_tokens"]
+        self.target_tokens = state_dict["target_tokens"]
+
+    def on_train_start(self, *_: Any) -> None:
+        """Start counting: what lies before is loading, not training."""
+        self._started = time.monotonic()
+
+    def on_train_end(self, *_: Any) -> None:
+        """Stop counting."""
+        self._ended = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule, outputs: Any,
+        batch: Batch, batch_idx: int,
+    ) -> None:
+        """Add a step; stop when the time is up."""
+        del module, outputs, batch_idx
+        self.source_tokens += batch.source_tokens
+        self.target_tokens += batch.target_tokens
+        if self._max_seconds is not None:
+            # Ranks must end at the same step, so that of the first decides.
+            up = trainer.strategy.broadcast(self.seconds >= self._max_seconds)
+            trainer.should_stop = trainer.should_stop or bool(up)

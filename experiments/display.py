@@ -1,0 +1,146 @@
+"""What a person sees while a run goes on, and what other processes read of it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as lightning
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from experiments.progress import Progress, Stage, write_progress
+from transformer.data.batches import Batch
+
+_FILE_SECONDS = 1.0
+_LINE_SECONDS = 30.0
+# Speed is that of the last steps, so that an early slow one is soon forgotten.
+_WINDOW = 50
+
+
+def duration(seconds: float | None) -> str:
+    """Hours, minutes and seconds as ``1:02:03`` or ``2:03``."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Display:
+    """Shows one stage after the other: a bar on a terminal, else a line now and then.
+
+    The same figures go to ``progress.json``.
+    """
+
+    def __init__(self, directory: Path, console: Console | None = None) -> None:
+        self._directory = directory
+        self._console = console or Console(stderr=True)
+        self._bar: Bar | None = None
+        self._stage: Stage = "prepare"
+        self._written = self._printed = 0.0
+
+    def start(self, stage: Stage) -> None:
+        """Begin a stage; the one before it is over."""
+        self.stop()
+        self._stage = stage
+        self._written = self._printed = 0.0
+        if self._console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            figures = TextColumn("{task.fields[figures]}")
+            self._bar = Bar(*columns, TimeElapsedColumn(), figures, console=self._console)
+            self._bar.start()
+            self._bar.add_task(stage, total=None, figures="")
+
+    def update(self, progress: Progress) -> None:
+        """Show how far the stage is."""
+        now = time.monotonic()
+        done = progress.step >= progress.max_steps
+        if now - self._written >= _FILE_SECONDS or done:
+            self._written = now
+            write_progress(self._directory, progress)
+        if self._bar is not None:
+            task = self._bar.task_ids[0]
+            self._bar.update(
+                task, completed=progress.step, total=progress.max_steps, figures=_figures(progress)
+            )
+        elif now - self._printed >= _LINE_SECONDS or done:
+            self._printed = now
+            at = f"{progress.step}/{progress.max_steps}"
+            self._console.print(f"{progress.stage} {at} {_figures(progress)}", highlight=False)
+
+    def say(self, message: str) -> None:
+        """Print a line of its own."""
+        self._console.print(message, highlight=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        """End the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def _figures(progress: Progress) -> str:
+    parts: list[str] = []
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.3f}")
+    if progress.tokens_per_second is not None:
+        parts.append(f"{progress.tokens_per_second:,.0f} tokens/s")
+    parts.append(f"{duration(progress.seconds_left)} left")
+    return "  ".join(parts)
+
+
+class ShowTraining(lightning.Callback):
+    """Feeds the display from training.
+
+    Args:
+        max_steps: at which training ends
+        max_seconds: of training, after which it ends sooner; None for no limit
+    """
+
+    def __init__(self, display: Display, max_steps: int, max_seconds: float | None) -> None:
+        self._display = display
+        self._max_steps, self._max_seconds = max_steps, max_seconds
+        self._times: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
+        self._started = 0.0
+        self._loss: float | None = None
+
+    def on_train_start(self, *_: Any) -> None:
+        """Begin."""
+        self._started = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule, outputs: Any,
+        batch: Batch, batch_idx: int,
+    ) -> None:
+        """Show the step; the loss is the last that was logged, so that no GPU is waited for."""
+        del module, outputs, batch_idx
+        if not trainer.is_global_zero:
+            return
+        now = time.monotonic()
+        self._times.append((now, batch.target_tokens))
+        if (loss := trainer.callback_metrics.get("loss")) is not None and (
+            trainer.global_step % trainer.log_every_n_steps == 0 or self._loss is None
+        ):
+            self._loss = float(loss)
+        elapsed = now - self._times[0][0]
+        steps_left = self._max_steps - trainer.global_step
+        speed = left = None
+        if elapsed > 0:
+            speed = sum(tokens for _, tokens in list(self._times)[1:]) / elapsed
+            left = steps_left * elapsed / (len(self._times) - 1)
+            if self._max_seconds is not None:
+                left = min(left, max(0.0, self._max_seconds - (now - self._started)))
+        self._display.update(
+            Progress(
+                stage="train",
+                step=trainer.global_step,
+                max_steps=self._max_steps,
+                loss=self._loss,
+                tokens_per_second=speed,
+                seconds_left=left,
+            )
+        )

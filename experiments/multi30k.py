@@ -1,0 +1,40 @@
+"""Captions of pictures, EN-DE and EN-FR: real translation on a laptop."""
+
+from __future__ import annotations
+
+from experiments.experiment import Experiment
+from transformer.config import Config, Corpus, DataConfig, ModelConfig, TrainingConfig
+from transformer.data.corpora import MULTI30K_EN_DE, MULTI30K_EN_FR
+
+
+def recipe(corpus: Corpus) -> Config:
+    """A small model that ten minutes on two cores take a long way; chosen on validation only."""
+    return Config(
+        model=ModelConfig(
+            vocab_size=8_000, num_layers=3, d_model=128, d_ff=512, num_heads=4, d_k=32, d_v=32
+        ),
+        data=DataConfig(corpus=corpus, tokens_per_batch=1_000, max_length=128),
+        training=TrainingConfig(
+            max_steps=20_000,
+            warmup_steps=400,
+            learning_rate_factor=0.5,
+            clip_norm=1.0,
+            average_checkpoints=5,
+            checkpoint_every_steps=250,
+            validate_every_steps=500,
+        ),
+    )
+
+
+MULTI30K = Experiment(
+    name="multi30k",
+    description="Multi30k EN-DE, a small model",
+    config=recipe(MULTI30K_EN_DE),
+    tags=("multi30k",),
+)
+MULTI30K_FR = Experiment(
+    name="multi30k_en_fr",
+    description="Multi30k EN-FR, a small model",
+    config=recipe(MULTI30K_EN_FR),
+    tags=("multi30k",),
+)

@@ -1,0 +1,51 @@
+"""What a result was made with: commit, versions, hardware."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+_PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "optuna", "wandb")
+
+
+@functools.cache
+def commit() -> str:
+    """The commit of this project, ``-dirty`` where files differ from it; else ``unknown``."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return described.stdout.strip()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide results."""
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
+def device_name() -> str:
+    """The GPU, or the processor with the threads that torch uses on it."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    threads = torch.get_num_threads()
+    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(x.partition(": ")[2] for x in lines if x.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

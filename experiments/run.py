@@ -1,0 +1,234 @@
+"""One run from configuration to result: the only place with a Trainer and its loggers."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import lightning.pytorch as lightning
+import torch
+from filelock import FileLock, Timeout
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from experiments.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
+from experiments.clock import Clock
+from experiments.display import Display, ShowTraining
+from experiments.experiment import Experiment, claim
+from experiments.metrics import MetricsCsv
+from experiments.provenance import commit, device_name, versions
+from experiments.results import Result, load_result, save_result
+from experiments.scoring import SplitScores, load_model, score_split
+from experiments.stopping import StopOnSignal
+from experiments.tracking import Tracking
+from transformer.data.module import TranslationDataModule
+from transformer.data.prepare import VOCABULARY_FILE
+from transformer.errors import InputError
+from transformer.flops import training_flops
+from transformer.model.encoder_decoder import count_parameters
+from transformer.training.module import TransformerModule
+from transformer.training.precision import effective_precision
+
+# Rows of the embedding that the paper's column of parameters fits.
+_PAPER_VOCAB_SIZE = 40_960
+# A run whose process has just been killed may hold its lock for a moment longer.
+_LOCK_SECONDS = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Where training ends sooner than configured; a later run with wider ones goes on there."""
+
+    max_steps: int | None = None
+    max_minutes: float | None = None
+
+    def steps(self, experiment: Experiment) -> int:
+        """The step at which training ends."""
+        configured = experiment.config.training.max_steps
+        return configured if self.max_steps is None else min(self.max_steps, configured)
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds of training after which it ends."""
+        return None if self.max_minutes is None else 60.0 * self.max_minutes
+
+    def reached_by(self, result: Result, experiment: Experiment) -> bool:
+        """Whether a finished run has nothing left to train."""
+        out_of_time = self.seconds is not None and result.train_seconds >= self.seconds
+        return result.steps >= self.steps(experiment) or out_of_time
+
+
+def run(
+    experiment: Experiment,
+    directory: Path,
+    *,
+    devices: int = 1,
+    limits: Limits | None = None,
+    splits: tuple[str, ...] = ("valid", "test"),
+) -> Result:
+    """Train, evaluate and write the result; go on where an earlier run in ``directory`` was.
+
+    Args:
+        experiment: the configuration, with its seed
+        directory: is made; gets the files that the README lists
+        devices: GPUs, or processes on the CPU where there is none
+        limits: where training ends sooner
+        splits: what is scored at the end, as far as the corpus has it; must hold ``valid``
+
+    Raises:
+        InputError: if the directory belongs to another configuration or is in use, or the data
+            cannot be had.
+        NonFiniteError: if training diverges.
+        StoppedError: if a signal ended it; a checkpoint is written.
+    """
+    limits = limits or Limits()
+    _quieten_libraries()
+    with _own(directory, experiment):
+        result = load_result(directory)
+        if result is not None and limits.reached_by(result, experiment):
+            return result
+        display = Display(directory)
+        try:
+            return _train_and_score(experiment, directory, devices, limits, splits, display)
+        finally:
+            display.stop()
+
+
+def _train_and_score(
+    experiment: Experiment,
+    directory: Path,
+    devices: int,
+    limits: Limits,
+    splits: tuple[str, ...],
+    display: Display,
+) -> Result:
+    config = experiment.config
+    display.start("prepare")
+    data = TranslationDataModule(config)
+    shutil.copyfile(data.corpus.vocabulary_file, directory / VOCABULARY_FILE)
+    tracking = Tracking(experiment, directory) if rank_zero_only.rank == 0 else None
+    display.start("train")
+    trainer, clock = _train(experiment, directory, devices, limits, data, tracking, display)
+    if not trainer.is_global_zero:
+        raise SystemExit(0)  # only one process scores
+    model = load_model(experiment, directory, device=trainer.strategy.root_device)
+    scores = {
+        split: score_split(model, data, split, directory, display)
+        for split in splits
+        if data.corpus.has(split)
+    }
+    result = _result(experiment, trainer, clock, scores)
+    save_result(directory, result)
+    display.start("done")
+    if tracking is not None:
+        tracking.finish(result)
+    return result
+
+
+def _train(
+    experiment: Experiment,
+    directory: Path,
+    devices: int,
+    limits: Limits,
+    data: TranslationDataModule,
+    tracking: Tracking | None,
+    display: Display,
+) -> tuple[lightning.Trainer, Clock]:
+    config = experiment.config.training
+    newest = newest_sound(directory)
+    step = 0 if newest is None else int(newest.stem.removeprefix("step-"))
+    max_steps = limits.steps(experiment)
+    clock = Clock(limits.seconds)
+    checkpoints = Checkpoints(directory, config)
+    trainer = lightning.Trainer(
+        accelerator="auto",
+        devices=devices,
+        strategy="ddp" if devices > 1 else "auto",
+        max_steps=max_steps,
+        max_epochs=-1,
+        val_check_interval=config.validate_every_steps,
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        log_every_n_steps=config.log_every_steps,
+        logger=[MetricsCsv(directory, step), *([tracking.logger] if tracking else [])],
+        callbacks=[
+            clock,
+            checkpoints,
+            StopOnSignal(checkpoints),
+            ShowTraining(display, max_steps, limits.seconds),
+        ],
+        plugins=[AtomicCheckpointIO()],
+        default_root_dir=directory,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+    module = TransformerModule(experiment.config)
+    if newest is not None:
+        display.say(f"resuming at step {step} of {max_steps}")
+    trainer.fit(module, datamodule=data, ckpt_path=newest, weights_only=True)
+    checkpoints.save(trainer)
+    return trainer, clock
+
+
+def _result(
+    experiment: Experiment,
+    trainer: lightning.Trainer,
+    clock: Clock,
+    scores: dict[str, SplitScores],
+) -> Result:
+    config = experiment.config
+    valid, test = scores["valid"], scores.get("test")
+    device = trainer.strategy.root_device
+    return Result(
+        experiment=experiment.name,
+        seed=config.training.seed,
+        bleu=valid.bleu.score,
+        bleu_signature=valid.bleu.signature,
+        perplexity=valid.perplexity.per_token,
+        perplexity_per_char=valid.perplexity.per_char,
+        parameters=count_parameters(config.model),
+        parameters_paper_vocab=count_parameters(config.model, _PAPER_VOCAB_SIZE),
+        steps=trainer.global_step,
+        source_tokens=clock.source_tokens,
+        target_tokens=clock.target_tokens,
+        flops=training_flops(config.model, clock.source_tokens, clock.target_tokens),
+        train_seconds=clock.seconds,
+        tokens_per_second=clock.target_tokens / clock.seconds,
+        device=device_name(),
+        precision=effective_precision(config.training.precision, device),
+        averaged_checkpoints=config.training.average_checkpoints,
+        versions=versions(),
+        commit=commit(),
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        test_bleu=test.bleu.score if test else None,
+        test_perplexity=test.perplexity.per_token if test else None,
+        test_perplexity_per_char=test.perplexity.per_char if test else None,
+    )
+
+
+@contextmanager
+def _own(directory: Path, experiment: Experiment) -> Iterator[None]:
+    """Claim the directory and keep other processes out; ranks of one run share it."""
+    if rank_zero_only.rank != 0:
+        yield
+        return
+    claim(directory, experiment)
+    try:
+        with FileLock(directory / ".lock", timeout=_LOCK_SECONDS):
+            yield
+    except Timeout as error:
+        raise InputError(f"{directory} is in use by another process") from error
+
+
+def _quieten_libraries() -> None:
+    """Lightning announces devices and tips at every start; faults still come through."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"lightning\..*")
+    torch.set_float32_matmul_precision("highest")

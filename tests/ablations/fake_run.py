@@ -1,0 +1,49 @@
+"""Stands in for ``python -m experiments.process DIRECTORY``: leaves the files of a run at once.
+
+What it does is named by ``behaviour.json`` in the table's directory, which maps a cell to
+``crash``, ``refuse``, ``hang`` or ``kill``; without an entry it finishes. It imports nothing of
+the project, so that it starts at once.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+
+def stop(_number: int, _frame: FrameType | None) -> None:
+    """End as a run does after its checkpoint."""
+    sys.exit(75)
+
+
+def main(directory: Path) -> int:
+    """Behave as told for this cell."""
+    root = directory.parent.parent
+    cell = f"{directory.parent.name}/{directory.name}"
+    behaviour = json.loads((root / "behaviour.json").read_text()).get(cell, "finish")
+    with (root / "started.txt").open("a") as file:
+        file.write(f"{cell} {os.environ.get('CUDA_VISIBLE_DEVICES', '-')}\n")
+    if behaviour == "crash":
+        print("Traceback (most recent call last):\nRuntimeError: it broke")
+        return 1
+    if behaviour == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if behaviour == "refuse":
+        print("experiments: error: toy is missing: fetch it")
+        return 2
+    if behaviour == "hang":
+        signal.signal(signal.SIGTERM, stop)
+        progress = {"stage": "train", "step": 40, "max_steps": 1500, "updated_at": time.time()}
+        (directory / "progress.json").write_text(json.dumps(progress))
+        time.sleep(60)
+    result = json.loads((root / "result-template.json").read_text())
+    result["seed"] = int(directory.name.removeprefix("seed-"))
+    (directory / "result.json").write_text(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

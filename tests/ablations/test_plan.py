@@ -1,0 +1,70 @@
+"""What a table's directory remembers, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ablations.plan import claim_plan, load_plan, make_plan
+from ablations.table import Cell, Table, row
+from ablations.table3 import BASE, TABLE
+from tests.ablations.samples import SMALL_TABLE, TINY, small_plan
+from transformer.config import override
+from transformer.errors import InputError
+
+
+def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    plan = make_plan(TABLE, TINY, TABLE.rows, (1, 2))
+    claim_plan(tmp_path, plan)
+    assert load_plan(tmp_path) == plan
+    assert len(plan.cells) == 40
+
+
+def test_a_cells_run_is_the_scaled_row_under_its_names() -> None:
+    plan = make_plan(TABLE, TINY, TABLE.rows, (7,))
+    experiment = plan.experiment(Cell("A-h1", 7))
+    one_head = next(row for row in TABLE.rows if row.name == "A-h1")
+    assert experiment.config == override(TABLE.configure(one_head, TINY), seed=7)
+    assert experiment.name == experiment.group == "table3-tiny/A-h1"
+    assert experiment.tags == ("table3", "tiny", "A-h1", "seed-7")
+
+
+def test_further_rows_and_seeds_extend_the_directory(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(rows=["base"], seeds=[2, 1]))
+    claim_plan(tmp_path, small_plan(rows=["narrow"], seeds=[3]))
+    assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("base", 2), Cell("narrow", 3))
+
+
+def test_a_row_that_the_table_gained_is_no_difference(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(rows=["base"]))
+    grown = dataclasses.replace(SMALL_TABLE, rows=(*SMALL_TABLE.rows, row("new", num_layers=2)))
+    claim_plan(tmp_path, make_plan(grown, TINY, [grown.rows[-1]], (1,)))
+    assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("new", 1))
+
+
+def test_another_scale_or_row_in_the_directory_is_refused(tmp_path: Path) -> None:
+    plan = small_plan()
+    claim_plan(tmp_path, plan)
+    hotter = dataclasses.replace(TINY, settings={**TINY.settings, "warmup_steps": 400})
+    with pytest.raises(InputError, match=r"base\.training\.warmup_steps: 300 -> 400.*--directory"):
+        claim_plan(tmp_path, make_plan(SMALL_TABLE, hotter, SMALL_TABLE.rows, (1,)))
+    changed = Table(name="pair", title="", base=BASE, rows=(row("base"), row("narrow", d_ff=256)))
+    with pytest.raises(InputError, match=r"rows\.narrow\.d_ff: 128 -> 32"):
+        claim_plan(tmp_path, make_plan(changed, TINY, changed.rows, (1,)))
+    assert load_plan(tmp_path) == plan
+
+
+def test_a_directory_that_is_no_tables_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not the directory of a table"):
+        load_plan(tmp_path)
+    (tmp_path / "table.json").write_text("{")
+    with pytest.raises(InputError, match=r"table\.json cannot be read"):
+        load_plan(tmp_path)
+
+
+def test_a_corpus_without_text_is_refused_before_anything_starts() -> None:
+    empty = dataclasses.replace(TINY, corpus=dataclasses.replace(TINY.corpus, train=()))
+    with pytest.raises(InputError, match=r"scale 'tiny' cannot run yet: its corpus 'toy'"):
+        make_plan(TABLE, empty, TABLE.rows, (1,))

@@ -1,0 +1,130 @@
+"""The report in its three forms."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from lxml import etree, html
+from rich.console import Console
+
+from ablations.document import Document
+from ablations.plan import claim_plan
+from ablations.plot import ticks
+from ablations.report import print_report, write_report
+from ablations.status import describe
+from ablations.table import Cell
+from tests.ablations.golden import GOLDEN
+from tests.ablations.samples import fill_table3, finish, small_plan
+from transformer.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def table3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of Table 3 in which most is done."""
+    root = tmp_path_factory.mktemp("table3")
+    fill_table3(root)
+    write_report(root)
+    return root
+
+
+def printed(document: Document, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    print_report(document, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_markdown_is_the_golden_file(table3: Path) -> None:
+    found = (table3 / "report.md").read_text(encoding="utf-8")
+    assert found == GOLDEN.read_text(encoding="utf-8"), "python -m tests.ablations.golden"
+
+
+def test_html_is_well_formed_and_needs_no_other_file(table3: Path) -> None:
+    text = (table3 / "report.html").read_text(encoding="utf-8")
+    parser = etree.XMLParser(recover=False)  # of all but the doctype and the two <meta>
+    etree.fromstring(re.sub(r"<!doctype html>|<meta [^>]*>", "", text).strip(), parser)
+    page = html.fromstring(text)
+    assert not page.xpath("//@src | //link | //script")
+    assert all("http" not in str(value) for value in page.xpath("//@href"))
+    rows = page.xpath("(//table)[1]/tbody/tr")
+    assert [len(row) for row in rows] == [19] * 20
+    assert len(page.xpath("//svg")) == 2
+    assert len(page.xpath("(//svg)[1]//circle")) == 17 + 20
+
+
+def test_html_escapes_what_runs_and_users_wrote(table3: Path) -> None:
+    text = (table3 / "report.html").read_text(encoding="utf-8")
+    assert "&lt;Oops&gt; &amp; a | pipe" in text
+    assert "<Oops>" not in text
+
+
+def test_html_and_markdown_agree(table3: Path) -> None:
+    page = html.fromstring((table3 / "report.html").read_text(encoding="utf-8"))
+    lines = (table3 / "report.md").read_text(encoding="utf-8").splitlines()
+    for row in page.xpath("(//table)[1]/tbody/tr"):
+        cells = ["".join(cell.itertext()) for cell in row]
+        line = next(line for line in lines if line.startswith(f"| {cells[0]} "))
+        assert [cell.strip() for cell in line.strip("|").split("|")] == cells
+
+
+def test_the_terminal_shows_each_row_at_any_width(table3: Path) -> None:
+    document = write_report(table3)
+    wide, narrow = printed(document, 130), printed(document, 80)
+    assert "h=1 d_k=64 d_v=64" in wide and "h=1 d_k=64" not in narrow
+    for line in document.lines:
+        assert f" {line.name} " in wide and f" {line.name} " in narrow
+    assert all(len(line) <= 80 for line in narrow.splitlines() if "failed at" not in line)
+    assert "rank correlation with the paper, perplexity: +" in narrow
+
+
+def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    finish(tmp_path, Cell("base", 1))
+    write_report(tmp_path)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "is of one seed" in text and "pooled" not in text
+    assert "± " not in text.split("## How to read it")[0]
+    assert "undefined (1 row)" in text
+
+
+def test_nothing_done_is_a_report_too(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    write_report(tmp_path)
+    assert "0 of 2 runs finished" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_runs_of_different_machines_are_counted(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    for name, device in (("base", "H200"), ("narrow", "P100")):
+        finish(tmp_path, Cell(name, 1))
+        path = tmp_path / name / "seed-1" / "result.json"
+        path.write_text(path.read_text().replace("AMD EPYC, 1 thread", device))
+    write_report(tmp_path)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "- device: H200 (runs: 1); P100 (runs: 1)" in text
+
+
+def test_status_has_a_line_for_each_run(table3: Path) -> None:
+    lines = list(describe(table3))
+    assert len(lines) == 2 + 40
+    assert "nobody runs it now" in lines
+    assert "  E/seed-1: missing" in lines
+    assert "  C-d1024/seed-2: step 400 of 1,500" in lines
+
+
+def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not the directory of a table"):
+        write_report(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(23.5, 26.5), (0.0, 100.0), (1.5, 1.51), (4.2, 6.3), (-3.0, 900.0)]
+)
+def test_ticks_are_few_and_inside(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 2 <= len(found) <= 5
+    assert low <= found[0] and found[-1] <= high
