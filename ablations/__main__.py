@@ -79,12 +79,9 @@ def report(directory: Annotated[Positional[Path], arg(metavar="DIRECTORY")]) -> 
     Args:
         directory: The directory that ``run`` named.
     """
-    from rich.console import Console
+    from ablations.report import announce, write_report
 
-    from ablations.report import print_report, write_report
-
-    print_report(write_report(directory), Console())
-    print(f"report: {directory / 'report.md'} and {directory / 'report.html'}")
+    announce(write_report(directory), directory)
     return 0
 
 

@@ -12,10 +12,11 @@ from ablations.execution import Execution, Outcome, load_results
 from ablations.lock import coordinate
 from ablations.machine import Slot, slots
 from ablations.plan import Plan, claim_plan, make_plan
-from ablations.report import HTML_FILE, MARKDOWN_FILE, print_report, write_report
+from ablations.report import announce, write_report
 from ablations.study import STORAGE_ERRORS, STUDY_FILE, Queue
 from ablations.table import Cell
 from ablations.tables import find_scale, load_table, select_rows
+from experiments import process
 from transformer.errors import InputError
 
 
@@ -51,8 +52,7 @@ def run_table(
             raise InputError(f"the study in {root} cannot be written: {reason}") from error
         finally:
             document = write_report(root)
-    print_report(document, console)
-    console.print(f"report: {root / MARKDOWN_FILE} and {root / HTML_FILE}", soft_wrap=True)
+    announce(document, root)
     if outcome.signal is not None:
         console.print("stopped; the same command goes on from here", soft_wrap=True)
         return 128 + outcome.signal
@@ -90,5 +90,7 @@ def _execute(
     if not todo:
         return Outcome()
     queue = Queue(f"sqlite:///{root / STUDY_FILE}", f"{plan.table}-{plan.scale}")
-    execution = Execution(plan, cells, root, queue=queue, slots=places, display=Display(console))
+    execution = Execution(
+        plan, cells, root, queue=queue, slots=places, display=Display(console), start=process.start
+    )
     return execution.run()

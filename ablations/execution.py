@@ -21,13 +21,12 @@ from ablations.machine import Slot
 from ablations.plan import Plan
 from ablations.study import Queue
 from ablations.table import Cell
-from experiments import process
 from experiments.experiment import claim
 from experiments.progress import Progress, read_progress, write_progress
 from experiments.results import Result, load_result
 from transformer.errors import InputError
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.1
 _LOG_LINES = 10
 _GRACE_SECONDS = 30.0
 
@@ -74,7 +73,7 @@ class Execution:
         queue: Queue,
         slots: Sequence[Slot],
         display: Display,
-        start: Start = process.start,
+        start: Start,
     ) -> None:
         self._plan, self._root, self._start = plan, root, start
         self._queue, self._slots, self._display = queue, slots, display
@@ -145,7 +144,7 @@ class Execution:
         for slot in used:
             free.remove(slot)
         for slot in free:
-            cell = self._queue.take(self._missing())
+            cell = self._queue.take()
             if cell is None:
                 return
             directory = cell.directory(self._root)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ablations.document import (
     BLEU_DIGITS,
@@ -27,7 +23,7 @@ from experiments.files import write_atomically
 MARKDOWN_FILE = "report.md"
 HTML_FILE = "report.html"
 _TEMPLATES = Path(__file__).parent / "templates"
-_WIDE = 104
+_WIDE = 120
 _MARKS = re.compile(r"[\\`*<>\[\]]|(?<!\w)_|_(?!\w)")
 
 
@@ -54,9 +50,7 @@ def to_markdown(document: Document) -> str:
             ["row", *document.setting_names, *figures],
             [[line.name, *line.settings, *_figure_cells(line)] for line in document.lines],
         ),
-        "Spearman's rank correlation with the paper's rows: "
-        + ", ".join(f"{name} {value}" for name, value in document.correlations)
-        + ".",
+        _correlation_sentence(document),
     ]
     if document.problems:
         parts += ["## Not finished", _bullets(document.problems)]
@@ -88,38 +82,59 @@ def to_html(document: Document, summary: Summary) -> str:
     ]
     return environment.get_template("report.html.j2").render(
         document=document,
+        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
         figures=[drawn for drawn in figures if drawn is not None],
         figure_names=FIGURES,
         cost_names=COST,
     )
 
 
-def print_report(document: Document, console: Console) -> None:
-    """Print the report as tables that fit the terminal."""
-    console.print(Text(document.headline), style="bold")
-    wide = console.width >= _WIDE
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1 if wide else 0, 0, 0))
-    table.add_column("row", no_wrap=True)
-    if wide:
-        table.add_column("changes")
-    for group in ("PPL", "BLEU"):
-        for name in FIGURES:
-            table.add_column(f"{group}\n{name}".strip(), justify="right")
-    for line in document.lines:
-        changes = [line.changes] if wide else []
-        table.add_row(*map(Text, [line.name, *changes, *_figure_cells(line)]))
-    console.print(table)
-    cost = Table(box=SIMPLE_HEAD, pad_edge=False)
-    cost.add_column("row", no_wrap=True)
-    for name in COST:
-        cost.add_column(name, justify="right", no_wrap=True)
-    for line in document.lines:
-        cost.add_row(*map(Text, [line.name, *line.cost]))
-    console.print(cost)
-    for name, value in document.correlations:
-        console.print(Text(f"rank correlation with the paper, {name}: {value}"))
-    for problem in document.problems:
-        console.print(Text(problem), style="red", soft_wrap=True)
+def to_text(document: Document, width: int) -> str:
+    """The report for a terminal: the changes of a row are left out where it is too narrow.
+
+    It is laid out here and not by rich, whose import alone would take a fifth of the time that
+    the command may take.
+    """
+    header = ["row", *(name or group for group in ("PPL", "BLEU") for name in FIGURES)]
+    rows = [[line.name, *_figure_cells(line)] for line in document.lines]
+    if width >= _WIDE:
+        header = [*header, "changes"]
+        rows = [[*cells, line.changes] for cells, line in zip(rows, document.lines, strict=True)]
+    table = _columns(header, rows, left=(0, 1 + 2 * len(FIGURES)))
+    cost = _columns(["row", *COST], [[line.name, *line.cost] for line in document.lines])
+    parts = [document.headline, table, cost, _correlation_sentence(document)]
+    if document.problems:
+        parts.append("\n".join(["Not finished:", *(f"  {text}" for text in document.problems)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def announce(document: Document, directory: Path) -> None:
+    """Print the report, and where its files are."""
+    print(to_text(document, shutil.get_terminal_size((_WIDE, 24)).columns))
+    print(f"report: {directory / MARKDOWN_FILE} and {directory / HTML_FILE}")
+
+
+def _columns(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)
+) -> str:
+    """Aligned columns under a rule, those in ``left`` to the left."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+
+    def join(line: Sequence[str]) -> str:
+        cells = (
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        return " ".join(cells).rstrip()
+
+    rule = "\u2500" * (sum(widths) + len(widths) - 1)
+    return "\n".join([join(header), rule, *map(join, rows)])
+
+
+def _correlation_sentence(document: Document) -> str:
+    figures = ", ".join(f"{name} {value}" for name, value in document.correlations)
+    return f"Spearman's rank correlation with the paper's rows: {figures}."
 
 
 def _figure_cells(line: Line) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ class Queue:
     Example:
         >>> queue = Queue("sqlite:///study.sqlite3", "table3-quick")
         >>> queue.reconcile([Cell("base", 1)], results={}, live=())
-        >>> cell = queue.take([Cell("base", 1)])
+        >>> cell = queue.take()
     """
 
     def __init__(self, url: str, name: str) -> None:
@@ -65,39 +65,46 @@ class Queue:
         Missing is a cell without a result that neither is live nor waits. A trial that seems to
         run but is not live was left by a coordinator that died: it is closed.
         """
-        waiting: set[Cell] = set()
-        complete: set[Cell] = set()
+        waiting: list[Cell | None] = []
+        complete: set[Cell | None] = set()
         for trial in self._study.get_trials(deepcopy=False):
             cell = _cell(trial.user_attrs)
-            if trial.state == TrialState.RUNNING and cell not in live:
+            if trial.state == TrialState.WAITING:
+                waiting.append(cell)
+            elif trial.state == TrialState.COMPLETE:
+                complete.add(cell)
+            elif trial.state == TrialState.RUNNING and cell not in live:
                 result = results.get(cell) if cell else None
                 self._close(trial.number, result)
-                if cell and result:
-                    complete.add(cell)
-            elif cell and trial.state == TrialState.WAITING:
-                waiting.add(cell)
-            elif cell and trial.state == TrialState.COMPLETE:
-                complete.add(cell)
+                complete.add(cell if result else None)
         for cell, result in results.items():
             if cell not in complete:
                 self._import(cell, result)
-        for cell in cells:
-            if cell not in results and cell not in waiting and cell not in live:
-                self._study.enqueue_trial({}, user_attrs={"row": cell.row, "seed": cell.seed})
+        missing = [cell for cell in cells if cell not in results and cell not in live]
+        if waiting != missing[: len(waiting)]:
+            self._drop_waiting()
+            waiting = []
+        for cell in missing[len(waiting) :]:
+            self._study.enqueue_trial({}, user_attrs={"row": cell.row, "seed": cell.seed})
 
-    def take(self, wanted: Collection[Cell]) -> Cell | None:
-        """The next cell to run, from now on marked as running; None when the queue is empty.
-
-        A cell that waits but is not wanted, such as a row of an earlier call, is dropped.
-        """
-        while self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+    def take(self) -> Cell | None:
+        """The next cell to run, from now on marked as running; None when the queue is empty."""
+        while self._waits():
             trial = self._study.ask()
             cell = _cell(trial.user_attrs)
-            if cell is not None and cell in wanted and cell not in self._running:
+            if cell is not None:
                 self._running[cell] = trial
                 return cell
-            self._close(trial.number, None)
+            self._close(trial.number, None)  # another program's, or a queue emptied meanwhile
         return None
+
+    def _waits(self) -> bool:
+        return bool(self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
+
+    def _drop_waiting(self) -> None:
+        """Empty the queue of an earlier call: its rows are not asked for, or in another order."""
+        while self._waits():
+            self._close(self._study.ask().number, None)
 
     def finish(self, cell: Cell, result: Result) -> None:
         """Close the running ``cell`` with its result."""

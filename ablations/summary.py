@@ -36,6 +36,7 @@ class RowSummary:
     """One row that was asked for.
 
     ``cells`` are its columns as they are run, and ``changed`` those that differ from the base's.
+    ``perplexity`` is per word-piece; it and ``bleu`` are of the validation set, over the seeds.
     """
 
     row: PlannedRow
@@ -43,16 +44,8 @@ class RowSummary:
     changed: frozenset[str]
     results: tuple[Result, ...]
     unfinished: tuple[Unfinished, ...]
-
-    @property
-    def perplexity(self) -> Estimate | None:
-        """Per word-piece, over the seeds."""
-        return _estimate([result.perplexity for result in self.results])
-
-    @property
-    def bleu(self) -> Estimate | None:
-        """Of the validation set, over the seeds."""
-        return _estimate([result.bleu for result in self.results])
+    perplexity: Estimate | None
+    bleu: Estimate | None
 
     @property
     def is_base(self) -> bool:
@@ -150,18 +143,23 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary:
     cells = {**base, **row.scaled}
-    found = {seed: Cell(row.name, seed).directory(directory) for seed in row.seeds}
-    results = {seed: load_result(path) for seed, path in found.items()}
+    results: list[Result] = []
+    unfinished: list[Unfinished] = []
+    for cell in (Cell(row.name, seed) for seed in row.seeds):
+        path = cell.directory(directory)
+        result = load_result(path)
+        if result is None:
+            unfinished.append(Unfinished(cell, read_progress(path)))
+        else:
+            results.append(result)
     return RowSummary(
         row=row,
         cells=cells,
         changed=frozenset(name for name, value in cells.items() if value != base[name]),
-        results=tuple(result for result in results.values() if result is not None),
-        unfinished=tuple(
-            Unfinished(Cell(row.name, seed), read_progress(found[seed]))
-            for seed, result in results.items()
-            if result is None
-        ),
+        results=tuple(results),
+        unfinished=tuple(unfinished),
+        perplexity=_estimate([result.perplexity for result in results]),
+        bleu=_estimate([result.bleu for result in results]),
     )
 
 

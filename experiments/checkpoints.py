@@ -97,12 +97,12 @@ class Checkpoints(lightning.Callback):
         """Take up the state of a checkpoint."""
         self._best = state_dict["best"]
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Save at the interval."""
         if trainer.global_step % self._every == 0:
             self.save(trainer)
 
-    def on_validation_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+    def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Save the best so far."""
         loss = float(trainer.callback_metrics.get("valid_loss", float("inf")))
         if loss < self._best:

@@ -49,20 +49,24 @@ class Clock(lightning.Callback):
         self.source_tokens = state_dict["source_tokens"]
         self.target_tokens = state_dict["target_tokens"]
 
-    def on_train_start(self, *_: Any) -> None:
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
         """Start counting: what lies before is loading, not training."""
         self._started = time.monotonic()
 
-    def on_train_end(self, *_: Any) -> None:
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
         """Stop counting."""
         self._ended = time.monotonic()
 
     def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: lightning.LightningModule, outputs: Any,
-        batch: Batch, batch_idx: int,
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
     ) -> None:
         """Add a step; stop when the time is up."""
-        del module, outputs, batch_idx
+        del pl_module, outputs, batch_idx
         self.source_tokens += batch.source_tokens
         self.target_tokens += batch.target_tokens
         if self._max_seconds is not None:

@@ -17,6 +17,8 @@ from transformer.data.batches import Batch
 
 _FILE_SECONDS = 1.0
 _LINE_SECONDS = 30.0
+# Reading the loss waits for the GPU, so it is read no more often than a person looks.
+_SHOW_SECONDS = 0.5
 # Speed is that of the last steps, so that an early slow one is soon forgotten.
 _WINDOW = 50
 
@@ -33,10 +35,10 @@ def duration(seconds: float | None) -> str:
 class Display:
     """Shows one stage after the other: a bar on a terminal, else a line now and then.
 
-    The same figures go to ``progress.json``.
+    The same figures go to ``progress.json`` in ``directory``, where one is given.
     """
 
-    def __init__(self, directory: Path, console: Console | None = None) -> None:
+    def __init__(self, directory: Path | None, console: Console | None = None) -> None:
         self._directory = directory
         self._console = console or Console(stderr=True)
         self._bar: Bar | None = None
@@ -48,6 +50,8 @@ class Display:
         self.stop()
         self._stage = stage
         self._written = self._printed = 0.0
+        if self._directory is not None:
+            write_progress(self._directory, Progress(stage=stage))
         if self._console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             figures = TextColumn("{task.fields[figures]}")
@@ -59,7 +63,7 @@ class Display:
         """Show how far the stage is."""
         now = time.monotonic()
         done = progress.step >= progress.max_steps
-        if now - self._written >= _FILE_SECONDS or done:
+        if self._directory is not None and (now - self._written >= _FILE_SECONDS or done):
             self._written = now
             write_progress(self._directory, progress)
         if self._bar is not None:
@@ -105,42 +109,50 @@ class ShowTraining(lightning.Callback):
         self._display = display
         self._max_steps, self._max_seconds = max_steps, max_seconds
         self._times: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
-        self._started = 0.0
-        self._loss: float | None = None
+        self._started = self._shown = 0.0
 
-    def on_train_start(self, *_: Any) -> None:
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
         """Begin."""
         self._started = time.monotonic()
 
     def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: lightning.LightningModule, outputs: Any,
-        batch: Batch, batch_idx: int,
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
     ) -> None:
-        """Show the step; the loss is the last that was logged, so that no GPU is waited for."""
-        del module, outputs, batch_idx
+        """Show the step; the loss is the last that was logged."""
+        del pl_module, outputs, batch_idx
         if not trainer.is_global_zero:
             return
         now = time.monotonic()
         self._times.append((now, batch.target_tokens))
-        if (loss := trainer.callback_metrics.get("loss")) is not None and (
-            trainer.global_step % trainer.log_every_n_steps == 0 or self._loss is None
-        ):
-            self._loss = float(loss)
-        elapsed = now - self._times[0][0]
-        steps_left = self._max_steps - trainer.global_step
-        speed = left = None
-        if elapsed > 0:
-            speed = sum(tokens for _, tokens in list(self._times)[1:]) / elapsed
-            left = steps_left * elapsed / (len(self._times) - 1)
-            if self._max_seconds is not None:
-                left = min(left, max(0.0, self._max_seconds - (now - self._started)))
+        if now - self._shown < _SHOW_SECONDS and trainer.global_step < self._max_steps:
+            return
+        self._shown = now
+        loss = trainer.callback_metrics.get("loss")
+        speed, left = self._speed_and_time_left(now, self._max_steps - trainer.global_step)
         self._display.update(
             Progress(
                 stage="train",
                 step=trainer.global_step,
                 max_steps=self._max_steps,
-                loss=self._loss,
+                loss=None if loss is None else float(loss),
                 tokens_per_second=speed,
                 seconds_left=left,
             )
         )
+
+    def _speed_and_time_left(
+        self, now: float, steps_left: int
+    ) -> tuple[float | None, float | None]:
+        elapsed = now - self._times[0][0]
+        if elapsed <= 0:
+            return None, None
+        speed = sum(tokens for _, tokens in list(self._times)[1:]) / elapsed
+        left = steps_left * elapsed / (len(self._times) - 1)
+        if self._max_seconds is not None:
+            left = min(left, max(0.0, self._max_seconds - (now - self._started)))
+        return speed, left

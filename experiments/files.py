@@ -11,7 +11,7 @@ from transformer.errors import InputError
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text``: a reader, or a crash, sees the old file or the new one whole."""
+    """Replace ``path`` by ``text``: a reader or a crash sees the old file or the new one whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8", newline="\n") as file:
@@ -38,7 +38,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
-        raise InputError(f"{path} cannot be read as JSON ({error}); delete it to make it anew") from error
+        raise InputError(
+            f"{path} cannot be read as JSON ({error}); delete it to make it anew"
+        ) from error
     if not isinstance(value, dict):
         raise InputError(f"{path} does not hold a JSON object; delete it to make it anew")
     return value

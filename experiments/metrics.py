@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.loggers.logger import Logger
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from experiments.ranks import is_first_rank
 
 METRICS_FILE = "metrics.csv"
-_COLUMNS = (
-    "step", "loss", "perplexity", "learning_rate", "gradient_norm",
-    "valid_loss", "valid_perplexity",
+_COLUMNS: tuple[str, ...] = (
+    "step",
+    "loss",
+    "perplexity",
+    "learning_rate",
+    "gradient_norm",
+    "valid_loss",
+    "valid_perplexity",
 )
 
 
@@ -24,7 +30,7 @@ class MetricsCsv(Logger):
     def __init__(self, directory: Path, resumed_step: int) -> None:
         super().__init__()
         self._path = directory / METRICS_FILE
-        if rank_zero_only.rank == 0:
+        if is_first_rank():
             self._keep_until(resumed_step)
 
     @property
@@ -40,11 +46,10 @@ class MetricsCsv(Logger):
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: ``config.json`` holds them."""
 
-    @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Append those metrics that have a column."""
         line = {name: f"{value:.6g}" for name, value in metrics.items() if name in _COLUMNS}
-        if line:
+        if line and is_first_rank():
             with self._path.open("a", encoding="utf-8", newline="") as file:
                 csv.DictWriter(file, _COLUMNS).writerow({"step": (step or 0) + 1} | line)
 

@@ -1,25 +1,41 @@
-"""One run in a process of its own, so that a crash or a leak of one trial ends with it.
+"""One run in a process: this one, or one of its own, so that a crash of a trial ends with it.
 
 ``python -m experiments.process DIRECTORY`` carries out the run that ``config.json`` describes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+from experiments.experiment import Experiment, load_experiment
+from experiments.progress import Progress, write_progress
+from transformer.errors import InputError
+
 LOG_FILE = "log.txt"
+# What a trial's process ends with after a signal and a checkpoint (sysexits: EX_TEMPFAIL).
+STOPPED = 75
+_BAD_INPUT = 2
 
 
-def start(directory: Path, *, device: int | None = None, threads: int | None = None) -> "subprocess.Popen[bytes]":
+def start(
+    directory: Path, *, device: int | None = None, threads: int | None = None
+) -> subprocess.Popen[bytes]:
     """Start the run of ``directory``, its output appended to ``log.txt`` there.
 
-    ``device`` is the one GPU that the process may see; ``threads`` bounds its CPU threads.
     The process leads a group of its own, so that a Ctrl-C at the terminal reaches the parent
-    only. Its exit codes: 0 finished, 2 bad input (last line of the log), 75 stopped by a signal
-    after a checkpoint, anything else a crash.
+    only; it stops by itself, after a checkpoint, when the parent is gone. Its exit codes: 0
+    finished, 2 bad input (last line of the log), 75 stopped after a checkpoint, anything else a
+    crash.
+
+    Args:
+        device: the one GPU that the process may see; None leaves all
+        threads: bound of its CPU threads; None leaves torch's own
     """
     environment = dict(os.environ)
     if device is not None:
@@ -29,9 +45,73 @@ def start(directory: Path, *, device: int | None = None, threads: int | None = N
     with (directory / LOG_FILE).open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "experiments.process", str(directory)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
             start_new_session=True,
         )
+
+
+def carry_out(
+    experiment: Experiment,
+    directory: Path,
+    *,
+    devices: int = 1,
+    max_steps: int | None = None,
+    max_minutes: float | None = None,
+    splits: tuple[str, ...] = ("valid", "test"),
+) -> int:
+    """Run here; what ends it early but as it should is one line on standard error.
+
+    Returns:
+        0 when finished, 128 + number after a signal, 1 if training diverged.
+
+    Raises:
+        InputError: as ``run`` does.
+    """
+    from experiments.run import Limits, run
+    from experiments.stopping import StoppedError
+    from transformer.training.module import NonFiniteError
+
+    limits = Limits(max_steps=max_steps, max_minutes=max_minutes)
+    try:
+        run(experiment, directory, devices=devices, limits=limits, splits=splits)
+    except StoppedError as error:
+        print(error, file=sys.stderr)
+        return 128 + error.number
+    except NonFiniteError as error:
+        print(f"training diverged: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _stop_with_parent() -> None:
+    """End as after a SIGTERM once standard input closes: the parent holds its other end."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main() -> int:
+    """Carry out the run of the directory that is named on the command line."""
+    directory = Path(sys.argv[1])
+    _stop_with_parent()
+    try:
+        code = carry_out(load_experiment(directory), directory, splits=("valid",))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        code = _BAD_INPUT
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    if code not in (0, _BAD_INPUT, 128 + signal.SIGTERM):
+        with contextlib.suppress(OSError):
+            write_progress(directory, Progress(stage="failed"))
+    return STOPPED if code in (128 + signal.SIGINT, 128 + signal.SIGTERM) else code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

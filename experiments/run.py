@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +14,6 @@ from pathlib import Path
 import lightning.pytorch as lightning
 import torch
 from filelock import FileLock, Timeout
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from experiments.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
 from experiments.clock import Clock
@@ -22,8 +21,9 @@ from experiments.display import Display, ShowTraining
 from experiments.experiment import Experiment, claim
 from experiments.metrics import MetricsCsv
 from experiments.provenance import commit, device_name, versions
+from experiments.ranks import is_first_rank
 from experiments.results import Result, load_result, save_result
-from experiments.scoring import SplitScores, load_model, score_split
+from experiments.scoring import Scores, load_model, score
 from experiments.stopping import StopOnSignal
 from experiments.tracking import Tracking
 from transformer.data.module import TranslationDataModule
@@ -111,14 +111,21 @@ def _train_and_score(
     display.start("prepare")
     data = TranslationDataModule(config)
     shutil.copyfile(data.corpus.vocabulary_file, directory / VOCABULARY_FILE)
-    tracking = Tracking(experiment, directory) if rank_zero_only.rank == 0 else None
+    tracking = Tracking(experiment, directory) if is_first_rank() else None
     display.start("train")
     trainer, clock = _train(experiment, directory, devices, limits, data, tracking, display)
     if not trainer.is_global_zero:
         raise SystemExit(0)  # only one process scores
     model = load_model(experiment, directory, device=trainer.strategy.root_device)
     scores = {
-        split: score_split(model, data, split, directory, display)
+        split: score(
+            model,
+            data.corpus.vocabulary(),
+            data.corpus.text(split),
+            config.decoding,
+            hypotheses_file=directory / f"{split}.hypotheses.txt",
+            display=display,
+        )
         for split in splits
         if data.corpus.has(split)
     }
@@ -181,7 +188,7 @@ def _result(
     experiment: Experiment,
     trainer: lightning.Trainer,
     clock: Clock,
-    scores: dict[str, SplitScores],
+    scores: dict[str, Scores],
 ) -> Result:
     config = experiment.config
     valid, test = scores["valid"], scores.get("test")
@@ -214,9 +221,9 @@ def _result(
 
 
 @contextmanager
-def _own(directory: Path, experiment: Experiment) -> Iterator[None]:
+def _own(directory: Path, experiment: Experiment) -> Generator[None]:
     """Claim the directory and keep other processes out; ranks of one run share it."""
-    if rank_zero_only.rank != 0:
+    if not is_first_rank():
         yield
         return
     claim(directory, experiment)

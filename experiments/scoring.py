@@ -15,7 +15,7 @@ from experiments.experiment import Experiment
 from experiments.files import write_atomically
 from experiments.progress import Progress
 from transformer.config import DecodingConfig
-from transformer.data.module import TranslationDataModule
+from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.evaluation import Bleu, Perplexity, bleu, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
@@ -24,8 +24,8 @@ from transformer.training.module import TransformerModule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SplitScores:
-    """BLEU and perplexity of one split."""
+class Scores:
+    """BLEU and perplexity of one text."""
 
     bleu: Bleu
     perplexity: Perplexity
@@ -54,29 +54,25 @@ def load_model(
     return module.model.to(device).eval()
 
 
-def score_split(
+def score(
     model: Transformer,
-    data: TranslationDataModule,
-    split: str,
-    directory: Path,
+    vocabulary: Vocabulary,
+    text: tuple[list[str], list[str]],
+    decoding: DecodingConfig,
+    *,
+    hypotheses_file: Path | None = None,
     display: Display,
-    decoding: DecodingConfig | None = None,
-) -> SplitScores:
-    """Score ``valid`` or ``test`` and write the hypotheses to ``SPLIT.hypotheses.txt``."""
-    corpus = data.corpus
-    source, reference = corpus.text(split)
+) -> Scores:
+    """Score the translations of ``text``, source and reference lines, and write them down."""
+    source, reference = text
     display.start("evaluate")
-    hypotheses = translate(
-        model,
-        corpus.vocabulary(),
-        source,
-        decoding or data.config.decoding,
-        on_progress=show_lines(display, len(source)),
-    )
-    write_atomically(directory / f"{split}.hypotheses.txt", "".join(f"{x}\n" for x in hypotheses))
-    return SplitScores(
+    on_progress = show_lines(display, len(source))
+    hypotheses = translate(model, vocabulary, source, decoding, on_progress=on_progress)
+    if hypotheses_file is not None:
+        write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
+    return Scores(
         bleu=bleu(hypotheses, reference),
-        perplexity=perplexity(model, data.evaluation_loader(split), reference),
+        perplexity=perplexity(model, vocabulary, source, reference),
     )
 
 

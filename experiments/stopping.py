@@ -31,12 +31,12 @@ class StopOnSignal(lightning.Callback):
         self._received: int | None = None
         self._handlers: dict[int, Any] = {}
 
-    def on_train_start(self, *_: Any) -> None:
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
         """Take the signals over, from Lightning's own handlers too."""
         if threading.current_thread() is threading.main_thread():
             self._handlers = {s: signal.signal(s, self._receive) for s in _SIGNALS}
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Stop if a signal has come.
 
         Raises:
@@ -47,7 +47,7 @@ class StopOnSignal(lightning.Callback):
             self.teardown()
             raise StoppedError(self._received, trainer.global_step)
 
-    def teardown(self, *_: Any, **__: Any) -> None:
+    def teardown(self, *args: Any, **kwargs: Any) -> None:
         """Give the signals back."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)

@@ -38,14 +38,18 @@ class Tracking:
             group=experiment.group,
             job_type="train",
             tags=list(experiment.tags),
-            config={"experiment": experiment.name, "commit": commit(), **to_dict(experiment.config)},
+            config={
+                "experiment": experiment.name,
+                "commit": commit(),
+                **to_dict(experiment.config),
+            },
             mode=tracking_mode(),
             resume="allow",
             settings=wandb.Settings(silent=True, console="off", init_timeout=30),
         )
 
     def finish(self, result: Result | None = None) -> None:
-        """Write the result into the run's summary and close it; a dead network is not waited for."""
+        """Write the result into the run's summary and close it; wait for no dead network."""
 
         def close() -> None:
             run: Any = self.logger.experiment

@@ -78,11 +78,13 @@ class TextFile:
 
     ``location`` is an ``https://`` address, a path, or ``builtin:GENERATOR/FILE`` for text that
     the project writes itself. Names ending in .gz, .xz or .bz2 are unpacked on reading.
-    ``sha256`` is of the file as it is stored, and must be given for a download.
+    ``sha256`` is of the file as it is stored, and must be given for a download. ``member`` is the
+    name of the text inside an archive, where ``location`` is one.
     """
 
     location: str
     sha256: str | None = None
+    member: str | None = None
 
     def __post_init__(self) -> None:
         if self.location.startswith(("http://", "https://")) and self.sha256 is None:
@@ -204,7 +206,9 @@ class Config:
 
 
 def _section_of_field() -> dict[str, str]:
-    sections = {f.name: cast(type, get_type_hints(Config)[f.name]) for f in dataclasses.fields(Config)}
+    sections = {
+        f.name: cast(type, get_type_hints(Config)[f.name]) for f in dataclasses.fields(Config)
+    }
     return {f.name: name for name, kind in sections.items() for f in dataclasses.fields(kind)}
 
 
@@ -234,7 +238,9 @@ def differences(old: object, new: object, prefix: str = "") -> list[str]:
         return [
             line
             for key in dict.fromkeys([*old_items, *new_items])
-            for line in differences(old_items.get(key), new_items.get(key), f"{prefix}.{key}".lstrip("."))
+            for line in differences(
+                old_items.get(key), new_items.get(key), f"{prefix}.{key}".lstrip(".")
+            )
         ]
     return [] if old == new else [f"{prefix}: {old!r} -> {new!r}"]
 

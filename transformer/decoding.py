@@ -186,9 +186,7 @@ class _Beams:
         self.best_score = torch.where(better, score, self.best_score)
         rows = better.nonzero().squeeze(1)
         self.best_history[rows] = EOS_ID
-        self.best_history[rows, : length - 1] = self.history[
-            rows, parents[rows, which[rows]]
-        ]
+        self.best_history[rows, : length - 1] = self.history[rows, parents[rows, which[rows]]]
 
     def ended(self, length: int) -> Tensor:
         """Which sentences are done ``(batch,)``; at its limit the best hypothesis counts as is."""
@@ -197,7 +195,9 @@ class _Beams:
         at_limit = length >= self.limits
         unfinished = (at_limit & self.finished.eq(0)).nonzero().squeeze(1)
         self.best_history[unfinished, :length] = self.history[unfinished, 0]
-        return at_limit | (self.finished >= self.config.beam_size) | (self.best_score >= best_possible)
+        return (
+            at_limit | (self.finished >= self.config.beam_size) | (self.best_score >= best_possible)
+        )
 
     def best(self, row: int) -> list[int]:
         """The best hypothesis of a row, up to its end of sentence."""
@@ -207,7 +207,13 @@ class _Beams:
     def select(self, rows: Tensor) -> None:
         """Keep these rows."""
         for name in (
-            "sentences", "limits", "scores", "last_tokens", "history",
-            "finished", "best_score", "best_history",
+            "sentences",
+            "limits",
+            "scores",
+            "last_tokens",
+            "history",
+            "finished",
+            "best_score",
+            "best_history",
         ):
             setattr(self, name, getattr(self, name)[rows])

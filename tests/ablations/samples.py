@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ablations.plan import Plan, claim_plan, make_plan
+from ablations.study import STUDY_FILE, Queue
 from ablations.table import Cell, Table, row, scale
 from ablations.table3 import BASE, TABLE
 from experiments.files import write_json
 from experiments.process import LOG_FILE
-from experiments.progress import Progress
+from experiments.progress import Progress, read_progress
 from experiments.results import Result, save_result
 from transformer.config import Corpus, ParallelText, TextFile, to_dict
 
@@ -131,10 +136,24 @@ def fill_table3(root: Path) -> None:
 
 
 def prepare_fakes(root: Path, behaviour: Mapping[Cell, str]) -> None:
-    """Tell the stand-ins in a table's directory what to do; see ``fake_run.py``."""
+    """Tell the stand-ins in a table's directory what to do; see ``fake_run.py``.
+
+    An empty study is put there too, as making one takes longer than all the rest.
+    """
     root.mkdir(parents=True, exist_ok=True)
+    if not (root / STUDY_FILE).exists():
+        (root / STUDY_FILE).write_bytes(empty_study())
     write_json(root / "behaviour.json", {str(cell): name for cell, name in behaviour.items()})
     write_json(root / "result-template.json", to_dict(result(Cell("base", 1))))
+
+
+@functools.cache
+def empty_study() -> bytes:
+    """The file of a study of the small table in which there is no trial yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / STUDY_FILE
+        Queue(f"sqlite:///{path}", "pair-tiny")
+        return path.read_bytes()
 
 
 def start_fake(
@@ -158,3 +177,23 @@ def started(root: Path) -> list[str]:
     """The cells whose stand-ins were started, in order."""
     path = root / "started.txt"
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def when(condition: Callable[[], bool], action: Callable[[], None]) -> threading.Thread:
+    """Do something as soon as a condition holds, beside the test."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + 20
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        action()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def hangs(root: Path, cell: Cell) -> bool:
+    """Whether the stand-in of ``cell`` has come to where it waits."""
+    progress = read_progress(cell.directory(root))
+    return progress is not None and progress.stage == "train"

@@ -6,63 +6,33 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from ablations.__main__ import main
 from ablations.table import Cell
-from tests.ablations.samples import fill_table3, prepare_fakes, started
+from tests.ablations.samples import fill_table3, hangs, prepare_fakes, start_fake, started, when
 
 ROOT = Path(__file__).parents[2]
-TABLE_FILE = """
-from tests.ablations.samples import SMALL_TABLE as TABLE
-"""
+RUN = "run pair.py --scale tiny --rows base,narrow --workers 1 --directory out"
 
 
-def environment() -> dict[str, str]:
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "CUDA_VISIBLE_DEVICES": ""}
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the file of the small table; runs there are stand-ins."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr("experiments.process.start", start_fake)
+    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
+    return tmp_path
 
 
-def call(
-    *arguments: str, where: Path, module: str = "ablations"
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        cwd=where,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def command(where: Path, behaviour: Mapping[Cell, str]) -> list[str]:
-    """``run`` of the small table with stand-ins, in ``where``."""
-    (where / "pair.py").write_text(TABLE_FILE)
-    prepare_fakes(where / "out", behaviour)
-    arguments = "run pair.py --scale tiny --rows base,narrow --workers 1 --directory out"
-    return [sys.executable, "-m", "tests.ablations.fake_ablations", *arguments.split()]
-
-
-def spawn(where: Path, behaviour: Mapping[Cell, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(where, behaviour),
-        cwd=where,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of the command line, in this process."""
+    monkeypatch.setattr(sys, "argv", ["ablations", *arguments.split()])
+    return main()
 
 
 @pytest.mark.parametrize(
@@ -89,106 +59,127 @@ def wait_for(path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
-    tmp_path: Path, arguments: str, message: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    message: str,
 ) -> None:
-    done = call(*arguments.split(), where=tmp_path)
-    assert (done.returncode, done.stderr) == (2, f"ablations: error: {message}\n")
-    assert done.stdout == ""
+    monkeypatch.chdir(tmp_path)
+    assert call(arguments, monkeypatch) == 2
+    assert capsys.readouterr() == ("", f"ablations: error: {message}\n")
     assert not list(tmp_path.iterdir())
 
 
-def test_list_names_all_rows_and_scales(tmp_path: Path) -> None:
-    done = call("list", where=tmp_path)
-    assert done.returncode == 0
+def test_bad_input_ends_the_process_without_a_traceback(place: Path) -> None:
+    command = [sys.executable, "-m", "ablations", "report", "nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("ablations: error: nowhere is not")
+    assert done.stderr.count("\n") == 1
+
+
+def test_list_names_all_rows_and_scales(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("list", monkeypatch) == 0
+    shown = capsys.readouterr().out
     for word in ("table3", "C-ff4096", "big", "quick: cldr_en_de", "small: multi30k", "paper:"):
-        assert word in done.stdout
+        assert word in shown
 
 
-def test_a_table_runs_and_is_reported(tmp_path: Path) -> None:
-    process = spawn(tmp_path, {})
-    shown, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, shown
+def test_a_table_runs_and_is_reported(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare_fakes(place / "out", {})
+    assert call(RUN, monkeypatch) == 0
+    shown = capsys.readouterr().out
     assert "pair at scale tiny in out: 2 runs, 0 done before, 1 at a time on the CPU" in shown
     assert "report: out/report.md and out/report.html" in shown
-    assert "2 of 2 runs finished" in (tmp_path / "out" / "report.md").read_text()
-    again = subprocess.run(command(tmp_path, {}), cwd=tmp_path, env=environment(), check=False)
-    assert again.returncode == 0
-    assert started(tmp_path / "out") == ["base/seed-1", "narrow/seed-1"]
+    assert "2 of 2 runs finished" in (place / "out" / "report.md").read_text()
+    assert call(RUN, monkeypatch) == 0
+    assert "2 runs, 2 done before" in capsys.readouterr().out
+    assert started(place / "out") == ["base/seed-1", "narrow/seed-1"]
 
 
-def test_a_crashed_run_is_exit_code_1_and_in_the_report(tmp_path: Path) -> None:
-    process = spawn(tmp_path, {Cell("base", 1): "crash"})
-    shown, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
+def test_a_crashed_run_is_exit_code_1_and_in_the_report(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare_fakes(place / "out", {Cell("base", 1): "crash"})
+    assert call(RUN, monkeypatch) == 1
+    shown = capsys.readouterr().out
     assert "base, seed 1: failed (exit code 1: RuntimeError: it broke)" in shown
     assert "1 of 2 runs finished" in shown
 
 
-def test_bad_input_of_a_run_is_the_tables(tmp_path: Path) -> None:
-    process = spawn(tmp_path, {Cell("base", 1): "refuse"})
-    shown, _ = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert shown.endswith("ablations: error: base/seed-1: toy is missing: fetch it\n")
+def test_bad_input_of_a_run_is_the_tables(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare_fakes(place / "out", {Cell("base", 1): "refuse"})
+    assert call(RUN, monkeypatch) == 2
+    expected = "ablations: error: base/seed-1: toy is missing: fetch it\n"
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_with_its_exit_code(
-    tmp_path: Path, number: signal.Signals, code: int
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    code: int,
 ) -> None:
-    process = spawn(tmp_path, {Cell("base", 1): "hang"})
-    wait_for(tmp_path / "out/base/seed-1/progress.json")
-    process.send_signal(number)
-    shown, _ = process.communicate(timeout=60)
-    assert process.returncode == code, shown
-    assert "step 40 of 1,500" in shown
+    prepare_fakes(place / "out", {Cell("base", 1): "hang"})
+    thread = when(
+        lambda: hangs(place / "out", Cell("base", 1)), lambda: os.kill(os.getpid(), number)
+    )
+    assert call(RUN, monkeypatch) == code
+    thread.join()
+    shown = capsys.readouterr().out
+    assert "base, seed 1: step 40 of 1,500" in shown
     assert "the same command goes on from here" in shown
 
 
-def test_a_second_coordinator_is_refused_and_a_killed_one_replaced(tmp_path: Path) -> None:
-    first = spawn(tmp_path, {Cell("base", 1): "hang"})
-    wait_for(tmp_path / "out/base/seed-1/progress.json")
-    second = spawn(tmp_path, {Cell("base", 1): "hang"})
-    shown, _ = second.communicate(timeout=60)
-    assert second.returncode == 2
-    assert f"out is being run by process {first.pid} on" in shown
-    assert f"run by process {first.pid} on" in call("status", "out", where=tmp_path).stdout
+def test_a_second_coordinator_is_refused_and_a_killed_one_replaced(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, base = place / "out", Cell("base", 1)
+    prepare_fakes(out, {base: "hang"})
+    command = [sys.executable, "-m", "tests.ablations.fake_ablations", *RUN.split()]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    when(lambda: hangs(out, base), lambda: None).join()
+    assert call(RUN, monkeypatch) == 2
+    assert f"out is being run by process {first.pid} on" in capsys.readouterr().err
+    assert call("status out", monkeypatch) == 0
+    assert f"run by process {first.pid} on" in capsys.readouterr().out
     first.kill()
-    first.communicate(timeout=60)
-    assert "nobody runs it now" in call("status", "out", where=tmp_path).stdout
-    third = spawn(tmp_path, {})
-    shown, _ = third.communicate(timeout=60)
-    assert third.returncode == 0, shown
+    first.wait()
+    assert call("status out", monkeypatch) == 0
+    assert "nobody runs it now" in capsys.readouterr().out
+    prepare_fakes(out, {})
+    assert call(RUN, monkeypatch) == 0
+    shown = capsys.readouterr().out
     assert "base/seed-1: ended the process that an earlier call left behind" in shown
-    assert started(tmp_path / "out") == ["base/seed-1", "base/seed-1", "narrow/seed-1"]
+    assert started(out) == ["base/seed-1", "base/seed-1", "narrow/seed-1"]
 
 
 IMPORTS = """
 import sys
-sys.argv = ["ablations", *{arguments!r}]
 from ablations.__main__ import main
-code = main()
-heavy = {{"torch", "lightning", "numpy", "optuna", "sqlalchemy", "wandb"}} & set(sys.modules)
-sys.exit(f"{{heavy}} imported" if heavy else code)
+
+for arguments in (["list"], ["status", "out"], ["report", "out"]):
+    sys.argv = ["ablations", *arguments]
+    assert main() == 0
+    heavy = {"torch", "lightning", "numpy", "optuna", "sqlalchemy", "wandb", "rich"}
+    assert not heavy & set(sys.modules), (arguments, heavy & set(sys.modules))
+import ablations.coordinator
+assert not {"torch", "lightning"} & set(sys.modules)
 """
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["status", "out"], ["report", "out"]])
-def test_what_answers_at_once_imports_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
-    fill_table3(tmp_path / "out")
+def test_what_answers_at_once_imports_nothing_heavy_and_nothing_imports_torch(place: Path) -> None:
+    fill_table3(place / "out")
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTS.format(arguments=arguments)],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_running_imports_no_torch(tmp_path: Path) -> None:
-    code = "import sys, ablations.coordinator; sys.exit('torch' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment(), check=False
-    )
-    assert done.returncode == 0

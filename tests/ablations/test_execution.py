@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,18 @@ from ablations.machine import Slot, slots
 from ablations.plan import Plan, claim_plan
 from ablations.study import Queue
 from ablations.table import Cell
+from experiments.experiment import claim
 from experiments.progress import read_progress
 from experiments.results import load_result
-from tests.ablations.samples import finish, prepare_fakes, small_plan, start_fake, started
+from tests.ablations.samples import (
+    finish,
+    hangs,
+    prepare_fakes,
+    small_plan,
+    start_fake,
+    started,
+    when,
+)
 from transformer.errors import InputError
 
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
@@ -54,32 +62,12 @@ def execute(
     return execution.run(), shown.getvalue()
 
 
-def when(condition: Callable[[], bool], action: Callable[[], None]) -> threading.Thread:
-    """Do something as soon as a condition holds, beside the test."""
-
-    def wait() -> None:
-        deadline = time.monotonic() + 20
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        action()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    return thread
-
-
-def hangs(root: Path, cell: Cell) -> bool:
-    """Whether the stand-in of ``cell`` has come to where it waits."""
-    progress = read_progress(cell.directory(root))
-    return progress is not None and progress.stage == "train"
-
-
 def test_all_cells_run_the_longest_first(tmp_path: Path) -> None:
     outcome, shown = execute(tmp_path, {}, plan=small_plan(["base", "narrow"], [1, 2]))
     assert outcome == Outcome()
     assert started(tmp_path) == ["base/seed-1", "base/seed-2", "narrow/seed-1", "narrow/seed-2"]
     assert "base/seed-1: started" in shown
-    assert "narrow/seed-2: finished in 0 s, perplexity 3.000, BLEU 80.0" in shown
+    assert "narrow/seed-2: finished in 0 s, perplexity 3.00, BLEU 80.0" in shown
     assert not list(tmp_path.glob(f"*/*/{PID_FILE}"))
 
 
@@ -116,7 +104,7 @@ def test_a_killed_run_is_named_as_such(tmp_path: Path) -> None:
 
 
 def test_bad_input_stops_the_table(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="^base/seed-1: toy is missing: fetch it$"):
+    with pytest.raises(InputError, match=r"^base/seed-1: toy is missing: fetch it$"):
         execute(tmp_path, {BASE: "refuse"})
     assert started(tmp_path) == ["base/seed-1"]
 
@@ -129,8 +117,6 @@ def test_bad_input_stops_the_runs_beside_it(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
     other = small_plan(seeds=[2]).experiment(Cell("base", 2))
-    from experiments.experiment import claim
-
     claim(BASE.directory(tmp_path), other)
     with pytest.raises(InputError, match=r"training\.seed: 2 -> 1"):
         execute(tmp_path, {})

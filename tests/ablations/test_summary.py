@@ -23,8 +23,8 @@ def test_spearman_by_hand() -> None:
     # ranks 1 2 3 4 against 1 3 2 4: 1 - 6 * 2 / (4 * 15)
     assert spearman([1, 2, 3, 4], [10, 30, 20, 40]) == pytest.approx(0.8)
     assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
-    # with ties: scipy.stats.spearmanr([1, 1, 2, 3], [5, 6, 7, 7]).statistic
-    assert spearman([1, 1, 2, 3], [5, 6, 7, 7]) == pytest.approx(0.8333333333)
+    # with ties, ranks 1.5 1.5 3 4 against 1 2 3.5 3.5: 4 / sqrt(4.5 * 4.5)
+    assert spearman([1, 1, 2, 3], [5, 6, 7, 7]) == pytest.approx(4 / 4.5)
 
 
 def test_spearman_is_undefined_for_too_little() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from transformer.config import BOS_ID, PAD_ID
-from transformer.data.store import TokenStore
+from transformer.data.store import EncodedPairs
 
 Integers = npt.NDArray[np.int64]
 
@@ -92,7 +92,9 @@ def _cut(totals: Integers, budget: int) -> list[int]:
     cuts: list[int] = []
     start, spent = 0, np.zeros(2, dtype=np.int64)
     while start < len(totals):
-        ends = [int(np.searchsorted(totals[:, side], spent[side] + budget, "right")) for side in (0, 1)]
+        ends = [
+            int(np.searchsorted(totals[:, side], spent[side] + budget, "right")) for side in (0, 1)
+        ]
         start = max(start + 1, min(ends))
         spent = totals[start - 1]
         cuts.append(start)
@@ -100,7 +102,7 @@ def _cut(totals: Integers, budget: int) -> list[int]:
 
 
 def collate(
-    store: TokenStore, pairs: Integers, *, number: int = 0, rank: int = 0, world_size: int = 1
+    store: EncodedPairs, pairs: Integers, *, number: int = 0, rank: int = 0, world_size: int = 1
 ) -> Batch:
     """The share of one rank in a batch: every ``world_size``-th pair from ``rank`` on.
 

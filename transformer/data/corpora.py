@@ -69,6 +69,44 @@ MULTI30K_EN_DE = _multi30k_corpus("de")
 MULTI30K_EN_FR = _multi30k_corpus("fr")
 
 
+def _archive(url: str, sha256: str, stem: str) -> ParallelText:
+    def side(language: str) -> TextFile:
+        return TextFile(location=f"https://{url}", sha256=sha256, member=f"{stem}.{language}")
+
+    return ParallelText(source=side("en"), target=side("de"))
+
+
+# The paper's (section 5.1), with newstest2013 to validate on.
+WMT14_EN_DE = Corpus(
+    name="wmt14_en_de",
+    source_language="en",
+    target_language="de",
+    licence="research use (WMT); Europarl has no known restrictions",
+    train=(
+        _archive(
+            "www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+            "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+            "training/europarl-v7.de-en",
+        ),
+        _archive(
+            "www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+            "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+            "commoncrawl.de-en",
+        ),
+        _archive(
+            "www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
+            "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+            "training/news-commentary-v9.de-en",
+        ),
+    ),
+    valid=_archive(
+        "data.statmt.org/wmt19/translation-task/dev.tgz",
+        "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
+        "dev/newstest2013",
+    ),
+)
+
+
 def files_corpus(
     name: str,
     *,
@@ -122,7 +160,9 @@ def folder_corpus(folder: Path, languages: tuple[str, str] | None = None) -> Cor
 
 def _two_languages(folder: Path) -> tuple[str, str]:
     names = {re.sub(r"\.(gz|xz|bz2)$", "", path.name) for path in folder.glob("train.*")}
-    languages = sorted({name.removeprefix("train.") for name in names}, key=lambda x: (x != "en", x))
+    languages = sorted(
+        {name.removeprefix("train.") for name in names}, key=lambda x: (x != "en", x)
+    )
     if len(languages) != 2:
         found = ", ".join(languages) or "none"
         raise InputError(

@@ -40,6 +40,11 @@ def fetch(file: TextFile) -> Path:
     Raises:
         InputError: if it cannot be had, or is not what was declared.
     """
+    if file.member is not None:
+        raise InputError(
+            f"{file.location} is an archive, and archives are not read yet: "
+            "take another corpus, or the scale quick or small"
+        )
     if file.location.startswith("builtin:"):
         return _generate(file.location.removeprefix("builtin:"))
     if file.location.startswith(("http://", "https://")):

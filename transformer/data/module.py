@@ -11,7 +11,6 @@ from transformer.config import Config
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.prepare import PreparedCorpus, prepare
 from transformer.data.store import TokenStore
-from transformer.errors import InputError
 
 
 class PlannedLoader:
@@ -22,7 +21,13 @@ class PlannedLoader:
     """
 
     def __init__(
-        self, store: TokenStore, plan: BatchPlan, *, first: int = 0, rank: int = 0, world_size: int = 1
+        self,
+        store: TokenStore,
+        plan: BatchPlan,
+        *,
+        first: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> None:
         self._store, self._plan = store, plan
         self._next = first
@@ -85,22 +90,15 @@ class TranslationDataModule(lightning.LightningDataModule):
     def train_dataloader(self) -> PlannedLoader:
         """Batches from the step on at which the Trainer stands."""
         return PlannedLoader(
-            self.corpus.store("train"), self.train_plan(), first=self._steps_taken(), **self._share()
+            self.corpus.store("train"),
+            self.train_plan(),
+            first=self._steps_taken(),
+            **self._share(),
         )
 
     def val_dataloader(self) -> EvaluationLoader:
-        """The validation set."""
-        return self.evaluation_loader("valid")
-
-    def evaluation_loader(self, split: str) -> EvaluationLoader:
-        """All pairs of a split, in the order of length.
-
-        Raises:
-            InputError: if the corpus has no such split.
-        """
-        if not self.corpus.has(split):
-            raise InputError(f"the corpus {self.config.data.corpus.name} has no split {split!r}")
-        store = self.corpus.store(split)
+        """The validation set, in the order of length."""
+        store = self.corpus.store("valid")
         plan = BatchPlan(store.lengths, self.config.data.tokens_per_batch)
         return EvaluationLoader(store, plan, **self._share())
 

@@ -158,9 +158,7 @@ def _lines(path: Path) -> Iterator[str]:
             yield line.removesuffix("\n")
 
 
-def _encode(
-    lines: Iterator[str], vocabulary: Vocabulary
-) -> Iterator[tuple[list[int], list[int]]]:
+def _encode(lines: Iterator[str], vocabulary: Vocabulary) -> Iterator[tuple[list[int], list[int]]]:
     """The encoded pairs of lines in which source and target take turns."""
     while chunk := list(itertools.islice(lines, _ENCODE_AT_ONCE)):
         encoded = vocabulary.encode(chunk)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,33 @@ from transformer.errors import InputError
 _OFFSETS_FILE = "offsets.npy"
 _TOKENS_FILES = {"tokens.u16": np.uint16, "tokens.u32": np.uint32}
 
+Tokens = npt.NDArray[np.integer]
+
+
+class EncodedPairs(Protocol):
+    """Pairs of sentences as word-pieces, each ending with the end-of-sentence id.
+
+    ``lengths`` is ``(pairs, 2)``: word-pieces of source and target, that end included.
+    """
+
+    lengths: npt.NDArray[np.int64]
+
+    def __getitem__(self, pair: int) -> tuple[Tokens, Tokens]: ...
+
+
+class PairsInMemory:
+    """A few pairs, such as a text to score."""
+
+    def __init__(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> None:
+        self._pairs = [(np.array(s), np.array(t)) for s, t in zip(sources, targets, strict=True)]
+        self.lengths = np.array([(len(s), len(t)) for s, t in self._pairs], dtype=np.int64)
+
+    def __getitem__(self, pair: int) -> tuple[Tokens, Tokens]:
+        return self._pairs[pair]
+
 
 class TokenStore:
-    """Pairs of sentences as word-pieces, each pair contiguous: source, then target.
-
-    Attributes:
-        lengths: ``(pairs, 2)``, word-pieces of source and target, ends of sentence included
+    """Encoded pairs in a folder, each pair contiguous: source, then target.
 
     Raises:
         InputError: if the directory holds no store, or one cut short.
@@ -39,7 +61,7 @@ class TokenStore:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, pair: int) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
+    def __getitem__(self, pair: int) -> tuple[Tokens, Tokens]:
         start, middle, end = self._offsets[2 * pair : 2 * pair + 3]
         return self._tokens[start:middle], self._tokens[middle:end]
 

@@ -78,17 +78,15 @@ def aligned_lines(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
         InputError: at the end, if one has more lines; it names both and their counts.
     """
     source_lines, target_lines = read_lines(source), read_lines(target)
-    count = 0
-    for pair in itertools.zip_longest(source_lines, target_lines):
+    for number, pair in enumerate(itertools.zip_longest(source_lines, target_lines)):
         if pair[0] is None or pair[1] is None:
-            counts = [count + (line is not None) for line in pair]
+            counts = [number + (line is not None) for line in pair]
             counts[0] += sum(1 for _ in source_lines)
             counts[1] += sum(1 for _ in target_lines)
             raise InputError(
                 f"{source} has {counts[0]} lines but {target} has {counts[1]}: "
                 "they must be aligned line by line"
             )
-        count += 1
         yield pair
 
 

@@ -1,4 +1,4 @@
-"""One vocabulary of word-pieces for both languages (section 5.1): the only door to sentencepiece."""
+"""One vocabulary for both languages (section 5.1): the only door to sentencepiece."""
 
 from __future__ import annotations
 

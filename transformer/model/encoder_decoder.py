@@ -104,11 +104,10 @@ class Transformer(nn.Module):
         """Encode ``src`` ``(batch, src)`` and prepare to decode position by position."""
         mask = padding_mask(src)
         memory = self.encode(src, mask)
-        layers = [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
         return DecoderState(
-            memory=[layer.cross_attention.keys_values(memory) for layer in layers],
+            memory=[layer.cross_attention.keys_values(memory) for layer in self._decoder_layers()],
             memory_mask=mask,
-            caches=[KeyValueCache() for _ in layers],
+            caches=[KeyValueCache() for _ in self._decoder_layers()],
         )
 
     def decode_step(self, tokens: Tensor, state: DecoderState) -> Tensor:
@@ -118,10 +117,14 @@ class Transformer(nn.Module):
             tokens: ``(batch, beam)``, the word-piece at ``state.position``; the state advances.
         """
         states = self.embedding.step(tokens, state.position)
-        for layer, cache, memory in zip(self.decoder, state.caches, state.memory, strict=True):
+        layers = zip(self._decoder_layers(), state.caches, state.memory, strict=True)
+        for layer, cache, memory in layers:
             states = layer.step(states, cache, memory, state.memory_mask)
         state.position += 1
         return self.embedding.logits(states)
+
+    def _decoder_layers(self) -> list[DecoderLayer]:
+        return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
     def num_parameters(self) -> int:
         """All trained numbers; the shared matrix counts once."""

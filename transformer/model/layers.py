@@ -79,7 +79,9 @@ class DecoderLayer(nn.Module):
         """``(batch, tgt, d_model)`` to the same shape; both masks are additive."""
         key, value = self.self_attention.keys_values(tgt)
         tgt = self.add_attention(tgt, self.self_attention(tgt, key, value, tgt_mask))
-        return self._after_self_attention(tgt, self.cross_attention.keys_values(memory), memory_mask)
+        return self._after_self_attention(
+            tgt, self.cross_attention.keys_values(memory), memory_mask
+        )
 
     def step(
         self,

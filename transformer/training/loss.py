@@ -84,7 +84,8 @@ class _SmoothedCrossEntropy(Function):
         return smoothed, nll
 
     @staticmethod
-    def backward(ctx: Any, grad_smoothed: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
+        grad_smoothed: Tensor = grad_outputs[0]
         grad_states, grad_weight = ctx.saved_tensors
         scale = grad_smoothed.to(grad_states.dtype)
         return grad_states * scale, grad_weight * grad_smoothed, None, None, None, None

@@ -51,7 +51,10 @@ class TransformerModule(lightning.LightningModule):
             fused=True,
         )
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self.learning_rate_after)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
 
     def learning_rate_after(self, steps: int) -> float:
         """The learning rate of the step that follows ``steps`` steps."""
@@ -64,7 +67,7 @@ class TransformerModule(lightning.LightningModule):
         )
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Sums over the batch's target word-pieces: the smoothed loss and the plain one, in nats."""
+        """Sums over the target word-pieces: the smoothed loss and the plain one, in nats."""
         with autocast(self.config.training.precision, self.device):
             states = self.model.states(batch.src, batch.tgt[:, :-1])
             labels = batch.tgt[:, 1:].flatten()
@@ -114,9 +117,7 @@ class TransformerModule(lightning.LightningModule):
             self.log("gradient_norm", norm)
         if self._at_log_step() or not norm.is_cuda:
             self._check_gradients()
-        super().configure_gradient_clipping(
-            optimizer, gradient_clip_val, gradient_clip_algorithm
-        )
+        super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse to write weights that a broken gradient has reached."""

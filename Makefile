@@ -1,0 +1,40 @@
+# Every target sets up what it needs; none needs more than Python 3.11 or newer and make.
+PYTHON ?= python3
+SCALE ?= quick
+BIN := .venv/bin
+
+.PHONY: setup table3 report test test-slow check format benchmark
+
+setup: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "error: Python 3.11 or newer is needed; name one: make PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+table3: setup
+	$(BIN)/python -m ablations run table3 --scale $(SCALE)
+
+report: setup
+	$(BIN)/python -m ablations report runs/table3-$(SCALE)
+
+test: setup
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
+
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+benchmark: setup
+	$(BIN)/python -m experiments benchmark

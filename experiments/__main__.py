@@ -1,0 +1,164 @@
+"""Named runs, one at a time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from experiments.command_line import Parser, run_command_line
+
+# Imports of what a single command needs stand in that command: --help is to answer at once.
+
+
+def list_experiments() -> int:
+    """Print the experiments that can be named."""
+    from experiments.catalogue import EXPERIMENTS
+
+    for name, experiment in EXPERIMENTS.items():
+        print(f"{name:16} {experiment.description}")
+    print(f"{'files:FOLDER':16} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
+    return 0
+
+
+def prepare(name: str, vocab_size: int | None) -> int:
+    """Fetch, clean and encode the data of an experiment."""
+    from experiments.catalogue import find_experiment
+    from transformer.data.prepare import prepare as prepare_corpus
+
+    corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config)
+    for split, counts in corpus.report().items():
+        dropped = {k: v for k, v in counts.items() if k not in ("lines", "kept") and v > 0}
+        reasons = "".join(f", {count:,} dropped: {reason}" for reason, count in dropped.items())
+        print(f"{split}: {counts['lines']:,} lines read, {counts['kept']:,} pairs kept{reasons}")
+    print(corpus.directory)
+    return 0
+
+
+def train(
+    name: str,
+    directory: Path | None,
+    seed: int | None,
+    devices: int,
+    max_steps: int | None,
+    max_minutes: float | None,
+    vocab_size: int | None,
+) -> int:
+    """Train an experiment and score it; go on where an earlier start was stopped."""
+    from experiments.catalogue import find_experiment
+    from experiments.process import carry_out
+    from experiments.results import load_result
+
+    experiment = find_experiment(name, seed=seed, vocab_size=vocab_size)
+    used_seed = experiment.config.training.seed
+    directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
+    code = carry_out(
+        experiment, directory, devices=devices, max_steps=max_steps, max_minutes=max_minutes
+    )
+    result = load_result(directory)
+    if code == 0 and result is not None:
+        print(
+            f"{result.steps:,} steps in {result.train_seconds:,.0f} s "
+            f"({result.tokens_per_second:,.0f} target tokens/s)"
+        )
+        print(f"valid  BLEU {result.bleu:.2f}  perplexity {result.perplexity:.2f}")
+        if result.test_bleu is not None and result.test_perplexity is not None:
+            print(f"test   BLEU {result.test_bleu:.2f}  perplexity {result.test_perplexity:.2f}")
+        print(f"{result.bleu_signature}\n{directory}")
+    return code
+
+
+def evaluate(
+    directory: Path,
+    split: str,
+    source: Path | None,
+    reference: Path | None,
+    average: int | None,
+    beam_size: int | None,
+    length_penalty: float | None,
+    output: Path | None,
+) -> int:
+    """Score a run on a split of its corpus, or on a text of your own."""
+    from experiments.evaluate import evaluate_run
+
+    evaluate_run(
+        directory,
+        split=split,
+        source=source,
+        reference=reference,
+        average=average,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        output=output,
+    )
+    return 0
+
+
+def translate(
+    directory: Path, average: int | None, beam_size: int | None, length_penalty: float | None
+) -> int:
+    """Translate standard input to standard output, line by line."""
+    from experiments.evaluate import translate_stream
+
+    for line in translate_stream(
+        directory,
+        sys.stdin.buffer,
+        average=average,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+    ):
+        sys.stdout.buffer.write(f"{line}\n".encode())
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="python -m experiments", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("list", help=list_experiments.__doc__)
+    command.set_defaults(command=list_experiments)
+
+    command = commands.add_parser("prepare", help=prepare.__doc__)
+    _add_experiment(command)
+    command.set_defaults(command=prepare)
+
+    command = commands.add_parser("train", help=train.__doc__)
+    _add_experiment(command)
+    add = command.add_argument
+    add("--directory", type=Path, metavar="DIR", help="for all it writes (runs/NAME-seedN)")
+    add("--seed", type=int, metavar="N", help="of initialisation, dropout and the data's order")
+    add("--devices", type=int, default=1, metavar="N", help="GPUs; processes where there is none")
+    add("--max-steps", type=int, metavar="N", help="end there; a later start may go on")
+    add("--max-minutes", type=float, metavar="M", help="end then; a later start may go on")
+    command.set_defaults(command=train)
+
+    command = commands.add_parser("evaluate", help=evaluate.__doc__)
+    _add_decoding(command)
+    add = command.add_argument
+    add("--split", default="valid", metavar="NAME", help="valid, test, or a set of sacreBLEU")
+    add("--source", type=Path, metavar="FILE", help="lines to translate in place of a split")
+    add("--reference", type=Path, metavar="FILE", help="their translations")
+    add("--output", type=Path, metavar="FILE", help="where the translations are written")
+    command.set_defaults(command=evaluate)
+
+    command = commands.add_parser("translate", help=translate.__doc__)
+    _add_decoding(command)
+    command.set_defaults(command=translate)
+    return parser
+
+
+def _add_experiment(command: Parser) -> None:
+    command.add_argument("name", metavar="NAME", help="one that list prints, or files:FOLDER")
+    command.add_argument("--vocab-size", type=int, metavar="N", help="word-pieces")
+
+
+def _add_decoding(command: Parser) -> None:
+    add = command.add_argument
+    add("directory", type=Path, metavar="DIR", help="the directory of a run")
+    add("--average", type=int, metavar="N", help="average the last N checkpoints")
+    add("--beam-size", type=int, metavar="K", help="hypotheses; 1 is greedy")
+    add("--length-penalty", type=float, metavar="A", help="alpha of the paper's formula")
+
+
+if __name__ == "__main__":
+    sys.exit(run_command_line(_parser()))

@@ -1,0 +1,57 @@
+"""The experiments one can name, and those that are made of a folder of the user's own files."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from experiments.cldr import CLDR
+from experiments.experiment import Experiment
+from experiments.multi30k import MULTI30K, MULTI30K_FR, recipe
+from transformer.config import override
+from transformer.data.corpora import folder_corpus
+from transformer.errors import InputError, unknown_name
+
+EXPERIMENTS = {experiment.name: experiment for experiment in (CLDR, MULTI30K, MULTI30K_FR)}
+
+_FILES = "files:"
+_LANGUAGES = re.compile(r":([a-z]{2,3})-([a-z]{2,3})$")
+
+
+def find_experiment(
+    name: str, *, seed: int | None = None, vocab_size: int | None = None
+) -> Experiment:
+    """The experiment of that name, or ``files:FOLDER`` or ``files:FOLDER:de-en``.
+
+    A folder of files is trained with the settings of ``multi30k``.
+
+    Raises:
+        InputError: for an unknown name, an unusable folder or a negative seed.
+    """
+    if name.startswith(_FILES):
+        experiment = _of_files(name)
+    elif name in EXPERIMENTS:
+        experiment = EXPERIMENTS[name]
+    else:
+        raise unknown_name("experiment", name, [*EXPERIMENTS, f"{_FILES}FOLDER"])
+    changes = {"seed": seed, "vocab_size": vocab_size}
+    given = {key: value for key, value in changes.items() if value is not None}
+    return dataclasses.replace(experiment, config=override(experiment.config, **given))
+
+
+def _of_files(name: str) -> Experiment:
+    folder = name.removeprefix(_FILES)
+    languages = None
+    if match := _LANGUAGES.search(folder):
+        folder, languages = folder[: match.start()], (match[1], match[2])
+    if not folder:
+        raise InputError("files: needs a folder, as in files:my_corpus or files:my_corpus:de-en")
+    corpus = folder_corpus(Path(folder).expanduser(), languages)
+    pair = f"{corpus.source_language}-{corpus.target_language}"
+    return Experiment(
+        name=f"files-{corpus.name}-{pair}",
+        description=f"the files of {folder}, {pair}",
+        config=recipe(corpus),
+        tags=("files",),
+    )

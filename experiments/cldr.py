@@ -1,0 +1,26 @@
+"""Phrases of the built-in corpus: a first run that needs no download."""
+
+from __future__ import annotations
+
+from experiments.experiment import Experiment
+from transformer.config import Config, DataConfig, ModelConfig, TrainingConfig
+from transformer.data.corpora import CLDR_EN_DE
+
+CLDR = Experiment(
+    name="cldr",
+    description="dates, amounts, names and numbers in words, built in; minutes on a CPU",
+    config=Config(
+        model=ModelConfig(
+            vocab_size=4_000, num_layers=3, d_model=64, d_ff=256, num_heads=8, d_k=8, d_v=8
+        ),
+        data=DataConfig(corpus=CLDR_EN_DE, tokens_per_batch=600, max_length=128),
+        training=TrainingConfig(
+            max_steps=3_000,
+            warmup_steps=300,
+            learning_rate_factor=0.5,
+            checkpoint_every_steps=500,
+            validate_every_steps=500,
+        ),
+    ),
+    tags=("cldr",),
+)

@@ -1,0 +1,127 @@
+"""Scoring and using a trained run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import torch
+
+from experiments.display import Display
+from experiments.experiment import Experiment, load_experiment
+from experiments.scoring import load_model, score
+from transformer.config import DecodingConfig, override
+from transformer.data.prepare import VOCABULARY_FILE, prepare
+from transformer.data.text import aligned_lines, decode_line, read_text
+from transformer.data.vocabulary import Vocabulary
+from transformer.errors import InputError
+from transformer.evaluation import sacrebleu_text, translate
+
+Text = tuple[list[str], list[str]]
+
+# Lines of standard input that are translated at a time.
+_LINES_AT_ONCE = 512
+
+
+def evaluate_run(
+    directory: Path,
+    *,
+    split: str,
+    source: Path | None,
+    reference: Path | None,
+    average: int | None,
+    beam_size: int | None,
+    length_penalty: float | None,
+    output: Path | None,
+) -> None:
+    """Print the scores of a run on a split, or on a text of the user's own.
+
+    Raises:
+        InputError: if the run, the split or a file cannot be used.
+    """
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference belong together")
+    experiment = load_experiment(directory)
+    text = (
+        _own_text(source, reference)
+        if source is not None and reference is not None
+        else _text_of_split(experiment, split)
+    )
+    decoding = _decoding(experiment, beam_size, length_penalty)
+    model = load_model(experiment, directory, device=_device(), average=average)
+    display = Display(None)
+    try:
+        scores = score(
+            model, _vocabulary(directory), text, decoding, hypotheses_file=output, display=display
+        )
+    finally:
+        display.stop()
+    print(f"BLEU {scores.bleu.score:.2f}  {scores.bleu.signature}")
+    print(
+        f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
+        f"{scores.perplexity.per_char:.3f} per character"
+    )
+    print(f"{len(text[0]):,} lines, beam {decoding.beam_size}, alpha {decoding.length_penalty}")
+
+
+def translate_stream(
+    directory: Path,
+    stream: IO[bytes],
+    *,
+    average: int | None,
+    beam_size: int | None,
+    length_penalty: float | None,
+) -> Iterator[str]:
+    """The translation of each line, in order, some hundred lines at a time.
+
+    Raises:
+        InputError: if the run cannot be used, or a line is not UTF-8.
+    """
+    experiment = load_experiment(directory)
+    decoding = _decoding(experiment, beam_size, length_penalty)
+    model = load_model(experiment, directory, device=_device(), average=average)
+    vocabulary = _vocabulary(directory)
+    lines = (
+        decode_line(line.removesuffix(b"\n").removesuffix(b"\r"), "standard input", number)
+        for number, line in enumerate(stream, start=1)
+    )
+    while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
+        yield from translate(model, vocabulary, chunk, decoding)
+
+
+def _own_text(source: Path, reference: Path) -> Text:
+    for _ in aligned_lines(source, reference):
+        pass  # refuses files of different lengths
+    text = read_text(source), read_text(reference)
+    if not text[0]:
+        raise InputError(f"{source} is empty")
+    return text
+
+
+def _text_of_split(experiment: Experiment, split: str) -> Text:
+    corpus = experiment.config.data.corpus
+    if split in ("valid", "test"):
+        if split not in corpus.splits:
+            raise InputError(
+                f"the corpus {corpus.name} has no test set: give --source, --reference"
+            )
+        return prepare(experiment.config).text(split)
+    return sacrebleu_text(split, f"{corpus.source_language}-{corpus.target_language}")
+
+
+def _decoding(
+    experiment: Experiment, beam_size: int | None, length_penalty: float | None
+) -> DecodingConfig:
+    changes = {"beam_size": beam_size, "length_penalty": length_penalty}
+    given = {name: value for name, value in changes.items() if value is not None}
+    return override(experiment.config, **given).decoding
+
+
+def _vocabulary(directory: Path) -> Vocabulary:
+    return Vocabulary(directory / VOCABULARY_FILE)
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
