@@ -1,25 +1,17 @@
-"""``python -m ablations``: train a table of runs, and report it beside the paper's figures."""
+"""Train a table of runs, and report it beside the paper's figures."""
 
 from __future__ import annotations
 
-import errno
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-from tyro.conf import Positional, arg
-
-from transformer.errors import InputError
+from experiments.command_line import Parser, run_command_line
 
 # Imports of what a single command needs stand in that command: --help is to answer at once.
 
-_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
-
 
 def list_tables() -> int:
-    """Print the tables with their rows, and the scales."""
+    """print the tables with their rows, and the scales"""
     from ablations.scales import SCALES
     from ablations.tables import TABLES, load_table
 
@@ -37,48 +29,29 @@ def list_tables() -> int:
 
 
 def run(
-    table: Annotated[Positional[str], arg(metavar="TABLE")],
-    scale: Annotated[str, arg(metavar="quick|small|paper")],
-    seeds: Annotated[str, arg(metavar="1,2,3")] = "1",
-    rows: Annotated[str | None, arg(metavar="base,A-h1,…")] = None,
-    workers: Annotated[int | None, arg(metavar="N")] = None,
-    directory: Annotated[Path | None, arg(metavar="DIR")] = None,
+    table: str,
+    scale: str,
+    seeds: str,
+    rows: str | None,
+    workers: int | None,
+    directory: Path | None,
 ) -> int:
-    """Train what a table still lacks, then write and print its report.
-
-    Interrupted and called again, it goes on where it was. Exit code 1: a run crashed.
-
-    Args:
-        table: A name that ``list`` prints, or a Python file that declares TABLE.
-        scale: How the paper's sizes are mapped to this machine.
-        seeds: Each row is trained once with each.
-        rows: Only these; all rows without it.
-        workers: Runs at a time; one per GPU, or one per core up to four, without it.
-        directory: Where all of it goes; runs/TABLE-SCALE without it.
-    """
+    """train what a table still lacks, then write and print its report"""
     from ablations.coordinator import run_table
 
     return run_table(table, scale, seeds=seeds, rows=rows, workers=workers, directory=directory)
 
 
-def status(directory: Annotated[Positional[Path], arg(metavar="DIRECTORY")]) -> int:
-    """Print how far a table has come.
-
-    Args:
-        directory: The directory that ``run`` named.
-    """
+def status(directory: Path) -> int:
+    """print how far a table has come"""
     from ablations.status import describe
 
     print("\n".join(describe(directory)))
     return 0
 
 
-def report(directory: Annotated[Positional[Path], arg(metavar="DIRECTORY")]) -> int:
-    """Write and print the report of a table, finished or not.
-
-    Args:
-        directory: The directory that ``run`` named.
-    """
+def report(directory: Path) -> int:
+    """write and print the report of a table, finished or not"""
     from ablations.report import announce, write_report
 
     announce(write_report(directory), directory)
@@ -86,27 +59,36 @@ def report(directory: Annotated[Positional[Path], arg(metavar="DIRECTORY")]) -> 
 
 
 def main() -> int:
-    """Carry out the command line; the exit code is 2 for bad input."""
-    commands: dict[str, Callable[..., int]] = {
-        "list": list_tables,
-        "run": run,
-        "status": status,
-        "report": report,
-    }
-    try:
-        return tyro.extras.subcommand_cli_from_dict(
-            commands, prog="python -m ablations", description=__doc__
-        )
-    except InputError as error:
-        print(f"ablations: error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.errno not in _OF_THE_MACHINE:
-            raise
-        print(f"ablations: error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    """Carry out the command line; the exit code is 1 where a run crashed, 2 for bad input."""
+    parser = Parser(prog="python -m ablations", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("list", help=list_tables.__doc__)
+    command.set_defaults(command=list_tables)
+
+    command = commands.add_parser(
+        "run",
+        help=run.__doc__,
+        description="Train what a table still lacks, then write and print its report. "
+        "Interrupted and called again, it goes on where it was.",
+    )
+    add = command.add_argument
+    add("table", metavar="TABLE", help="a name that list prints, or a file such as my_table.py")
+    add("--scale", required=True, metavar="quick|small|paper", help="what the sizes become")
+    add("--seeds", default="1", metavar="1,2,3", help="each row is trained once with each")
+    add("--rows", metavar="base,A-h1,...", help="only these; all without it")
+    add("--workers", type=int, metavar="N", help="runs at a time; else one per GPU, or per core")
+    add("--directory", type=Path, metavar="DIR", help="else runs/TABLE-SCALE")
+    command.set_defaults(command=run)
+
+    command = commands.add_parser("status", help=status.__doc__)
+    command.add_argument("directory", type=Path, metavar="DIRECTORY", help="of a table's runs")
+    command.set_defaults(command=status)
+
+    command = commands.add_parser("report", help=report.__doc__)
+    command.add_argument("directory", type=Path, metavar="DIRECTORY", help="of a table's runs")
+    command.set_defaults(command=report)
+    return run_command_line(parser)
 
 
 if __name__ == "__main__":

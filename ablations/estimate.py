@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transformer.config import Config
+from transformer.flops import training_flops
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,26 +20,19 @@ class Timing:
 
 
 def step_work(config: Config) -> float:
-    """Multiply-adds of one training step: three times those of the forward pass.
-
-    Attention's products with itself are left out: for sentences they are under 1 %.
-    """
-    model = config.model
-    attention = 2 * model.d_model * model.num_heads * (model.d_k + model.d_v)
-    feed_forward = 2 * model.d_model * model.d_ff
-    layers = model.num_layers * (3 * attention + 2 * feed_forward)
-    return 3.0 * config.data.tokens_per_batch * (layers + model.d_model * model.vocab_size)
+    """FLOPs of one training step."""
+    return training_flops(config.model, config.data.tokens_per_batch, config.data.tokens_per_batch)
 
 
 def work(config: Config) -> float:
-    """Multiply-adds of a whole run, by which the longest is started first."""
+    """FLOPs of a whole run, by which the longest is started first."""
     return step_work(config) * config.training.max_steps
 
 
 def predict(config: Config, known: Sequence[Timing]) -> float | None:
     """Seconds that a run of ``config`` takes; None while nothing is known.
 
-    A step takes a fixed time and one per multiply-add; the two are fitted to what is known, as
+    A step takes a fixed time and one for each FLOP; the two are fitted to what is known, as
     in small models the first outweighs the second.
     """
     if not known:

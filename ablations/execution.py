@@ -171,7 +171,7 @@ class Execution:
         elif ending == "bad input":
             words = (child.last_lines(1) or ["it refused its input"])[0]
             self._queue.fail(cell, words)
-            self._refuse(InputError(f"{cell}: {words.partition('error: ')[2] or words}"))
+            self._refuse(InputError(f"{cell}: {words}"))
         elif self._ending:
             self._queue.fail(cell, "stopped")
             kept = " after a checkpoint" if ending == "stopped" else ""

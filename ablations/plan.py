@@ -70,13 +70,8 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
     """The plan that runs ``rows`` of ``table`` with every one of ``seeds``.
 
     Raises:
-        InputError: if the scale has no text yet, or makes no valid configuration of a row.
+        InputError: if the scale makes no valid configuration of a row.
     """
-    if not scale.corpus.train:
-        raise InputError(
-            f"scale {scale.name!r} cannot run yet: its corpus {scale.corpus.name!r} "
-            "has no training text in this version"
-        )
     wanted = {row.name for row in rows}
     return Plan(
         table=table.name,

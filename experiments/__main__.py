@@ -111,6 +111,15 @@ def translate(
     return 0
 
 
+def benchmark(name: str, vocab_size: int | None, steps: int, output: Path | None) -> int:
+    """Compare the speed of training with a plain loop of torch's own parts."""
+    from experiments.benchmark import benchmark as measure
+    from experiments.catalogue import find_experiment
+
+    measure(find_experiment(name, vocab_size=vocab_size), steps, output)
+    return 0
+
+
 def _parser() -> Parser:
     parser = Parser(prog="python -m experiments", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -144,6 +153,13 @@ def _parser() -> Parser:
     command = commands.add_parser("translate", help=translate.__doc__)
     _add_decoding(command)
     command.set_defaults(command=translate)
+
+    command = commands.add_parser("benchmark", help=benchmark.__doc__)
+    _add_experiment(command)
+    add = command.add_argument
+    add("--steps", type=int, default=60, metavar="N", help="updates of each (60)")
+    add("--output", type=Path, metavar="FILE", help="where the figures go as JSON")
+    command.set_defaults(command=benchmark)
     return parser
 
 

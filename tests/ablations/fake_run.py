@@ -32,7 +32,7 @@ def main(directory: Path) -> int:
     if behaviour == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if behaviour == "refuse":
-        print("experiments: error: toy is missing: fetch it")
+        print("toy is missing: fetch it")
         return 2
     if behaviour == "hang":
         signal.signal(signal.SIGTERM, stop)

@@ -67,7 +67,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert call(arguments, monkeypatch) == 2
-    assert capsys.readouterr() == ("", f"ablations: error: {message}\n")
+    assert capsys.readouterr() == ("", f"python -m ablations: error: {message}\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -75,7 +75,7 @@ def test_bad_input_ends_the_process_without_a_traceback(place: Path) -> None:
     command = [sys.executable, "-m", "ablations", "report", "nowhere"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("ablations: error: nowhere is not")
+    assert done.stderr.startswith("python -m ablations: error: nowhere is not")
     assert done.stderr.count("\n") == 1
 
 
@@ -117,7 +117,7 @@ def test_bad_input_of_a_run_is_the_tables(
 ) -> None:
     prepare_fakes(place / "out", {Cell("base", 1): "refuse"})
     assert call(RUN, monkeypatch) == 2
-    expected = "ablations: error: base/seed-1: toy is missing: fetch it\n"
+    expected = "python -m ablations: error: base/seed-1: toy is missing: fetch it\n"
     assert capsys.readouterr().err == expected
 
 

@@ -62,9 +62,3 @@ def test_a_directory_that_is_no_tables_is_named(tmp_path: Path) -> None:
     (tmp_path / "table.json").write_text("{")
     with pytest.raises(InputError, match=r"table\.json cannot be read"):
         load_plan(tmp_path)
-
-
-def test_a_corpus_without_text_is_refused_before_anything_starts() -> None:
-    empty = dataclasses.replace(TINY, corpus=dataclasses.replace(TINY.corpus, train=()))
-    with pytest.raises(InputError, match=r"scale 'tiny' cannot run yet: its corpus 'toy'"):
-        make_plan(TABLE, empty, TABLE.rows, (1,))
