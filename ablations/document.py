@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
 from ablations import formats
-from ablations.plan import Plan, Value
+from ablations.plan import Value
+from ablations.remarks import facts, notes
 from ablations.summary import Correlation, Estimate, RowSummary, Summary, Unfinished
-from experiments.results import Result
+from ablations.table import Reported
 
 # Table 3's columns, in its order, under its names.
 SETTINGS = {
@@ -45,11 +44,15 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """A report. ``facts`` pairs a name with a value; ``notes`` and ``problems`` are sentences."""
+    """A report. ``facts`` pairs a name with a value; ``notes`` and ``problems`` are sentences.
+
+    A table that is not the paper's has no figures to compare with, and no columns for them.
+    """
 
     title: str
     headline: str
     setting_names: tuple[str, ...]
+    figure_names: tuple[str, ...]
     lines: tuple[Line, ...]
     correlations: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]
@@ -64,6 +67,7 @@ def compose(summary: Summary) -> Document:
         name for name in SETTINGS if name != "positions" or any(name in row.changed for row in rows)
     ]
     total = sum(len(row.row.seeds) for row in rows)
+    compared = any(row.row.reported != Reported() for row in rows)
     corpus = plan.base.data.corpus
     return Document(
         title=plan.title,
@@ -73,22 +77,25 @@ def compose(summary: Summary) -> Document:
             f"{len(summary.results)} of {total} runs finished."
         ),
         setting_names=tuple(SETTINGS[name] for name in shown),
-        lines=tuple(_line(row, summary.base, shown) for row in rows),
+        figure_names=tuple(name for name in FIGURES if compared or "paper" not in name),
+        lines=tuple(_line(row, summary.base, shown, compared) for row in rows),
         correlations=(
             ("perplexity", _correlation(summary.perplexity_correlation())),
             ("BLEU", _correlation(summary.bleu_correlation())),
-        ),
+        )
+        if compared
+        else (),
         problems=tuple(
             f"{unfinished.cell.row}, seed {unfinished.cell.seed}: {describe_state(unfinished)}"
             for row in rows
             for unfinished in row.unfinished
         ),
-        notes=tuple(_notes(summary)),
-        facts=tuple(_facts(plan, summary.results)),
+        notes=tuple(notes(summary)),
+        facts=tuple(facts(summary)),
     )
 
 
-def _line(row: RowSummary, base: RowSummary | None, shown: list[str]) -> Line:
+def _line(row: RowSummary, base: RowSummary | None, shown: list[str], compared: bool) -> Line:
     cells = {name: _value(name, row.cells[name]) for name in shown}
     changes = [f"{SETTINGS[name]}={cells[name]}" for name in shown if name in row.changed]
     reported, base_reported = row.row.reported, base.row.reported if base else None
@@ -104,7 +111,7 @@ def _line(row: RowSummary, base: RowSummary | None, shown: list[str]) -> Line:
             is_base=row.is_base,
             digits=PERPLEXITY_DIGITS,
             paper_digits=2,
-        ),
+        )[:: 1 if compared else 2],
         bleu=_figures(
             row.bleu,
             reported.bleu,
@@ -113,7 +120,7 @@ def _line(row: RowSummary, base: RowSummary | None, shown: list[str]) -> Line:
             is_base=row.is_base,
             digits=BLEU_DIGITS,
             paper_digits=1,
-        ),
+        )[:: 1 if compared else 2],
         cost=_cost(row),
         state=_short_state(max(row.unfinished, key=_rank)) if row.unfinished else "",
     )
@@ -202,79 +209,3 @@ def _correlation(correlation: Correlation) -> str:
     if correlation.value is None:
         return f"undefined ({rows})"
     return f"{formats.difference(correlation.value, 2)} ({rows})"
-
-
-def _notes(summary: Summary) -> Iterable[str]:
-    plan = summary.plan
-    yield "A blank is the base's value. Δ is the row less the base; lower perplexity is better."
-    if plan.divide_widths > 1 or plan.divide_layers > 1:
-        yield (
-            f"Columns show what was run: the paper's widths divided by {plan.divide_widths} and "
-            f"its N by {plan.divide_layers}. Rows keep the names of the paper's values; compare "
-            "the order and direction of the differences with the paper's, not their size."
-        )
-    spreads = [
-        f"{formats.number(deviation, digits)} {label}"
-        for name, label, digits in (("bleu", "BLEU", 2), ("perplexity", "perplexity", 4))
-        if (deviation := summary.pooled_deviation(name)) is not None
-    ]
-    if spreads:
-        yield (
-            "± is the standard deviation over seeds; pooled over all rows it is "
-            f"{' and '.join(spreads)}. Rows closer than about twice that cannot be told apart."
-        )
-    if any(len(row.results) == 1 for row in summary.rows):
-        yield (
-            "A figure without ± is of one seed. Differences within the noise of a seed cannot be "
-            "told apart: at the paper's size that is about 0.3 to 0.5 BLEU, at a small scale more; "
-            "perplexity separates rows better."
-        )
-    yield (
-        "Parameters are in millions: the model's own, and with the embedding table of 40,960 "
-        "rows that fits the paper's column (its big fits about 36,000)."
-    )
-
-
-def _facts(plan: Plan, results: tuple[Result, ...]) -> Iterable[tuple[str, str]]:
-    base = plan.base
-    yield (
-        "scale",
-        f"{plan.scale}: widths divided by {plan.divide_widths}, N by {plan.divide_layers}",
-    )
-    yield "corpus", f"{base.data.corpus.name} ({base.data.corpus.licence})"
-    yield "vocabulary", f"{base.model.vocab_size:,} word-pieces"
-    yield "batch", f"{base.data.tokens_per_batch:,} source and as many target tokens"
-    yield (
-        "schedule",
-        f"{base.training.max_steps:,} steps, warm-up {base.training.warmup_steps:,}, "
-        f"learning-rate factor {base.training.learning_rate_factor:g}",
-    )
-    yield (
-        "decoding",
-        f"beam {base.decoding.beam_size}, length penalty {base.decoding.length_penalty:g}, "
-        f"average of {base.training.average_checkpoints} checkpoint(s)",
-    )
-    if not results:
-        return
-    yield "BLEU", _tally(result.bleu_signature for result in results)
-    yield "device", _tally(result.device for result in results)
-    yield "precision", _tally(result.precision for result in results)
-    yield "versions", _tally(_versions(result) for result in results)
-    yield "commit", _tally(result.commit for result in results)
-    finished = sorted(result.finished_at[:16].replace("T", " ") for result in results)
-    yield "finished", " to ".join(dict.fromkeys([finished[0], finished[-1]])) + " UTC"
-    yield "training in all", formats.duration(sum(result.train_seconds for result in results))
-    flops = f"{sum(result.flops for result in results):.1e}".replace("e+", "e")
-    yield "arithmetic in all", f"{flops} FLOPs"
-
-
-def _versions(result: Result) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(result.versions.items()))
-
-
-def _tally(values: Iterable[str]) -> str:
-    """The one value that all share, or each with the number of its runs."""
-    counts = Counter(values)
-    if len(counts) == 1:
-        return next(iter(counts))
-    return "; ".join(f"{value} (runs: {number})" for value, number in counts.most_common())

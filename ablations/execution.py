@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ablations.child import Child, Start, end_orphan, start_child
-from ablations.display import Display, Running, Snapshot
-from ablations.estimate import Timing, predict, time_left, work
+from ablations.display import Display, Snapshot
+from ablations.estimate import Timing, work
 from ablations.interrupt import Interrupt
 from ablations.machine import Slot
 from ablations.plan import Plan
 from ablations.study import Queue
 from ablations.table import Cell
+from ablations.watch import look
 from experiments.experiment import claim
 from experiments.progress import Progress, read_progress, write_progress
 from experiments.results import Result, load_result
@@ -78,7 +79,8 @@ class Execution:
         self._plan, self._root, self._start = plan, root, start
         self._queue, self._slots, self._display = queue, slots, display
         self._experiments = {cell: plan.experiment(cell) for cell in plan.cells}
-        self._cells = sorted(cells, key=lambda c: -work(self._experiments[c].config))
+        self._configs = {cell: run.config for cell, run in self._experiments.items()}
+        self._cells = sorted(cells, key=lambda cell: -work(self._configs[cell]))
         self._results: dict[Cell, Result] = {}
         self._timings: dict[Cell, Timing] = {}
         self._running: dict[Cell, Child] = {}
@@ -134,8 +136,7 @@ class Execution:
     def _reconcile(self) -> None:
         self._results = load_results(self._plan, self._root)
         for cell, result in self._results.items():
-            config = self._experiments[cell].config
-            self._timings.setdefault(cell, Timing(config, result.train_seconds))
+            self._timings.setdefault(cell, Timing(self._configs[cell], result.train_seconds))
         self._queue.reconcile(self._missing(), self._results, self._running.keys())
 
     def _fill_slots(self) -> None:
@@ -163,9 +164,9 @@ class Execution:
             return
         cell = child.cell
         del self._running[cell]
-        result = load_result(child.directory) if ending == "finished" else None
+        result = load_result(child.directory)  # the truth, however the process ended
         if result is not None:
-            self._timings[cell] = Timing(self._experiments[cell].config, child.elapsed)
+            self._timings[cell] = Timing(self._configs[cell], child.elapsed)
             self._queue.finish(cell, result)
             self._display.finished(cell, result, child.elapsed)
         elif ending == "bad input":
@@ -214,28 +215,14 @@ class Execution:
         self._send(signal.SIGKILL)
 
     def _snapshot(self) -> Snapshot:
-        known = list(self._timings.values())
-        running: list[Running] = []
-        for child in self._running.values():
-            progress = child.progress()
-            left = progress.seconds_left if progress else None
-            if left is None:
-                expected = predict(self._experiments[child.cell].config, known)
-                left = None if expected is None else max(0.0, expected - child.elapsed)
-            running.append(Running(child.cell, progress, left))
-        known += [
-            Timing(self._experiments[run.cell].config, child.elapsed + run.seconds_left)
-            for run, child in zip(running, self._running.values(), strict=True)
-            if run.seconds_left is not None
-        ]
-        waiting = [
-            self._experiments[cell].config for cell in self._missing() if cell not in self._running
-        ]
-        lefts = [run.seconds_left or 0.0 for run in running]
-        return Snapshot(
+        waiting = [cell for cell in self._missing() if cell not in self._running]
+        return look(
             done=len(self._results),
             failed=len(self._outcome.failed),
             total=len(self._plan.cells),
-            running=tuple(running),
-            seconds_left=time_left(lefts, waiting, known, len(self._slots)) if known else None,
+            children=list(self._running.values()),
+            waiting=[self._configs[cell] for cell in waiting],
+            configs=self._configs,
+            known=list(self._timings.values()),
+            workers=len(self._slots),
         )

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ablations.table import CHANGES, Cell, Reported, Row, Scale, Table
+from ablations.scale import Scale
+from ablations.table import CHANGES, Cell, Reported, Row, Table
 from experiments.experiment import Experiment
 from experiments.files import read_json, write_json
 from transformer.config import Config, differences, from_dict, override, to_dict

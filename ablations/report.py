@@ -10,7 +10,6 @@ from pathlib import Path
 from ablations.document import (
     BLEU_DIGITS,
     COST,
-    FIGURES,
     PERPLEXITY_DIGITS,
     Document,
     Line,
@@ -42,7 +41,9 @@ def write_report(directory: Path) -> Document:
 
 def to_markdown(document: Document) -> str:
     """The report in GitHub's Markdown."""
-    figures = [f"{group} {name}".strip() for group in ("PPL", "BLEU") for name in FIGURES]
+    figures = [
+        f"{group} {name}".strip() for group in ("PPL", "BLEU") for name in document.figure_names
+    ]
     parts = [
         f"# {_escape(document.title)}",
         _escape(document.headline),
@@ -50,7 +51,7 @@ def to_markdown(document: Document) -> str:
             ["row", *document.setting_names, *figures],
             [[line.name, *line.settings, *_figure_cells(line)] for line in document.lines],
         ),
-        _correlation_sentence(document),
+        *_correlation_sentence(document),
     ]
     if document.problems:
         parts += ["## Not finished", _bullets(document.problems)]
@@ -84,7 +85,6 @@ def to_html(document: Document, summary: Summary) -> str:
         document=document,
         style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
         figures=[drawn for drawn in figures if drawn is not None],
-        figure_names=FIGURES,
         cost_names=COST,
     )
 
@@ -95,14 +95,15 @@ def to_text(document: Document, width: int) -> str:
     It is laid out here and not by rich, whose import alone would take a fifth of the time that
     the command may take.
     """
-    header = ["row", *(name or group for group in ("PPL", "BLEU") for name in FIGURES)]
+    names = document.figure_names
+    header = ["row", *(name or group for group in ("PPL", "BLEU") for name in names)]
     rows = [[line.name, *_figure_cells(line)] for line in document.lines]
     if width >= _WIDE:
         header = [*header, "changes"]
         rows = [[*cells, line.changes] for cells, line in zip(rows, document.lines, strict=True)]
-    table = _columns(header, rows, left=(0, 1 + 2 * len(FIGURES)))
+    table = _columns(header, rows, left=(0, 1 + 2 * len(names)))
     cost = _columns(["row", *COST], [[line.name, *line.cost] for line in document.lines])
-    parts = [document.headline, table, cost, _correlation_sentence(document)]
+    parts = [document.headline, table, cost, *_correlation_sentence(document)]
     if document.problems:
         parts.append("\n".join(["Not finished:", *(f"  {text}" for text in document.problems)]))
     return "\n\n".join(parts) + "\n"
@@ -132,9 +133,9 @@ def _columns(
     return "\n".join([join(header), rule, *map(join, rows)])
 
 
-def _correlation_sentence(document: Document) -> str:
+def _correlation_sentence(document: Document) -> list[str]:
     figures = ", ".join(f"{name} {value}" for name, value in document.correlations)
-    return f"Spearman's rank correlation with the paper's rows: {figures}."
+    return [f"Spearman's rank correlation with the paper's rows: {figures}."] if figures else []
 
 
 def _figure_cells(line: Line) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ablations.table import scale
+from ablations.scale import scale
 from transformer.data.corpora import CLDR_EN_DE, MULTI30K_EN_DE, WMT14_EN_DE
 
 QUICK = scale(

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from ablations.scale import Scale
 from ablations.scales import SCALES
-from ablations.table import Row, Scale, Table
+from ablations.table import Row, Table
 from transformer.errors import InputError, unknown_name
 
 # A built-in table is a module whose TABLE is its declaration.

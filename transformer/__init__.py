@@ -1,0 +1,83 @@
+"""The Transformer of "Attention Is All You Need": model, data, training, decoding.
+
+What one needs with a Trainer of one's own is exported here. Modules are imported at first use, so
+that reading a configuration does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformer.config import (
+        Config,
+        DataConfig,
+        DecodingConfig,
+        ModelConfig,
+        TrainingConfig,
+        override,
+    )
+    from transformer.data.corpora import (
+        CLDR_EN_DE,
+        MULTI30K_EN_DE,
+        MULTI30K_EN_FR,
+        files_corpus,
+        folder_corpus,
+    )
+    from transformer.data.module import TranslationDataModule
+    from transformer.errors import InputError
+    from transformer.evaluation import bleu, perplexity, translate
+    from transformer.model.encoder_decoder import Transformer
+    from transformer.training.module import TransformerModule
+
+_MODULES = {
+    "transformer.config": (
+        "Config",
+        "DataConfig",
+        "DecodingConfig",
+        "ModelConfig",
+        "TrainingConfig",
+        "override",
+    ),
+    "transformer.data.corpora": (
+        "CLDR_EN_DE",
+        "MULTI30K_EN_DE",
+        "MULTI30K_EN_FR",
+        "files_corpus",
+        "folder_corpus",
+    ),
+    "transformer.data.module": ("TranslationDataModule",),
+    "transformer.errors": ("InputError",),
+    "transformer.evaluation": ("bleu", "perplexity", "translate"),
+    "transformer.model.encoder_decoder": ("Transformer",),
+    "transformer.training.module": ("TransformerModule",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [  # noqa: RUF022 - in the order in which one needs them
+    "Config",
+    "ModelConfig",
+    "DataConfig",
+    "TrainingConfig",
+    "DecodingConfig",
+    "override",
+    "CLDR_EN_DE",
+    "MULTI30K_EN_DE",
+    "MULTI30K_EN_FR",
+    "files_corpus",
+    "folder_corpus",
+    "TransformerModule",
+    "TranslationDataModule",
+    "Transformer",
+    "translate",
+    "bleu",
+    "perplexity",
+    "InputError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'transformer' has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)

@@ -1,8 +1,8 @@
 """Stands in for ``python -m experiments.process DIRECTORY``: leaves the files of a run at once.
 
 What it does is named by ``behaviour.json`` in the table's directory, which maps a cell to
-``crash``, ``refuse``, ``hang`` or ``kill``; without an entry it finishes. It imports nothing of
-the project, so that it starts at once.
+``crash``, ``refuse``, ``hang``, ``kill`` or ``abort`` (a crash after the result); without an
+entry it finishes. It imports nothing of the project, so that it starts at once.
 """
 
 import json
@@ -42,7 +42,7 @@ def main(directory: Path) -> int:
     result = json.loads((root / "result-template.json").read_text())
     result["seed"] = int(directory.name.removeprefix("seed-"))
     (directory / "result.json").write_text(json.dumps(result))
-    return 0
+    return 134 if behaviour == "abort" else 0
 
 
 if __name__ == "__main__":

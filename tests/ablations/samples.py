@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ablations.plan import Plan, claim_plan, make_plan
+from ablations.scale import scale
 from ablations.study import STUDY_FILE, Queue
-from ablations.table import Cell, Table, row, scale
+from ablations.table import Cell, Table, row
 from ablations.table3 import BASE, TABLE
 from experiments.files import write_json
 from experiments.process import LOG_FILE

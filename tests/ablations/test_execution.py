@@ -103,6 +103,11 @@ def test_a_killed_run_is_named_as_such(tmp_path: Path) -> None:
     assert outcome.failed == {BASE: "killed by SIGKILL (out of memory?)"}
 
 
+def test_a_crash_after_the_result_costs_nothing(tmp_path: Path) -> None:
+    outcome, _ = execute(tmp_path, {BASE: "abort"})
+    assert outcome == Outcome()
+
+
 def test_bad_input_stops_the_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^base/seed-1: toy is missing: fetch it$"):
         execute(tmp_path, {BASE: "refuse"})

@@ -8,13 +8,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ablations.plan import claim_plan
+from ablations.plan import claim_plan, make_plan
 from ablations.plot import ticks
 from ablations.report import to_text, write_report
 from ablations.status import describe
-from ablations.table import Cell
+from ablations.table import Cell, Table, row
+from ablations.table3 import BASE
 from tests.ablations.golden import GOLDEN
-from tests.ablations.samples import fill_table3, finish, small_plan
+from tests.ablations.samples import TINY, fill_table3, finish, small_plan
 from transformer.errors import InputError
 
 
@@ -126,3 +127,14 @@ def test_ticks_are_few_and_inside(low: float, high: float) -> None:
     found = ticks(low, high)
     assert 2 <= len(found) <= 5
     assert low <= found[0] and found[-1] <= high
+
+
+def test_a_table_that_is_not_the_papers_has_no_columns_for_it(tmp_path: Path) -> None:
+    own = Table(name="own", title="<Own> & mine", base=BASE, rows=(row("base"), row("a", d_ff=512)))
+    claim_plan(tmp_path, make_plan(own, TINY, own.rows, (1,)))
+    finish(tmp_path, Cell("base", 1), bleu=80.0)
+    finish(tmp_path, Cell("a", 1), bleu=79.0)
+    text = to_text(write_report(tmp_path), 80)
+    assert "BLEU" in text and "paper" not in text.split("params")[0]
+    assert result_rows(tmp_path)[1][-4:] == ["3.000", "0.000", "79.0", "\u22121.0"]
+    assert "&lt;Own&gt; &amp; mine" in (tmp_path / "report.html").read_text(encoding="utf-8")

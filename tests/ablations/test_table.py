@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from ablations.plan import columns
+from ablations.scale import scale
 from ablations.scales import PAPER, QUICK, SCALES, SMALL
-from ablations.table import Table, row, scale
+from ablations.table import Table, row
 from ablations.table3 import BASE, TABLE
 from ablations.tables import find_scale, load_table, select_rows
 from tests.ablations.samples import CORPUS, TINY

@@ -1,0 +1,41 @@
+"""What every test stands on: an empty cache of its own, no network for W&B, one thread."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_SHARED = Path(__file__).parents[2] / "shared"
+# Data that the tests may use but do not need; sacrebleu reads its variable when it is imported.
+for _variable, _folder in (("DATA_MIRROR", "mirror"), ("SACREBLEU", "sacrebleu")):
+    if (_SHARED / _folder).is_dir():
+        os.environ.setdefault(_variable, str(_SHARED / _folder))
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+from tests.samples import tiny, write_corpus  # noqa: E402
+from transformer.config import Config, Corpus  # noqa: E402
+from transformer.data.corpora import folder_corpus  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DATA_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def files_corpus(tmp_path: Path) -> Corpus:
+    """A user's own files: numbers in words, which German names in the reverse order."""
+    return folder_corpus(write_corpus(tmp_path / "numbers"))
+
+
+@pytest.fixture
+def tiny_config(files_corpus: Corpus) -> Config:
+    """A whole configuration over ``files_corpus`` that takes a few milliseconds a step."""
+    return tiny(files_corpus)

@@ -1,0 +1,114 @@
+"""Embeddings and both kinds of positions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.samples import TINY_MODEL
+from transformer.config import ModelConfig
+from transformer.model.embeddings import Embedding, sinusoids
+
+LEARNED = dataclasses.replace(TINY_MODEL, positions="learned")
+D_MODEL, MAX_POSITIONS = TINY_MODEL.d_model, TINY_MODEL.max_positions
+
+
+def embedding(config: ModelConfig) -> Embedding:
+    module = Embedding(config)
+    module.reset_parameters()
+    return module
+
+
+def encodings(module: Embedding, length: int) -> Tensor:
+    """What is added at each position: what a word-piece of zeros is embedded as."""
+    with torch.no_grad():
+        module.weight[5] = 0.0
+    return module(torch.full((1, length), 5))[0]
+
+
+def test_sinusoids_are_the_papers_formula_interleaved() -> None:
+    table = sinusoids(101, 10)
+    assert table.shape == (101, 10)
+    for position in (0, 1, 7, 100):
+        for i in range(5):
+            angle = position / 10_000 ** (2 * i / 10)
+            assert math.isclose(table[position, 2 * i], math.sin(angle), abs_tol=1e-6)
+            assert math.isclose(table[position, 2 * i + 1], math.cos(angle), abs_tol=1e-6)
+
+
+def test_sinusoids_are_exact_far_out() -> None:
+    table = sinusoids(1, 6, start=99_991)
+    assert math.isclose(table[0, 0], math.sin(99_991), abs_tol=1e-6)
+    assert math.isclose(table[0, 3], math.cos(99_991 / 10_000 ** (2 / 6)), abs_tol=1e-6)
+
+
+def test_an_embedding_is_scaled_and_its_position_added() -> None:
+    module = embedding(TINY_MODEL)
+    tokens = torch.tensor([[5, 60, 7], [1, 5, 0]])
+    expected = module.weight[tokens] * math.sqrt(D_MODEL) + sinusoids(3, D_MODEL)
+    torch.testing.assert_close(module(tokens), expected)
+
+
+def test_the_output_map_is_the_same_matrix_unscaled() -> None:
+    module = embedding(TINY_MODEL)
+    states = torch.randn(2, 3, D_MODEL)
+    torch.testing.assert_close(module.logits(states), states @ module.weight.T)
+
+
+def test_dropout_is_on_the_sum_of_embedding_and_position() -> None:
+    module = embedding(TINY_MODEL)
+    tokens = torch.tensor([[5, 60, 7]])
+    plain = module(tokens)
+    module.dropout.forward = lambda x: 3 * x
+    torch.testing.assert_close(module(tokens), 3 * plain)
+
+
+def test_sinusoids_go_on_beyond_max_positions() -> None:
+    module = embedding(TINY_MODEL)
+    for length in (MAX_POSITIONS, MAX_POSITIONS + 1, 97, 3):
+        torch.testing.assert_close(encodings(module, length), sinusoids(length, D_MODEL))
+
+
+def test_a_table_that_grew_while_decoding_serves_training() -> None:
+    module = embedding(TINY_MODEL)
+    with torch.inference_mode():
+        module(torch.full((1, 97), 5))
+    module(torch.full((1, 53), 5)).sum().backward()
+    assert module.weight.grad is not None
+
+
+@pytest.mark.parametrize("config", [TINY_MODEL, LEARNED], ids=lambda config: config.positions)
+def test_a_step_embeds_as_the_whole_does(config: ModelConfig) -> None:
+    module = embedding(config)
+    tokens = torch.randint(1, 61, (3, 23))
+    whole = module(tokens)
+    for position in range(23):
+        found = module.step(tokens[:, position : position + 1], position)
+        torch.testing.assert_close(found, whole[:, position : position + 1])
+
+
+def test_learned_positions_are_rows_of_their_table_and_the_last_goes_on() -> None:
+    module = embedding(LEARNED)
+    assert module.positions is not None
+    assert module.positions.shape == (MAX_POSITIONS, D_MODEL)
+    rows = torch.tensor([*range(MAX_POSITIONS), MAX_POSITIONS - 1, MAX_POSITIONS - 1])
+    torch.testing.assert_close(encodings(module, MAX_POSITIONS + 2), module.positions[rows])
+
+
+def test_a_model_with_sinusoids_learns_no_positions() -> None:
+    assert [name for name, _ in embedding(TINY_MODEL).named_parameters()] == ["weight"]
+    assert not embedding(TINY_MODEL).state_dict().keys() - {"weight"}
+
+
+def test_both_tables_start_normal_with_the_papers_deviation() -> None:
+    config = ModelConfig(vocab_size=1_009, d_model=166, max_positions=401, positions="learned")
+    module = embedding(config)
+    assert module.positions is not None
+    for table in (module.weight.detach(), module.positions.detach()):
+        assert math.isclose(table.std(), 166**-0.5, rel_tol=0.02)
+        assert abs(table.mean()) < 4.5 * 166**-0.5 / math.sqrt(table.numel())
+        assert math.isclose((table * 166**0.5).pow(4).mean(), 3.0, rel_tol=0.05)  # kurtosis

@@ -1,0 +1,139 @@
+"""Both kinds of layer against torch's own with copied weights, and what they are made of."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer.config import ModelConfig
+from transformer.model.attention import KeyValueCache, MultiHeadAttention
+from transformer.model.layers import DecoderLayer, EncoderLayer, FeedForward, PostNorm
+
+BATCH, SRC, TGT = 3, 5, 11
+CONFIG = ModelConfig(
+    vocab_size=61, num_layers=1, d_model=14, d_ff=17, num_heads=7, d_k=2, d_v=2, dropout=0.0
+)
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def source_padding() -> tuple[Tensor, Tensor]:
+    hidden = torch.arange(SRC) >= torch.tensor([5, 3, 1])[:, None]
+    return hidden, torch.zeros(BATCH, SRC).masked_fill(hidden, -torch.inf)[:, None, None, :]
+
+
+def causal() -> tuple[Tensor, Tensor]:
+    hidden = torch.ones(TGT, TGT, dtype=torch.bool).triu(1)
+    return hidden, torch.zeros(TGT, TGT).masked_fill(hidden, -torch.inf)
+
+
+def copy_linear(theirs: nn.Linear, ours: nn.Linear) -> None:
+    theirs.load_state_dict(ours.state_dict())
+
+
+def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
+    """Torch's has biases; ours has none."""
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key_value.weight]))
+        theirs.in_proj_bias.zero_()
+        theirs.out_proj.weight.copy_(ours.output.weight)
+        theirs.out_proj.bias.zero_()
+
+
+def randomise_norm(ours: PostNorm) -> None:
+    nn.init.uniform_(ours.norm.weight, 0.5, 1.5)
+    nn.init.uniform_(ours.norm.bias, -0.5, 0.5)
+
+
+def test_an_encoder_layer_is_torchs_with_the_norm_behind() -> None:
+    ours = EncoderLayer(CONFIG).double()
+    theirs = nn.TransformerEncoderLayer(
+        CONFIG.d_model, CONFIG.num_heads, CONFIG.d_ff, dropout=0.0, batch_first=True,
+        norm_first=False, dtype=torch.float64,
+    )  # fmt: skip
+    copy_attention(theirs.self_attn, ours.self_attention)
+    copy_linear(theirs.linear1, ours.feed_forward.inner)
+    copy_linear(theirs.linear2, ours.feed_forward.outer)
+    for norm, post in zip(
+        (theirs.norm1, theirs.norm2), (ours.add_attention, ours.add_feed_forward), strict=True
+    ):
+        randomise_norm(post)
+        norm.load_state_dict(post.norm.state_dict())
+    src = random(BATCH, SRC, CONFIG.d_model)
+    hidden, mask = source_padding()
+    expected = theirs(src, src_key_padding_mask=hidden)
+    torch.testing.assert_close(ours(src, mask), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_decoder_layer_is_torchs_with_the_norm_behind() -> None:
+    ours = DecoderLayer(CONFIG).double()
+    theirs = nn.TransformerDecoderLayer(
+        CONFIG.d_model, CONFIG.num_heads, CONFIG.d_ff, dropout=0.0, batch_first=True,
+        norm_first=False, dtype=torch.float64,
+    )  # fmt: skip
+    copy_attention(theirs.self_attn, ours.self_attention)
+    copy_attention(theirs.multihead_attn, ours.cross_attention)
+    copy_linear(theirs.linear1, ours.feed_forward.inner)
+    copy_linear(theirs.linear2, ours.feed_forward.outer)
+    for norm, post in zip(
+        (theirs.norm1, theirs.norm2, theirs.norm3),
+        (ours.add_attention, ours.add_cross_attention, ours.add_feed_forward),
+        strict=True,
+    ):
+        randomise_norm(post)
+        norm.load_state_dict(post.norm.state_dict())
+    tgt, memory = random(BATCH, TGT, CONFIG.d_model), random(BATCH, SRC, CONFIG.d_model)
+    hidden_future, tgt_mask = causal()
+    hidden, memory_mask = source_padding()
+    expected = theirs(tgt, memory, tgt_mask=hidden_future, memory_key_padding_mask=hidden)
+    found = ours(tgt, tgt_mask, memory, memory_mask)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_decoder_layer_step_by_step_is_the_layer_at_once() -> None:
+    """Every sentence has as many hypotheses as there are targets of it."""
+    beam = 2
+    layer = DecoderLayer(CONFIG).double()
+    tgt = random(BATCH, beam, TGT, CONFIG.d_model)
+    memory = random(BATCH, SRC, CONFIG.d_model)
+    _, tgt_mask = causal()
+    _, memory_mask = source_padding()
+    cache = KeyValueCache()
+    projected = layer.cross_attention.keys_values(memory)
+    steps = [layer.step(tgt[:, :, i], cache, projected, memory_mask) for i in range(TGT)]
+    found = torch.stack(steps, dim=2)
+    for hypothesis in range(beam):
+        expected = layer(tgt[:, hypothesis], tgt_mask, memory, memory_mask)
+        torch.testing.assert_close(found[:, hypothesis], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_feed_forward_network_is_equation_2() -> None:
+    network = FeedForward(5, 7).double()
+    x = random(2, 3, 5)
+    inner = (x @ network.inner.weight.T + network.inner.bias).clamp(min=0)
+    expected = inner @ network.outer.weight.T + network.outer.bias
+    torch.testing.assert_close(network(x), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_feed_forward_network_starts_with_xaviers_weights_and_no_bias() -> None:
+    network = FeedForward(97, 401)
+    network.reset_parameters()
+    bound = (6 / (97 + 401)) ** 0.5
+    for linear in (network.inner, network.outer):
+        assert 0.99 * bound < linear.weight.abs().max().item() <= bound
+        assert not linear.bias.any()
+
+
+def test_dropout_is_on_the_sublayers_output_before_it_is_added() -> None:
+    post = PostNorm(CONFIG)
+    randomise_norm(post)
+    x, sublayer_output = torch.randn(BATCH, SRC, 14), torch.randn(BATCH, SRC, 14)
+    mask = torch.rand(BATCH, SRC, 14).round()
+    post.dropout.forward = lambda x: x * mask
+    expected = F.layer_norm(
+        x + sublayer_output * mask, [CONFIG.d_model], post.norm.weight, post.norm.bias
+    )
+    torch.testing.assert_close(post(x, sublayer_output), expected)

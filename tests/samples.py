@@ -1,0 +1,103 @@
+"""Small things that many tests need: a corpus of files, a configuration, a model, a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import torch
+from torch import Tensor
+
+from transformer.config import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    Config,
+    Corpus,
+    DataConfig,
+    ModelConfig,
+    TrainingConfig,
+)
+from transformer.model.encoder_decoder import Transformer
+
+ENGLISH = "zero one two three four five six seven eight nine".split()
+GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun".split()
+
+# No two sizes are alike, so that an axis taken for another fails.
+TINY_MODEL = ModelConfig(
+    vocab_size=61,
+    num_layers=2,
+    d_model=26,
+    d_ff=17,
+    num_heads=3,
+    d_k=5,
+    d_v=7,
+    dropout=0.0,
+    max_positions=19,
+)
+
+
+def number_pairs(count: int, seed: int, longest: int = 7) -> list[tuple[str, str]]:
+    """Digits as English words, and as German words in the reverse order."""
+    random = Random(seed)
+    digits = [random.choices(range(10), k=random.randint(1, longest)) for _ in range(count)]
+    return [
+        (" ".join(ENGLISH[d] for d in row), " ".join(GERMAN[d] for d in reversed(row)))
+        for row in digits
+    ]
+
+
+def write_corpus(
+    folder: Path, *, train: int = 211, valid: int = 13, test: int = 11, longest: int = 7
+) -> Path:
+    """A folder of ``train.en``, ``train.de`` and so on, the same at every call."""
+    folder.mkdir(parents=True)
+    for seed, (split, count) in enumerate({"train": train, "valid": valid, "test": test}.items()):
+        write_pairs(folder, split, number_pairs(count, seed, longest))
+    return folder
+
+
+def write_pairs(folder: Path, split: str, pairs: list[tuple[str, str]]) -> None:
+    """Both sides of a split, one line each pair."""
+    for language, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+        text = "".join(f"{line}\n" for line in lines)
+        (folder / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
+
+
+def tiny(corpus: Corpus, **training: object) -> Config:
+    """A configuration for a corpus of numbers, in fp32 so that every machine agrees."""
+    return Config(
+        model=TINY_MODEL,
+        data=DataConfig(corpus=corpus, tokens_per_batch=101, max_length=41),
+        training=TrainingConfig(
+            **{"seed": 3, "max_steps": 7, "warmup_steps": 13, "precision": "fp32"} | training
+        ),
+    )
+
+
+def random_sentences(lengths: list[int], vocab_size: int = TINY_MODEL.vocab_size) -> Tensor:
+    """Sources of these lengths, each with its end, padded behind: ``(batch, src)``."""
+    rows = [
+        torch.cat([torch.randint(4, vocab_size, (length - 1,)), torch.tensor([EOS_ID])])
+        for length in lengths
+    ]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
+
+
+def random_targets(lengths: list[int], vocab_size: int = TINY_MODEL.vocab_size) -> Tensor:
+    """What a decoder is given for targets of these lengths: ``(batch, tgt)``, beginning with BOS."""
+    rows = [
+        torch.cat([torch.tensor([BOS_ID]), torch.randint(4, vocab_size, (length - 1,))])
+        for length in lengths
+    ]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
+
+
+def tiny_model(config: ModelConfig = TINY_MODEL) -> Transformer:
+    """A model in float64 that is not as smooth as at its start: normalisation and biases vary."""
+    model = Transformer(config).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return model
