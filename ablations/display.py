@@ -119,7 +119,7 @@ def _describe(run: Running) -> str:
     progress = run.progress
     if progress is None:
         return f"{run.cell} starting"
-    if progress.stage != "train":
+    if progress.stage != "train" or not progress.max_steps:
         return f"{run.cell} {progress.stage}"
     speed = "" if not progress.tokens_per_second else f", {count(progress.tokens_per_second)} tok/s"
     loss = "" if progress.loss is None else f", loss {number(progress.loss, 3)}"

@@ -182,7 +182,7 @@ def _short_state(unfinished: Unfinished) -> str:
         return "missing"
     if progress.stage == "failed":
         return "failed"
-    if progress.stage == "train":
+    if progress.stage == "train" and progress.max_steps:
         return f"step {progress.step:,} of {progress.max_steps:,}"
     return "in evaluation" if progress.stage in ("evaluate", "done") else "in preparation"
 

@@ -17,11 +17,12 @@ from transformer.config import (
     DataConfig,
     ModelConfig,
     TrainingConfig,
+    override,
 )
 from transformer.model.encoder_decoder import Transformer
 
-ENGLISH = "zero one two three four five six seven eight nine".split()
-GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun".split()
+ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 
 # No two sizes are alike, so that an axis taken for another fails.
 TINY_MODEL = ModelConfig(
@@ -64,15 +65,14 @@ def write_pairs(folder: Path, split: str, pairs: list[tuple[str, str]]) -> None:
         (folder / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
 
 
-def tiny(corpus: Corpus, **training: object) -> Config:
+def tiny(corpus: Corpus, **changes: object) -> Config:
     """A configuration for a corpus of numbers, in fp32 so that every machine agrees."""
-    return Config(
+    config = Config(
         model=TINY_MODEL,
         data=DataConfig(corpus=corpus, tokens_per_batch=101, max_length=41),
-        training=TrainingConfig(
-            **{"seed": 3, "max_steps": 7, "warmup_steps": 13, "precision": "fp32"} | training
-        ),
+        training=TrainingConfig(seed=3, max_steps=7, warmup_steps=13, precision="fp32"),
     )
+    return override(config, **changes)
 
 
 def random_sentences(lengths: list[int], vocab_size: int = TINY_MODEL.vocab_size) -> Tensor:
@@ -85,7 +85,7 @@ def random_sentences(lengths: list[int], vocab_size: int = TINY_MODEL.vocab_size
 
 
 def random_targets(lengths: list[int], vocab_size: int = TINY_MODEL.vocab_size) -> Tensor:
-    """What a decoder is given for targets of these lengths: ``(batch, tgt)``, beginning with BOS."""
+    """What a decoder is given for targets of these lengths: BOS first, ``(batch, tgt)``."""
     rows = [
         torch.cat([torch.tensor([BOS_ID]), torch.randint(4, vocab_size, (length - 1,))])
         for length in lengths

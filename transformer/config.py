@@ -20,6 +20,7 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 
 Positions = Literal["sinusoidal", "learned"]
 Precision = Literal["auto", "bf16", "fp32"]
+Schedule = Literal["inverse_sqrt", "linear"]
 
 
 def _check(condition: bool, name: str, value: object, expected: str) -> None:
@@ -147,7 +148,8 @@ class DataConfig:
 class TrainingConfig:
     """Sections 5.2 to 5.4.
 
-    ``learning_rate_factor`` multiplies equation 3. ``precision`` ``auto`` is bf16 where the
+    ``schedule`` is equation 3, or, for short runs, its warm-up and then a straight line that
+    reaches zero at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision`` ``auto`` is bf16 where the
     hardware multiplies it natively. ``clip_norm`` bounds the norm of the gradient (the paper
     does not clip). ``average_checkpoints`` is how many of the last checkpoints are averaged for
     evaluation (section 6.1; 1 for Table 3).
@@ -156,6 +158,7 @@ class TrainingConfig:
     seed: int = 1
     max_steps: int = 100_000
     warmup_steps: int = 4_000
+    schedule: Schedule = "inverse_sqrt"
     learning_rate_factor: float = 1.0
     adam_beta1: float = 0.9
     adam_beta2: float = 0.98
@@ -176,6 +179,7 @@ class TrainingConfig:
         _check_fraction(self, "label_smoothing", "adam_beta1", "adam_beta2")
         _check(self.adam_epsilon > 0, "adam_epsilon", self.adam_epsilon, "above 0")
         _check_choice("precision", self.precision, Precision)
+        _check_choice("schedule", self.schedule, Schedule)
         if self.clip_norm is not None:
             _check(self.clip_norm > 0, "clip_norm", self.clip_norm, "above 0")
 

@@ -58,13 +58,7 @@ class TransformerModule(lightning.LightningModule):
 
     def learning_rate_after(self, steps: int) -> float:
         """The learning rate of the step that follows ``steps`` steps."""
-        training = self.config.training
-        return learning_rate(
-            steps + 1,
-            d_model=self.config.model.d_model,
-            warmup_steps=training.warmup_steps,
-            factor=training.learning_rate_factor,
-        )
+        return learning_rate(steps + 1, self.config.model.d_model, self.config.training)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sums over the target word-pieces: the smoothed loss and the plain one, in nats."""

@@ -1,0 +1,206 @@
+"""The batch plan's properties, and what a batch holds on each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.samples import TINY_MODEL, tiny_model
+from transformer.config import BOS_ID, EOS_ID, PAD_ID
+from transformer.data.batches import Batch, BatchPlan, Integers, collate
+from transformer.data.store import PairsInMemory
+from transformer.training.loss import smoothed_cross_entropy
+
+BUDGET = 29
+
+
+def as_lengths(pairs: list[tuple[int, int]]) -> Integers:
+    return np.array(pairs, dtype=np.int64)
+
+
+length = st.integers(1, BUDGET + 8)
+lengths_of_pairs = st.lists(st.tuples(length, length), min_size=1, max_size=67).map(as_lengths)
+seeds = st.integers(0, 2**31)
+epochs = st.integers(0, 10_000)
+quickly = settings(max_examples=120, deadline=None)
+
+
+def lists(batches: list[Integers]) -> list[list[int]]:
+    return [batch.tolist() for batch in batches]
+
+
+@quickly
+@given(lengths_of_pairs, st.none() | seeds, epochs)
+def test_each_pair_is_in_an_epoch_once(lengths: Integers, seed: int | None, epoch: int) -> None:
+    plan = BatchPlan(lengths, BUDGET, seed)
+    batches = plan.epoch(epoch)
+    assert len(batches) == len(plan)
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    assert all(len(batch) > 0 for batch in batches)
+
+
+@quickly
+@given(lengths_of_pairs, st.none() | seeds, epochs)
+def test_both_sides_keep_to_the_budget(lengths: Integers, seed: int | None, epoch: int) -> None:
+    for batch in BatchPlan(lengths, BUDGET, seed).epoch(epoch):
+        assert len(batch) == 1 or lengths[batch].sum(axis=0).max() <= BUDGET
+
+
+@quickly
+@given(lengths_of_pairs)
+def test_a_batch_is_as_full_as_the_next_pair_allows(lengths: Integers) -> None:
+    batches = BatchPlan(lengths, BUDGET).epoch(0)
+    for batch, following in zip(batches, batches[1:], strict=False):
+        with_next = lengths[batch].sum(axis=0) + lengths[following[0]]
+        assert with_next.max() > BUDGET
+
+
+@quickly
+@given(lengths_of_pairs, seeds, epochs, epochs)
+def test_all_epochs_have_the_same_cuts(
+    lengths: Integers, seed: int, epoch: int, other: int
+) -> None:
+    def shapes(number: int) -> list[list[tuple[int, int]]]:
+        plan = BatchPlan(lengths, BUDGET, seed)
+        return sorted(sorted(map(tuple, lengths[b].tolist())) for b in plan.epoch(number))
+
+    assert shapes(epoch) == shapes(other)
+
+
+@quickly
+@given(lengths_of_pairs, seeds, epochs, epochs)
+def test_an_epoch_is_a_function_of_lengths_seed_and_epoch(
+    lengths: Integers, seed: int, epoch: int, asked_before: int
+) -> None:
+    plan = BatchPlan(lengths, BUDGET, seed)
+    plan.epoch(asked_before)
+    np.random.seed(asked_before)
+    assert lists(plan.epoch(epoch)) == lists(BatchPlan(lengths.copy(), BUDGET, seed).epoch(epoch))
+
+
+@quickly
+@given(lengths_of_pairs, seeds, st.integers(0, 3))
+def test_a_batch_is_found_by_its_number(lengths: Integers, seed: int, epochs_before: int) -> None:
+    plan = BatchPlan(lengths, BUDGET, seed)
+    in_order = lists([batch for epoch in range(4) for batch in plan.epoch(epoch)])
+    number = epochs_before * len(plan) + seed % len(plan)
+    fresh = BatchPlan(lengths, BUDGET, seed)
+    assert fresh.batch(number).tolist() == in_order[number]
+
+
+@pytest.fixture
+def corpus() -> Integers:
+    return np.random.default_rng(7).integers(1, 14, size=(1_009, 2))
+
+
+def test_epochs_and_seeds_differ_in_batches_and_in_their_order(corpus: Integers) -> None:
+    plans = [BatchPlan(corpus, 101, seed).epoch(epoch) for seed in (1, 2) for epoch in (0, 1)]
+    for i, one in enumerate(plans):
+        for other in plans[:i]:
+            assert len({*map(tuple, lists(one))} & {*map(tuple, lists(other))}) < len(one) / 10
+            assert [len(b) for b in one] != [len(b) for b in other]
+
+
+def test_the_corpus_is_shuffled_as_a_whole(corpus: Integers) -> None:
+    """Two texts joined one behind the other are mixed in the batches of all sizes."""
+    second = [(batch >= 504).mean() for batch in BatchPlan(corpus, 101, 5).epoch(0)]
+    assert 0.45 < np.mean(second) < 0.55
+    assert np.mean([0.1 < share < 0.9 for share in second]) > 0.8
+
+
+def test_the_order_of_batches_does_not_follow_length(corpus: Integers) -> None:
+    means = [corpus[batch, 0].mean() for batch in BatchPlan(corpus, 101, 5).epoch(0)]
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
+
+
+def test_a_batch_holds_pairs_of_like_length(corpus: Integers) -> None:
+    batches = BatchPlan(corpus, 101, 5).epoch(0)
+    padded = sum(len(b) * corpus[b].max(axis=0).sum() for b in batches)
+    assert corpus.sum() / padded > 0.85
+
+
+def test_without_a_seed_batches_are_in_the_order_of_source_length(corpus: Integers) -> None:
+    order = np.concatenate(BatchPlan(corpus, 101).epoch(3))
+    assert (np.diff(corpus[order, 0]) >= 0).all()
+
+
+# pairs of (source, target) word-pieces; each side ends with 3
+PAIRS = PairsInMemory(
+    [[11, 3], [12, 13, 14, 3], [15, 16, 3], [17, 3], [18, 19, 3]],
+    [[21, 22, 23, 3], [24, 3], [25, 26, 3], [3], [27, 28, 29, 30, 3]],
+)
+ALL = np.arange(5)
+
+
+def test_a_batch_is_padded_and_its_targets_begin_with_bos() -> None:
+    batch = collate(PAIRS, np.array([2, 0, 3]), number=41)
+    assert batch.src.tolist() == [[15, 16, 3], [11, 3, 0], [17, 3, 0]]
+    assert batch.tgt.tolist() == [[2, 25, 26, 3, 0], [2, 21, 22, 23, 3], [2, 3, 0, 0, 0]]
+    assert (batch.source_tokens, batch.target_tokens, batch.number) == (7, 8, 41)
+    assert batch.src.dtype == batch.tgt.dtype == torch.int64
+    assert (PAD_ID, BOS_ID, EOS_ID) == (0, 2, 3)
+
+
+def test_a_batch_moves_to_a_device_with_its_counts() -> None:
+    batch = collate(PAIRS, ALL, number=5).to("meta")
+    assert batch.src.device.type == batch.tgt.device.type == "meta"
+    assert (batch.source_tokens, batch.target_tokens, batch.number) == (14, 15, 5)
+
+
+def shares(world_size: int, pairs: Integers = ALL) -> Iterator[Batch]:
+    for rank in range(world_size):
+        yield collate(PAIRS, pairs, number=7, rank=rank, world_size=world_size)
+
+
+def rows(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    def real(row: torch.Tensor) -> tuple[int, ...]:
+        return tuple(row[row.ne(PAD_ID)].tolist())
+
+    return [(real(s), real(t)) for s, t in zip(batch.src, batch.tgt, strict=True)]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5])
+def test_ranks_part_the_batch_among_them(world_size: int) -> None:
+    found = [row for batch in shares(world_size) for row in rows(batch)]
+    assert sorted(found) == sorted(rows(collate(PAIRS, ALL)))
+    sizes = [len(batch.src) for batch in shares(world_size)]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("world_size", [3, 7])
+def test_every_rank_knows_the_tokens_of_all(world_size: int) -> None:
+    for batch in shares(world_size):
+        assert (batch.source_tokens, batch.target_tokens, batch.number) == (14, 15, 7)
+
+
+def test_a_rank_for_which_no_pair_is_left_has_no_targets() -> None:
+    *_, last = shares(3, ALL[1:3])
+    assert last.src.tolist() == [[12, 13, 14, 3]]
+    assert last.tgt.tolist() == [[2, 0, 0]]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5, 7])
+def test_ranks_sum_to_the_loss_and_gradient_of_one_process(world_size: int) -> None:
+    model = tiny_model(TINY_MODEL)
+
+    def backward(batch: Batch) -> float:
+        labels = batch.tgt[:, 1:]
+        real = labels.ne(PAD_ID)
+        states = model.states(batch.src, batch.tgt[:, :-1])[real]
+        smoothed, _ = smoothed_cross_entropy(states, model.embedding.weight, labels[real], 0.1)
+        (smoothed / batch.target_tokens).backward()
+        return smoothed.item() / batch.target_tokens
+
+    def gradients() -> list[torch.Tensor]:
+        return [p.grad for p in model.parameters() if p.grad is not None]
+
+    alone = backward(collate(PAIRS, ALL))
+    expected = [gradient.clone() for gradient in gradients()]
+    model.zero_grad()
+    assert sum(map(backward, shares(world_size))) == pytest.approx(alone, rel=1e-12)
+    torch.testing.assert_close(gradients(), expected, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,112 @@
+"""The joint vocabulary."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.samples import number_pairs
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.errors import InputError
+
+LINES = [line for pair in number_pairs(101, seed=5) for line in pair]
+# What would be changed by Unicode's NFKC, which sentencepiece applies unless it is told not to.
+ODD = [
+    "ﬁne ½ Å ＡＢＣ",
+    "e\u0301 and é",
+    "“quotes” … – — ß ẞ",
+    "日本語 한국어 العربية",
+    "👩\u200d👩\u200d👧 🏳️",
+    "a\u00adb",
+]
+
+
+def train(path: Path, size: int, lines: list[str] = LINES) -> Vocabulary:
+    train_vocabulary(lines, size, path)
+    return Vocabulary(path)
+
+
+def test_the_same_text_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one.model", "two.model"):
+        train(tmp_path / name, 61)
+    assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
+
+
+def test_only_the_model_is_left_behind(tmp_path: Path) -> None:
+    train(tmp_path / "vocabulary.model", 61)
+    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.model"]
+
+
+def test_it_has_the_size_asked_for_and_ends_each_line(tmp_path: Path) -> None:
+    vocabulary = train(tmp_path / "v.model", 61)
+    assert len(vocabulary) == 61
+    encoded = vocabulary.encode(LINES)
+    for ids in encoded:
+        assert ids[-1] == EOS_ID
+        assert all(EOS_ID < i < 61 for i in ids[:-1])
+    assert {i for ids in encoded for i in ids} > set(range(40, 61)) - {PAD_ID, UNK_ID, BOS_ID}
+
+
+def test_text_comes_back_as_it_was(tmp_path: Path) -> None:
+    vocabulary = train(tmp_path / "v.model", 101, LINES + ODD)
+    for lines in (LINES, ODD):
+        assert vocabulary.decode(vocabulary.encode(lines)) == lines
+
+
+def test_an_empty_line_is_its_end_alone(tmp_path: Path) -> None:
+    vocabulary = train(tmp_path / "v.model", 61)
+    assert vocabulary.encode([""]) == [[EOS_ID]]
+    assert vocabulary.decode([[]]) == [""]
+
+
+def test_control_ids_vanish_in_text(tmp_path: Path) -> None:
+    vocabulary = train(tmp_path / "v.model", 61)
+    (ids,) = vocabulary.encode(["one two"])
+    assert vocabulary.decode([[BOS_ID, *ids, PAD_ID, PAD_ID]]) == ["one two"]
+
+
+def test_names_of_control_ids_in_text_are_text(tmp_path: Path) -> None:
+    vocabulary = train(tmp_path / "v.model", 61)
+    for name in ("<pad>", "<s>", "</s>"):
+        (ids,) = vocabulary.encode([f"one {name} two"])
+        assert not {PAD_ID, BOS_ID, EOS_ID} & set(ids[:-1])
+
+
+def test_an_unseen_character_is_unknown(tmp_path: Path) -> None:
+    vocabulary = train(tmp_path / "v.model", 61)
+    assert UNK_ID in vocabulary.encode(["one ζ two"])[0]
+
+
+def test_every_character_of_a_line_of_any_length_is_learned(tmp_path: Path) -> None:
+    vocabulary = train(tmp_path / "v.model", 61, [*LINES, "one " * 2_003 + "ζ"])
+    assert UNK_ID not in vocabulary.encode(["one ζ two"])[0]
+
+
+def limit_named(size: int, path: Path) -> int:
+    with pytest.raises(InputError, match=f"vocab_size {size} is ") as refusal:
+        train(path, size)
+    return int(re.findall(r"\d+", str(refusal.value))[-1])
+
+
+def test_a_size_the_text_does_not_allow_is_refused_with_the_largest(tmp_path: Path) -> None:
+    limit = limit_named(4_001, tmp_path / "v.model")
+    assert len(train(tmp_path / "v.model", limit)) == limit
+    assert limit_named(limit + 1, tmp_path / "v.model") == limit
+
+
+def test_a_size_below_the_texts_characters_is_refused_with_the_smallest(tmp_path: Path) -> None:
+    limit = limit_named(11, tmp_path / "v.model")
+    assert len(train(tmp_path / "v.model", limit)) == limit
+    assert limit_named(limit - 1, tmp_path / "v.model") == limit
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", None])
+def test_a_file_that_is_no_vocabulary_is_named(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "v.model"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=f"{path} is not a vocabulary"):
+        Vocabulary(path)

@@ -1,0 +1,142 @@
+"""The loss and its gradients against torch's, in pieces, in bf16, and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer.training import loss as loss_module
+from transformer.training.loss import smoothed_cross_entropy
+
+TOKENS, D_MODEL, VOCAB = 29, 7, 13
+smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.37])
+
+
+def inputs(tokens: int = TOKENS, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
+    states = torch.randn(tokens, D_MODEL, dtype=dtype, requires_grad=True)
+    weight = torch.randn(VOCAB, D_MODEL, dtype=dtype, requires_grad=True)
+    return states, weight, torch.randint(VOCAB, (tokens,))
+
+
+def torchs(states: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    return F.cross_entropy(states @ weight.T, targets, label_smoothing=smoothing, reduction="sum")
+
+
+def gradients(loss: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(loss, of)
+
+
+@smoothings
+@pytest.mark.parametrize("rows_at_a_time", [1, 5, TOKENS - 1, TOKENS, 1_000])
+def test_both_sums_and_both_gradients_are_torchs(
+    smoothing: float, rows_at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", rows_at_a_time * VOCAB)
+    states, weight, targets = inputs()
+    smoothed, nll = smoothed_cross_entropy(states, weight, targets, smoothing)
+    expected = torchs(states, weight, targets, smoothing)
+    torch.testing.assert_close(smoothed, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(nll, torchs(states, weight, targets, 0.0), rtol=1e-12, atol=1e-12)
+    # a factor, as a trainer takes one to make a mean of the sum
+    found = gradients(smoothed * 0.3, states, weight)
+    for one, other in zip(found, gradients(expected * 0.3, states, weight), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+
+
+def test_a_vocabulary_larger_than_a_piece_still_goes_row_by_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", VOCAB - 1)
+    states, weight, targets = inputs()
+    smoothed, _ = smoothed_cross_entropy(states, weight, targets, 0.1)
+    torch.testing.assert_close(smoothed, torchs(states, weight, targets, 0.1))
+
+
+def test_the_gradient_is_that_of_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", 2 * VOCAB)
+    states, weight, targets = inputs(tokens=5)
+
+    def smoothed(states: Tensor, weight: Tensor) -> Tensor:
+        return smoothed_cross_entropy(states, weight, targets, 0.2)[0]
+
+    assert torch.autograd.gradcheck(smoothed, (states, weight))
+
+
+def test_a_smoothed_target_row_by_hand() -> None:
+    """The right one of five gets 1 - 0.1 + 0.1 / 5, each other 0.1 / 5."""
+    row = torch.tensor([0.02, 0.02, 0.92, 0.02, 0.02])
+    logits = torch.tensor([0.3, -1.2, 2.0, 0.0, 0.7])
+    # with the identity as weights the states are the logits
+    smoothed, _ = smoothed_cross_entropy(logits[None], torch.eye(5), torch.tensor([2]), 0.1)
+    torch.testing.assert_close(smoothed, -(row * logits.log_softmax(0)).sum())
+
+
+def test_the_gradient_vanishes_where_the_model_predicts_the_smoothed_row() -> None:
+    logits = torch.tensor([[0.02, 0.02, 0.92, 0.02, 0.02]]).log().requires_grad_()
+    smoothed, _ = smoothed_cross_entropy(logits, torch.eye(5), torch.tensor([2]), 0.1)
+    (gradient,) = gradients(smoothed, logits)
+    torch.testing.assert_close(gradient, torch.zeros(1, 5), atol=1e-6, rtol=0)
+
+
+def test_the_plain_sum_carries_no_gradient() -> None:
+    states, weight, targets = inputs()
+    smoothed, nll = smoothed_cross_entropy(states, weight, targets, 0.1)
+    assert smoothed.requires_grad and not nll.requires_grad
+
+
+def test_without_gradients_the_sums_are_the_same() -> None:
+    states, weight, targets = inputs()
+    expected = smoothed_cross_entropy(states, weight, targets, 0.1)
+    for context in (torch.no_grad(), torch.inference_mode()):
+        with context:
+            found = smoothed_cross_entropy(states, weight, targets, 0.1)
+        assert not found[0].requires_grad
+        assert [x.item() for x in found] == [x.item() for x in expected]
+
+
+def test_bf16_stays_near_fp32() -> None:
+    states, weight, targets = inputs(tokens=211, dtype=torch.float32)
+    expected, expected_nll = smoothed_cross_entropy(states, weight, targets, 0.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, nll = smoothed_cross_entropy(states, weight, targets, 0.1)
+    assert found.dtype == nll.dtype == torch.float32
+    assert found.item() != expected.item(), "the products did not run in bf16"
+    assert math.isclose(found.item(), expected.item(), rel_tol=3e-3)
+    assert math.isclose(nll.item(), expected_nll.item(), rel_tol=3e-3)
+    for one, other in zip(
+        gradients(found, states, weight), gradients(expected, states, weight), strict=True
+    ):
+        assert one.dtype == torch.float32
+        assert F.cosine_similarity(one.flatten(), other.flatten(), dim=0).item() > 0.9998
+        assert math.isclose(one.norm().item(), other.norm().item(), rel_tol=5e-3)
+
+
+@pytest.mark.parametrize("size", [1e4, 1e8])
+def test_huge_logits_stay_finite(size: float) -> None:
+    states, weight, targets = inputs(dtype=torch.float32)
+    smoothed, nll = smoothed_cross_entropy(states * size, weight, targets, 0.1)
+    torch.testing.assert_close(smoothed, torchs(states * size, weight, targets, 0.1))
+    torch.testing.assert_close(nll, torchs(states * size, weight, targets, 0.0))
+    for gradient in gradients(smoothed, states, weight):
+        assert gradient.isfinite().all()
+
+
+def test_no_targets_cost_nothing() -> None:
+    """A rank for which no pair is left takes the step all the same."""
+    states, weight, targets = inputs(tokens=0)
+    smoothed, nll = smoothed_cross_entropy(states, weight, targets, 0.1)
+    assert smoothed.item() == nll.item() == 0.0
+    for gradient in gradients(smoothed, states, weight):
+        assert not gradient.any()
+
+
+def test_an_infinite_state_is_not_hidden() -> None:
+    states, weight, targets = inputs()
+    broken = states.detach().clone()
+    broken[3, 2] = torch.inf
+    smoothed, _ = smoothed_cross_entropy(broken, weight, targets, 0.1)
+    assert not smoothed.isfinite()

@@ -1,0 +1,62 @@
+"""bf16 where the hardware multiplies it, and only there unless asked for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from transformer.training.precision import autocast, effective_precision, multiplies_bf16
+
+CPU = torch.device("cpu")
+
+
+def cpu_with(monkeypatch: pytest.MonkeyPatch, **capabilities: bool) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True} | capabilities)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({}, "fp32"),
+        ({"avx512_bf16": False, "amx_bf16": False}, "fp32"),
+        ({"avx512_bf16": True, "amx_bf16": False}, "bf16"),
+        ({"amx_bf16": True}, "bf16"),
+    ],
+)
+def test_auto_asks_the_cpu(
+    capabilities: dict[str, bool], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu_with(monkeypatch, **capabilities)
+    assert effective_precision("auto", CPU) == expected
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_auto_asks_the_gpu_for_more_than_emulation(
+    native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def supported(including_emulation: bool = True) -> bool:
+        return including_emulation or native
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    assert multiplies_bf16(torch.device("cuda")) == native
+
+
+def test_a_device_nothing_is_known_of_gets_fp32() -> None:
+    assert effective_precision("auto", torch.device("meta")) == "fp32"
+
+
+def test_a_choice_is_kept_whatever_the_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_with(monkeypatch, avx512_bf16=True)
+    assert effective_precision("fp32", CPU) == "fp32"
+    cpu_with(monkeypatch)
+    assert effective_precision("bf16", CPU) == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("precision", "expected"), [("bf16", torch.bfloat16), ("fp32", torch.float32)]
+)
+def test_products_run_in_it_and_weights_stay(precision: str, expected: torch.dtype) -> None:
+    linear = torch.nn.Linear(3, 5)
+    with autocast("bf16" if precision == "bf16" else "fp32", CPU):
+        assert linear(torch.ones(2, 3)).dtype == expected
+    assert linear.weight.dtype == torch.float32
