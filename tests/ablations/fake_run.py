@@ -38,7 +38,7 @@ def main(directory: Path) -> int:
         signal.signal(signal.SIGTERM, stop)
         progress = {"stage": "train", "step": 40, "max_steps": 1500, "updated_at": time.time()}
         (directory / "progress.json").write_text(json.dumps(progress))
-        time.sleep(60)
+        time.sleep(120)
     result = json.loads((root / "result-template.json").read_text())
     result["seed"] = int(directory.name.removeprefix("seed-"))
     (directory / "result.json").write_text(json.dumps(result))

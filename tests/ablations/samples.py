@@ -184,7 +184,7 @@ def when(condition: Callable[[], bool], action: Callable[[], None]) -> threading
     """Do something as soon as a condition holds, beside the test."""
 
     def wait() -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition() and time.monotonic() < deadline:
             time.sleep(0.02)
         action()

@@ -115,7 +115,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_the_fate_of_a_pair(source: bytes, target: bytes, fate: str, tmp_path: Path) -> None:
-    pairs, counts = clean(tmp_path, GOOD + source, GOOD + target)
+    pairs, counts = clean(tmp_path, GOOD + source + b"\n", GOOD + target + b"\n")
     assert counts == Counter({KEPT: 19}) + Counter({fate: 1})
     assert len(pairs) == counts[KEPT]
 

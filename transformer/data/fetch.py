@@ -111,12 +111,7 @@ def _copy_from_mirror_or_origin(url: str, path: Path) -> str:
         headers = {"Accept-Encoding": "identity"}
         with requests.get(origin, stream=True, timeout=_TIMEOUT, headers=headers) as response:
             response.raise_for_status()
-            size = int(response.headers.get("Content-Length", 0)) or None
-            with Progress(transient=True) as progress, path.open("wb") as out:
-                task = progress.add_task(path.stem, total=size)
-                for chunk in response.iter_content(_CHUNK):
-                    out.write(chunk)
-                    progress.advance(task, len(chunk))
+            _write_body(response, path)
     except requests.RequestException as error:
         status = getattr(error.response, "status_code", None)
         reason = f"HTTP {status}" if status else type(error).__name__
@@ -125,6 +120,21 @@ def _copy_from_mirror_or_origin(url: str, path: Path) -> str:
             "set DATA_MIRROR to a URL or a folder that holds host/path of it"
         ) from error
     return origin
+
+
+def _write_body(response: requests.Response, path: Path) -> None:
+    size = int(response.headers.get("Content-Length", 0)) or None
+    try:
+        with Progress(transient=True) as progress, path.open("wb") as out:
+            task = progress.add_task(path.stem, total=size)
+            for chunk in response.iter_content(_CHUNK):
+                out.write(chunk)
+                progress.advance(task, len(chunk))
+    except requests.RequestException as error:
+        raise InputError(
+            f"{response.url} broke off: {response.raw.tell()} of {size or 'unknown'} bytes came; "
+            "try again"
+        ) from error
 
 
 def _verify(path: Path, expected: str, origin: str) -> None:

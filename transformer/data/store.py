@@ -52,7 +52,7 @@ class TokenStore:
             self._offsets = np.load(directory / _OFFSETS_FILE, mmap_mode="r")
             (path,) = (directory / name for name in _TOKENS_FILES if (directory / name).exists())
             self._tokens = np.memmap(path, dtype=_TOKENS_FILES[path.name], mode="r")
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             raise InputError(f"{directory} holds no token store; remove it ({error})") from error
         if self._offsets[-1] != len(self._tokens):
             raise InputError(f"{directory} is damaged: the tokens are cut short; remove it")

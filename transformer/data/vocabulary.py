@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +11,9 @@ import sentencepiece
 
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from transformer.errors import InputError
+
+# In bytes. Sentencepiece passes over longer lines in silence, and its own bound is 4,192.
+_LONGEST_LINE = 2**30
 
 
 class Vocabulary:
@@ -46,13 +50,15 @@ def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
     Raises:
         InputError: if the text does not allow so many word-pieces, or needs more.
     """
+    model = io.BytesIO()  # a model that sentencepiece writes to a file holds the file's name
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
-            model_prefix=str(path.with_suffix("")),
+            model_writer=model,
             model_type="bpe",
             vocab_size=size,
             character_coverage=1.0,
+            max_sentence_length=_LONGEST_LINE,
             normalization_rule_name="identity",
             pad_id=PAD_ID,
             unk_id=UNK_ID,
@@ -72,4 +78,4 @@ def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
         else:
             raise
         raise InputError(f"vocab_size {size} {hint}") from error
-    path.with_suffix(".vocab").unlink(missing_ok=True)
+    path.write_bytes(model.getvalue())

@@ -27,8 +27,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask.to(query.dtype))
     # On CPUs the fused kernel spends most of its time in its backward pass when sentences are
     # short and heads are small; three plain products take a tenth of that.
-    scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1)
-    return torch.softmax(scores.add_(mask), dim=-1).to(value.dtype) @ value
+    scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1) + mask
+    return torch.softmax(scores, dim=-1).to(value.dtype) @ value
 
 
 class KeyValueCache:

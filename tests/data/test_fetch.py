@@ -1,0 +1,222 @@
+"""Downloads: verified, through a mirror, and nothing left behind where they fail."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from transformer.config import TextFile
+from transformer.data import cldr
+from transformer.data.fetch import cache_directory, fetch, sha256_of
+from transformer.errors import InputError
+
+CONTENT = b"one\ntwo\n" * 401
+URL = "https://data.example.org/corpus/train.en.gz"
+FILE = TextFile(location=URL, sha256=hashlib.sha256(CONTENT).hexdigest())
+
+
+class Server(BaseHTTPRequestHandler):
+    """Serves ``CONTENT`` below ``/whole``, half of it below ``/cut``, and nothing elsewhere."""
+
+    requests: list[str]
+
+    def do_GET(self) -> None:
+        self.requests.append(self.path)
+        if not self.path.startswith(("/whole", "/cut")):
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        cut = self.path.startswith("/cut")
+        self.wfile.write(CONTENT[: len(CONTENT) // 2] if cut else CONTENT)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Server.requests = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as http:
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+        thread.join()
+
+
+def mirror_folder(folder: Path, content: bytes = CONTENT) -> Path:
+    path = folder / URL.removeprefix("https://")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return path
+
+
+def nothing_left_behind() -> bool:
+    files = [path for path in cache_directory().rglob("*") if path.is_file()]
+    return all(path.suffix == ".lock" for path in files)
+
+
+def test_a_mirror_may_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = mirror_folder(tmp_path)
+    monkeypatch.setenv("DATA_MIRROR", str(tmp_path))
+    path = fetch(FILE)
+    assert path.read_bytes() == CONTENT
+    assert path.name == "train.en.gz", "its ending says how to unpack it"
+    assert cache_directory() in path.parents
+    assert origin.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_mirror_may_be_a_url(end: str, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_MIRROR", f"{server}/whole{end}")
+    assert fetch(FILE).read_bytes() == CONTENT
+    assert Server.requests == ["/whole/data.example.org/corpus/train.en.gz"]
+
+
+def test_without_a_mirror_the_declared_address_is_asked(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DATA_MIRROR", raising=False)
+    file = TextFile(location=f"{server}/whole/train.en", sha256=FILE.sha256)
+    assert fetch(file).read_bytes() == CONTENT
+    assert Server.requests == ["/whole/train.en"]
+
+
+def test_a_download_is_kept(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_MIRROR", f"{server}/whole")
+    assert fetch(FILE) == fetch(FILE)
+    assert len(Server.requests) == 1
+
+
+def test_a_kept_download_that_was_altered_is_fetched_again(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_MIRROR", f"{server}/whole")
+    fetch(FILE).write_bytes(CONTENT[:-1])
+    assert fetch(FILE).read_bytes() == CONTENT
+
+
+def test_an_altered_file_names_what_was_expected_and_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    altered = CONTENT.replace(b"two", b"too", 1)
+    origin = mirror_folder(tmp_path, altered)
+    monkeypatch.setenv("DATA_MIRROR", str(tmp_path))
+    found = hashlib.sha256(altered).hexdigest()
+    with pytest.raises(InputError, match=f"expected sha256 {FILE.sha256}, found {found}") as error:
+        fetch(FILE)
+    assert str(origin) in str(error.value) and f"({len(altered)} bytes)" in str(error.value)
+    assert nothing_left_behind()
+
+
+def test_a_mirror_that_lacks_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_MIRROR", str(tmp_path))
+    with pytest.raises(
+        InputError, match=f"{tmp_path}/data.* does not exist: DATA_MIRROR lacks {URL}"
+    ):
+        fetch(FILE)
+    assert nothing_left_behind()
+
+
+def test_a_server_that_lacks_the_file_is_named(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_MIRROR", f"{server}/elsewhere")
+    with pytest.raises(InputError, match=f"{server}/elsewhere/data.* \\(HTTP 404\\)"):
+        fetch(FILE)
+    assert nothing_left_behind()
+
+
+def test_a_body_cut_short_names_the_bytes_expected_and_found(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_MIRROR", f"{server}/cut")
+    half = len(CONTENT) // 2
+    with pytest.raises(InputError, match=f"{half} of {len(CONTENT)} bytes came") as error:
+        fetch(FILE)
+    assert f"{server}/cut/data.example.org" in str(error.value)
+    assert nothing_left_behind()
+
+
+def test_without_a_network_the_address_and_the_way_out_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DATA_MIRROR", raising=False)
+    with socket.socket() as free:  # bound, but nobody listens
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/train.en.gz"
+        with pytest.raises(InputError, match=re.escape(url)) as error:
+            fetch(TextFile(location=url, sha256=FILE.sha256))
+    assert "DATA_MIRROR" in str(error.value) and "\n" not in str(error.value)
+    assert nothing_left_behind()
+
+
+def test_a_file_of_ones_own_is_read_where_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "train.en"
+    path.write_bytes(CONTENT)
+    assert fetch(TextFile(location=str(path))) == path
+    assert fetch(TextFile(location=str(path), sha256=FILE.sha256)) == path
+    assert nothing_left_behind()
+
+
+def test_a_file_of_ones_own_is_verified_and_never_removed(tmp_path: Path) -> None:
+    path = tmp_path / "train.en"
+    path.write_bytes(b"another\n")
+    with pytest.raises(InputError, match=f"{path} is not the declared file: expected"):
+        fetch(TextFile(location=str(path), sha256=FILE.sha256))
+    assert path.exists()
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"{tmp_path}/none does not exist"):
+        fetch(TextFile(location=str(tmp_path / "none")))
+
+
+def test_archives_are_refused_before_anything_is_fetched(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_MIRROR", f"{server}/whole")
+    with pytest.raises(InputError, match="archives are not read yet"):
+        fetch(TextFile(location=URL, sha256=FILE.sha256, member="train.en"))
+    assert Server.requests == []
+
+
+def test_text_the_project_writes_is_written_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cldr, "PAIRS", 53)
+    monkeypatch.setattr(cldr, "HELD_OUT", 11)
+    paths = [
+        fetch(TextFile(location=f"builtin:cldr_en_de/{name}"))
+        for name in ("train.en", "train.de", "valid.en", "train.en")
+    ]
+    assert [len(path.read_text().splitlines()) for path in paths] == [31, 31, 11, 31]
+    assert paths[0] == paths[3]
+    assert not list(cache_directory().rglob("*.part"))
+
+
+def test_a_checksum_is_of_the_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "abc"
+    path.write_bytes(b"abc")
+    # FIPS 180-2, appendix B.1
+    assert sha256_of(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("DATA_CACHE", "~/data")
+    assert cache_directory() == Path("/home/ada/data")
+    monkeypatch.delenv("DATA_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/ada")
+    assert cache_directory() == Path("/var/ada/attention-is-all-you-need")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_directory() == Path("/home/ada/.cache/attention-is-all-you-need")

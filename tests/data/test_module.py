@@ -1,0 +1,100 @@
+"""The loaders: an epoch at a time, from the middle on, and the same share at each rank."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from transformer.config import PAD_ID, Config
+from transformer.data.batches import Batch, BatchPlan, collate
+from transformer.data.module import EvaluationLoader, PlannedLoader, TranslationDataModule
+from transformer.data.store import TokenStore, write_store
+
+PAIRS = [([4 + i] * (1 + i % 5) + [3], [5 + i] * (1 + i % 7) + [3]) for i in range(53)]
+
+
+@pytest.fixture
+def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    directory = tmp_path_factory.mktemp("store")
+    write_store(directory, PAIRS, 61)
+    return TokenStore(directory)
+
+
+@pytest.fixture
+def plan(store: TokenStore) -> BatchPlan:
+    return BatchPlan(store.lengths, 29, seed=7)
+
+
+def numbers(batches: list[Batch]) -> list[int]:
+    return [batch.number for batch in batches]
+
+
+def test_each_iteration_is_the_next_epoch(store: TokenStore, plan: BatchPlan) -> None:
+    loader = PlannedLoader(store, plan)
+    epochs = [list(loader) for _ in range(3)]
+    assert [numbers(epoch) for epoch in epochs] == [
+        list(range(e * len(plan), (e + 1) * len(plan))) for e in range(3)
+    ]
+    assert len(loader) == len(plan)
+    for number, batch in enumerate(batch for epoch in epochs for batch in epoch):
+        expected = collate(store, plan.batch(number), number=number)
+        assert torch.equal(batch.src, expected.src) and torch.equal(batch.tgt, expected.tgt)
+
+
+@pytest.mark.parametrize("epochs_before", [0, 2])
+def test_a_loader_goes_on_in_the_middle_of_an_epoch(
+    epochs_before: int, store: TokenStore, plan: BatchPlan
+) -> None:
+    first = epochs_before * len(plan) + 5
+    loader = PlannedLoader(store, plan, first=first)
+    rest = list(loader)
+    assert numbers(rest) == list(range(first, (epochs_before + 1) * len(plan)))
+    assert numbers(list(loader))[0] == (epochs_before + 1) * len(plan)
+
+
+def test_an_epoch_left_early_goes_on_where_it_was(store: TokenStore, plan: BatchPlan) -> None:
+    loader = PlannedLoader(store, plan)
+    assert numbers(list(islice(loader, 3))) == [0, 1, 2]
+    assert numbers(list(islice(loader, 2))) == [3, 4]
+
+
+def test_evaluation_is_the_same_each_time(store: TokenStore) -> None:
+    loader = EvaluationLoader(store, BatchPlan(store.lengths, 29))
+    for _ in range(2):
+        batches = list(loader)
+        assert numbers(batches) == list(range(len(loader)))
+        assert sum(batch.src.size(0) for batch in batches) == 53
+    list(islice(loader, 2))
+    assert next(iter(loader)).number == 0
+
+
+def test_ranks_see_each_batch_together(store: TokenStore, plan: BatchPlan) -> None:
+    loaders = [PlannedLoader(store, plan, rank=rank, world_size=3) for rank in range(3)]
+    for shares in zip(*loaders, strict=True):
+        whole = collate(store, plan.batch(shares[0].number))
+        assert len({share.number for share in shares}) == 1
+        assert sum(share.tgt[:, 1:].ne(PAD_ID).sum().item() for share in shares) == (
+            whole.target_tokens
+        )
+
+
+def test_the_module_plans_by_the_configuration(tiny_config: Config) -> None:
+    module = TranslationDataModule(tiny_config)
+    module.prepare_data()
+    lengths = module.corpus.store("train").lengths
+    expected = BatchPlan(lengths, tiny_config.data.tokens_per_batch, tiny_config.training.seed)
+    for found, batch in zip(module.train_dataloader(), expected.epoch(0), strict=True):
+        assert found.src.size(0) == len(batch)
+        assert found.source_tokens == lengths[batch, 0].sum() <= 101
+
+
+def test_the_validation_loader_holds_each_pair_once_in_the_order_of_length(
+    tiny_config: Config,
+) -> None:
+    batches = list(TranslationDataModule(tiny_config).val_dataloader())
+    lengths = [int(n) for batch in batches for n in batch.src.ne(PAD_ID).sum(1)]
+    assert len(lengths) == 13
+    assert (np.diff(lengths) >= 0).all()
