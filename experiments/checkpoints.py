@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,11 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
-        except BaseException:
+        except BaseException as error:
             temporary.unlink(missing_ok=True)
+            cause = error if isinstance(error, OSError) else error.__context__
+            if isinstance(cause, OSError):  # a full disk, which torch words as a fault of its own
+                raise OSError(cause.errno, cause.strerror, str(target)) from error
             raise
 
 
@@ -51,11 +55,15 @@ def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
 
 
 def newest_sound(directory: Path) -> Path | None:
-    """The newest checkpoint that can be read; warns of damaged newer ones and leaves them out."""
-    for _, path in reversed(step_checkpoints(directory)):
+    """The newest checkpoint that can be read; damaged newer ones are put aside, with a warning."""
+    found = step_checkpoints(directory)
+    while found:
+        _, path = found.pop()
         if _is_sound(path):
             return path
-        warnings.warn(f"{path} is damaged: going on from the one before it", stacklevel=2)
+        path.rename(path.with_name(f"{path.name}.damaged"))
+        then = "going on from the one before it" if found else "starting over"
+        warnings.warn(f"{path} is damaged: {then}", stacklevel=2)
     return None
 
 
@@ -76,7 +84,8 @@ def _is_sound(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
-    except (OSError, zipfile.BadZipFile):
+    # What zipfile raises where a damaged byte says that it is packed or encrypted, for example.
+    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError):
         return False
 
 

@@ -25,7 +25,7 @@ class Clock(lightning.Callback):
     def __init__(self, max_seconds: float | None = None) -> None:
         self._max_seconds = max_seconds
         self._before = 0.0
-        self._started = time.monotonic()
+        self._started: float | None = None
         self._ended: float | None = None
         self.source_tokens = 0
         self.target_tokens = 0
@@ -33,6 +33,8 @@ class Clock(lightning.Callback):
     @property
     def seconds(self) -> float:
         """Time spent, earlier sessions included."""
+        if self._started is None:  # resumed where nothing is left to train
+            return self._before
         return self._before + (self._ended or time.monotonic()) - self._started
 
     def state_dict(self) -> dict[str, Any]:

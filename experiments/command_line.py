@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
+import signal
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from transformer.errors import InputError
 
 # A full disk, or one we may not write to: nothing of ours is broken.
-_ENVIRONMENT = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+_ENVIRONMENT = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+)
+BAD_INPUT = 2
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,30 +37,41 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
-        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+        self.exit(BAD_INPUT, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
 
 def run_command_line(parser: Parser) -> int:
     """Carry out the command that the command line names, a function set as ``command``.
 
     Returns:
-        Its exit code; 2 after one line on standard error for bad input or a full disk, and 130
-        after a Ctrl-C. A fault of ours keeps its traceback.
+        Its exit code; 2 after one line on standard error for bad input or a full disk, 130 after
+        a Ctrl-C, and 141 if nobody reads the output any more. A fault of ours keeps its traceback.
     """
+    show_warnings_in_one_line()
     arguments = vars(parser.parse_args())
     command: Callable[..., int] = arguments.pop("command")
     try:
         return command(**arguments)
-    except InputError as error:
-        return _refuse(parser, error)
-    except OSError as error:
-        if error.errno not in _ENVIRONMENT:
+    except BrokenPipeError:
+        # What is still buffered is written at exit, where no one could catch the error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except (InputError, OSError) as error:
+        if not is_bad_input(error):
             raise
-        return _refuse(parser, error)
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:
-        return 130
+        return 128 + signal.SIGINT
 
 
-def _refuse(parser: Parser, error: Exception) -> int:
-    print(f"{parser.prog}: error: {error}", file=sys.stderr)
-    return 2
+def is_bad_input(error: Exception) -> bool:
+    """Whether a user, not a programmer, can mend it: bad input, or a full disk."""
+    return isinstance(error, InputError) or (
+        isinstance(error, OSError) and error.errno in _ENVIRONMENT
+    )
+
+
+def show_warnings_in_one_line() -> None:
+    """Show a user what is the matter, and not which line of which file said so."""
+    warnings.formatwarning = lambda message, *_args, **_more: f"warning: {message}\n"

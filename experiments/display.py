@@ -23,10 +23,8 @@ _SHOW_SECONDS = 0.5
 _WINDOW = 50
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float) -> str:
     """Hours, minutes and seconds as ``1:02:03`` or ``2:03``."""
-    if seconds is None:
-        return "?"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -74,7 +72,7 @@ class Display:
         elif now - self._printed >= _LINE_SECONDS or done:
             self._printed = now
             at = f"{progress.step}/{progress.max_steps}"
-            self._console.print(f"{progress.stage} {at} {_figures(progress)}", highlight=False)
+            self._console.print(f"{progress.stage} {at}  {_figures(progress)}", highlight=False)
 
     def say(self, message: str) -> None:
         """Print a line of its own."""
@@ -93,7 +91,8 @@ def _figures(progress: Progress) -> str:
         parts.append(f"loss {progress.loss:.3f}")
     if progress.tokens_per_second is not None:
         parts.append(f"{progress.tokens_per_second:,.0f} tokens/s")
-    parts.append(f"{duration(progress.seconds_left)} left")
+    if progress.seconds_left is not None:
+        parts.append(f"{duration(progress.seconds_left)} left")
     return "  ".join(parts)
 
 

@@ -11,7 +11,7 @@ import torch
 
 from experiments.display import Display
 from experiments.experiment import Experiment, load_experiment
-from experiments.scoring import load_model, score
+from experiments.scoring import choose_checkpoints, load_model, score
 from transformer.config import DecodingConfig, override
 from transformer.data.prepare import VOCABULARY_FILE, prepare
 from transformer.data.text import aligned_lines, decode_line, read_text
@@ -43,6 +43,8 @@ def evaluate_run(
     """
     if (source is None) != (reference is None):
         raise InputError("--source and --reference belong together")
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"{output.parent} is not a folder: --output cannot be written")
     experiment = load_experiment(directory)
     text = (
         _own_text(source, reference)
@@ -50,7 +52,8 @@ def evaluate_run(
         else _text_of_split(experiment, split)
     )
     decoding = _decoding(experiment, beam_size, length_penalty)
-    model = load_model(experiment, directory, device=_device(), average=average)
+    checkpoints = choose_checkpoints(experiment, directory, average)
+    model = load_model(experiment, checkpoints, device=_device())
     display = Display(None)
     try:
         scores = score(
@@ -63,7 +66,11 @@ def evaluate_run(
         f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
         f"{scores.perplexity.per_char:.3f} per character"
     )
-    print(f"{len(text[0]):,} lines, beam {decoding.beam_size}, alpha {decoding.length_penalty}")
+    averaged = f", {len(checkpoints)} checkpoints averaged" if len(checkpoints) > 1 else ""
+    print(
+        f"{len(text[0]):,} lines, beam {decoding.beam_size}, "
+        f"alpha {decoding.length_penalty}{averaged}"
+    )
 
 
 def translate_stream(
@@ -81,7 +88,8 @@ def translate_stream(
     """
     experiment = load_experiment(directory)
     decoding = _decoding(experiment, beam_size, length_penalty)
-    model = load_model(experiment, directory, device=_device(), average=average)
+    checkpoints = choose_checkpoints(experiment, directory, average)
+    model = load_model(experiment, checkpoints, device=_device())
     vocabulary = _vocabulary(directory)
     lines = (
         decode_line(line.removesuffix(b"\n").removesuffix(b"\r"), "standard input", number)

@@ -39,17 +39,26 @@ def claim(directory: Path, experiment: Experiment) -> None:
     """Make ``directory`` the experiment's, or check that it is already.
 
     Raises:
+        InputError: as :func:`refuse_another` does.
+    """
+    refuse_another(directory, experiment)
+    if not (directory / CONFIG_FILE).exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(directory / CONFIG_FILE, to_dict(experiment))
+
+
+def refuse_another(directory: Path, experiment: Experiment) -> None:
+    """Check that ``directory`` is not another experiment's.
+
+    Raises:
         InputError: if it belongs to another configuration; the message says what differs.
     """
-    path = directory / CONFIG_FILE
-    if path.exists():
-        found = load_experiment(directory)
-        changes = differences(to_dict(found.config), to_dict(experiment.config))
-        if changes:
-            raise InputError(
-                f"{directory} belongs to another configuration ({'; '.join(changes)}): "
-                "choose another --directory, or remove this one"
-            )
+    if not (directory / CONFIG_FILE).exists():
         return
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(path, to_dict(experiment))
+    found = load_experiment(directory)
+    changes = differences(to_dict(found.config), to_dict(experiment.config))
+    if changes:
+        raise InputError(
+            f"{directory} belongs to another configuration ({'; '.join(changes)}): "
+            "choose another --directory, or remove this one"
+        )

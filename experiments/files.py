@@ -10,12 +10,12 @@ from typing import Any
 from transformer.errors import InputError
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text``: a reader or a crash sees the old file or the new one whole."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace ``path``: a reader or a crash sees the old file or the new one whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.loggers.logger import Logger
 
+from experiments.files import write_atomically
 from experiments.ranks import is_first_rank
 
 METRICS_FILE = "metrics.csv"
@@ -54,11 +56,11 @@ class MetricsCsv(Logger):
                 csv.DictWriter(file, _COLUMNS).writerow({"step": (step or 0) + 1} | line)
 
     def _keep_until(self, step: int) -> None:
-        kept: list[dict[str, str]] = []
-        if self._path.exists():
-            with self._path.open(encoding="utf-8", newline="") as file:
-                kept = [r for r in csv.DictReader(file) if (r["step"] or "x").isdigit()]
-        with self._path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, _COLUMNS, extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(row for row in kept if int(row["step"]) <= step)
+        text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]  # a full disk may have cut the last line
+        rows = csv.DictReader(io.StringIO(whole))
+        kept = io.StringIO(newline="")
+        writer = csv.DictWriter(kept, _COLUMNS)
+        writer.writeheader()
+        writer.writerows(row for row in rows if int(row["step"]) <= step)
+        write_atomically(self._path, kept.getvalue())

@@ -11,16 +11,18 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
+from experiments.command_line import BAD_INPUT, is_bad_input, show_warnings_in_one_line
 from experiments.experiment import Experiment, load_experiment
-from experiments.progress import Progress, write_progress
+from experiments.progress import Progress, read_progress, write_progress
 from transformer.errors import InputError
 
 LOG_FILE = "log.txt"
 # What a trial's process ends with after a signal and a checkpoint (sysexits: EX_TEMPFAIL).
 STOPPED = 75
-_BAD_INPUT = 2
 
 
 def start(
@@ -90,7 +92,7 @@ def _stop_with_parent() -> None:
     """End as after a SIGTERM once standard input closes: the parent holds its other end."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        os.read(sys.stdin.fileno(), 1)  # a buffered read would hold a lock at shutdown
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -99,18 +101,30 @@ def _stop_with_parent() -> None:
 def main() -> int:
     """Carry out the run of the directory that is named on the command line."""
     directory = Path(sys.argv[1])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     _stop_with_parent()
+    show_warnings_in_one_line()
     try:
         code = carry_out(load_experiment(directory), directory, splits=("valid",))
-    except InputError as error:
+    except (InputError, OSError) as error:
+        if not is_bad_input(error):
+            raise
         print(error, file=sys.stderr)
-        code = _BAD_INPUT
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
-    if code not in (0, _BAD_INPUT, 128 + signal.SIGTERM):
+        code = BAD_INPUT
+    if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+        return STOPPED
+    if code not in (0, BAD_INPUT):
+        last = read_progress(directory) or Progress(stage="failed")
         with contextlib.suppress(OSError):
-            write_progress(directory, Progress(stage="failed"))
-    return STOPPED if code in (128 + signal.SIGINT, 128 + signal.SIGTERM) else code
+            write_progress(directory, replace(last, stage="failed"))
+    return code
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End outside of training, where there is nothing to save."""
+    del number, frame
+    sys.exit(STOPPED)
 
 
 if __name__ == "__main__":

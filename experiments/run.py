@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,12 +17,13 @@ from filelock import FileLock, Timeout
 from experiments.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
 from experiments.clock import Clock
 from experiments.display import Display, ShowTraining
-from experiments.experiment import Experiment, claim
+from experiments.experiment import Experiment, claim, refuse_another
+from experiments.files import write_atomically
 from experiments.metrics import MetricsCsv
 from experiments.provenance import commit, device_name, versions
 from experiments.ranks import is_first_rank
 from experiments.results import Result, load_result, save_result
-from experiments.scoring import Scores, load_model, score
+from experiments.scoring import Scores, choose_checkpoints, load_model, score
 from experiments.stopping import StopOnSignal
 from experiments.tracking import Tracking
 from transformer.data.module import TranslationDataModule
@@ -46,6 +46,11 @@ class Limits:
 
     max_steps: int | None = None
     max_minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_steps", self.max_steps), ("max_minutes", self.max_minutes)):
+            if value is not None and not value > 0:  # which nan is not either
+                raise InputError(f"{name} is {value}, but must be above 0")
 
     def steps(self, experiment: Experiment) -> int:
         """The step at which training ends."""
@@ -87,6 +92,8 @@ def run(
         StoppedError: if a signal ended it; a checkpoint is written.
     """
     limits = limits or Limits()
+    if devices < 1:
+        raise InputError(f"devices is {devices}, but must be at least 1")
     _quieten_libraries()
     with _own(directory, experiment):
         result = load_result(directory)
@@ -107,33 +114,35 @@ def _train_and_score(
     splits: tuple[str, ...],
     display: Display,
 ) -> Result:
-    config = experiment.config
     display.start("prepare")
-    data = TranslationDataModule(config)
-    shutil.copyfile(data.corpus.vocabulary_file, directory / VOCABULARY_FILE)
-    tracking = Tracking(experiment, directory) if is_first_rank() else None
-    display.start("train")
-    trainer, clock = _train(experiment, directory, devices, limits, data, tracking, display)
-    if not trainer.is_global_zero:
-        raise SystemExit(0)  # only one process scores
-    model = load_model(experiment, directory, device=trainer.strategy.root_device)
-    scores = {
-        split: score(
-            model,
-            data.corpus.vocabulary(),
-            data.corpus.text(split),
-            config.decoding,
-            hypotheses_file=directory / f"{split}.hypotheses.txt",
-            display=display,
-        )
-        for split in splits
-        if data.corpus.has(split)
-    }
-    result = _result(experiment, trainer, clock, scores)
-    save_result(directory, result)
-    display.start("done")
-    if tracking is not None:
-        tracking.finish(result)
+    data = TranslationDataModule(experiment.config)
+    corpus = data.corpus
+    if is_first_rank():
+        claim(directory, experiment)  # not before the data is known to be usable
+        write_atomically(directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes())
+    with Tracking(experiment, directory) as tracking:
+        display.start("train")
+        trainer, clock = _train(experiment, directory, devices, limits, data, tracking, display)
+        if not trainer.is_global_zero:
+            raise SystemExit(0)  # only one process scores
+        checkpoints = choose_checkpoints(experiment, directory)
+        model = load_model(experiment, checkpoints, device=trainer.strategy.root_device)
+        scores = {
+            split: score(
+                model,
+                corpus.vocabulary(),
+                corpus.text(split),
+                experiment.config.decoding,
+                hypotheses_file=directory / f"{split}.hypotheses.txt",
+                display=display,
+            )
+            for split in splits
+            if corpus.has(split)
+        }
+        result = _result(experiment, trainer, clock, scores, averaged=len(checkpoints))
+        save_result(directory, result)
+        display.start("done")
+        tracking.summarise(result)
     return result
 
 
@@ -143,7 +152,7 @@ def _train(
     devices: int,
     limits: Limits,
     data: TranslationDataModule,
-    tracking: Tracking | None,
+    tracking: Tracking,
     display: Display,
 ) -> tuple[lightning.Trainer, Clock]:
     config = experiment.config.training
@@ -162,7 +171,7 @@ def _train(
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=config.log_every_steps,
-        logger=[MetricsCsv(directory, step), *([tracking.logger] if tracking else [])],
+        logger=[MetricsCsv(directory, step), *tracking.loggers()],
         callbacks=[
             clock,
             checkpoints,
@@ -189,6 +198,8 @@ def _result(
     trainer: lightning.Trainer,
     clock: Clock,
     scores: dict[str, Scores],
+    *,
+    averaged: int,
 ) -> Result:
     config = experiment.config
     valid, test = scores["valid"], scores.get("test")
@@ -210,7 +221,7 @@ def _result(
         tokens_per_second=clock.target_tokens / clock.seconds,
         device=device_name(),
         precision=effective_precision(config.training.precision, device),
-        averaged_checkpoints=config.training.average_checkpoints,
+        averaged_checkpoints=averaged,
         versions=versions(),
         commit=commit(),
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -226,7 +237,11 @@ def _own(directory: Path, experiment: Experiment) -> Generator[None]:
     if not is_first_rank():
         yield
         return
-    claim(directory, experiment)
+    refuse_another(directory, experiment)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{directory} cannot be made: a file is in its place") from error
     try:
         with FileLock(directory / ".lock", timeout=_LOCK_SECONDS):
             yield

@@ -31,26 +31,35 @@ class Scores:
     perplexity: Perplexity
 
 
-def load_model(
-    experiment: Experiment, directory: Path, *, device: torch.device, average: int | None = None
-) -> Transformer:
-    """The model of the last ``average`` checkpoints; as many as configured if None.
+def choose_checkpoints(
+    experiment: Experiment, directory: Path, average: int | None = None
+) -> list[Path]:
+    """The last ``average`` checkpoints; if None as many as configured, or as there are.
 
     Raises:
         InputError: if the run has no checkpoint, or fewer than asked for.
     """
     training = experiment.config.training
+    if average is not None and average < 1:
+        raise InputError(f"average is {average}, but must be at least 1")
     wanted = average or training.average_checkpoints
     paths = to_average(directory, wanted, training.checkpoint_every_steps)
     if not paths:
         raise InputError(f"{directory} has no checkpoint yet: train it first")
     if average is not None and len(paths) < average:
         raise InputError(
-            f"{directory} keeps {len(paths)} checkpoints, {average} are to be averaged: "
-            "train with average_checkpoints set to as many"
+            f"{directory} holds {len(paths)} of the {average} checkpoints to average: "
+            "train longer, with average_checkpoints set to as many"
         )
+    return paths
+
+
+def load_model(
+    experiment: Experiment, checkpoints: list[Path], *, device: torch.device
+) -> Transformer:
+    """The model with the mean of the checkpoints' weights."""
     module = TransformerModule(experiment.config)
-    module.load_state_dict(average_weights(paths))
+    module.load_state_dict(average_weights(checkpoints))
     return module.model.to(device).eval()
 
 

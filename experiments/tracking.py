@@ -6,10 +6,12 @@ import os
 import threading
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from experiments.experiment import Experiment
+from experiments.files import write_atomically
 from experiments.provenance import commit
+from experiments.ranks import is_first_rank
 from experiments.results import Result
 from transformer.config import to_dict
 
@@ -20,48 +22,74 @@ PROJECT = "attention-is-all-you-need"
 _ID_FILE = "wandb-id.txt"
 _SERVER = "https://api.wandb.ai"
 _PROBE_SECONDS = 3
+_INIT_SECONDS = 10
 _FINISH_SECONDS = 60
 
 
 class Tracking:
-    """The W&B run of one run of ours; the same one again after a resume."""
+    """The W&B run of one run of ours, the same one again after a resume. Leaving the context
+    closes it; of several ranks only the first tracks.
+    """
 
     def __init__(self, experiment: Experiment, directory: Path) -> None:
-        import wandb
+        self._run = _start(experiment, directory) if is_first_rank() else None
+
+    def __enter__(self) -> Tracking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the run; wait for no dead network."""
+        if self._run is not None:
+            thread = threading.Thread(target=self._run.finish, daemon=True)
+            thread.start()
+            thread.join(_FINISH_SECONDS)
+            if thread.is_alive():
+                warnings.warn("W&B does not answer: sync its folder later", stacklevel=2)
+
+    def loggers(self) -> list[WandbLogger]:
+        """For a Trainer; none where W&B could not be started."""
         from lightning.pytorch.loggers.wandb import WandbLogger
 
-        self.logger: WandbLogger = WandbLogger(
-            project=os.environ.get("WANDB_PROJECT", PROJECT),
-            name=f"{experiment.name}-seed{experiment.config.training.seed}",
-            id=_run_id(directory),
-            save_dir=str(directory),
-            group=experiment.group,
-            job_type="train",
-            tags=list(experiment.tags),
-            config={
-                "experiment": experiment.name,
-                "commit": commit(),
-                **to_dict(experiment.config),
-            },
-            mode=tracking_mode(),
-            resume="allow",
-            settings=wandb.Settings(silent=True, console="off", init_timeout=30),
-        )
+        return [] if self._run is None else [WandbLogger(experiment=self._run)]
 
-    def finish(self, result: Result | None = None) -> None:
-        """Write the result into the run's summary and close it; wait for no dead network."""
+    def summarise(self, result: Result) -> None:
+        """Write the result into the run's summary."""
+        if self._run is not None:
+            self._run.summary.update(to_dict(result))
 
-        def close() -> None:
-            run: Any = self.logger.experiment
-            if result is not None:
-                run.summary.update(to_dict(result))
-            run.finish()
 
-        thread = threading.Thread(target=close, daemon=True)
-        thread.start()
-        thread.join(_FINISH_SECONDS)
-        if thread.is_alive():
-            warnings.warn("W&B does not answer: sync its folder later", stacklevel=2)
+def _start(experiment: Experiment, directory: Path) -> Any:
+    """The W&B run: offline where it cannot be online, None where it cannot be at all."""
+    import wandb
+
+    for mode in dict.fromkeys((tracking_mode(), "offline")):
+        try:
+            wandb.setup(wandb.Settings(silent=True))
+            run = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", PROJECT),
+                name=f"{experiment.name}-seed{experiment.config.training.seed}",
+                id=_run_id(directory),
+                dir=str(directory),
+                group=experiment.group,
+                job_type="train",
+                tags=list(experiment.tags),
+                config={
+                    "experiment": experiment.name,
+                    "commit": commit(),
+                    **to_dict(experiment.config),
+                },
+                mode=cast(Any, mode),
+                resume="allow",
+                reinit="create_new",
+                settings=wandb.Settings(console="off", init_timeout=_INIT_SECONDS),
+            )
+        except Exception as error:  # a wrong setting, key or answer: training goes on all the same
+            reason = str(error).strip().partition("\n")[0]
+            warnings.warn(f"W&B cannot be started {mode}: {reason}", stacklevel=2)
+        else:
+            run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+            return run
+    return None
 
 
 def tracking_mode() -> str:
@@ -91,5 +119,5 @@ def _answers(server: str) -> bool:
 def _run_id(directory: Path) -> str:
     path = directory / _ID_FILE
     if not path.exists():
-        path.write_text(os.urandom(4).hex() + "\n", encoding="utf-8")
+        write_atomically(path, os.urandom(4).hex() + "\n")
     return path.read_text(encoding="utf-8").strip()

@@ -116,6 +116,10 @@ class Corpus:
     valid: ParallelText
     test: ParallelText | None = None
 
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise InputError(f"the corpus {self.name} declares no training text")
+
     @property
     def splits(self) -> dict[str, tuple[ParallelText, ...]]:
         """The texts of each split by its name; ``test`` is missing where there is none."""
@@ -149,10 +153,10 @@ class TrainingConfig:
     """Sections 5.2 to 5.4.
 
     ``schedule`` is equation 3, or, for short runs, its warm-up and then a straight line that
-    reaches zero at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision`` ``auto`` is bf16 where the
-    hardware multiplies it natively. ``clip_norm`` bounds the norm of the gradient (the paper
-    does not clip). ``average_checkpoints`` is how many of the last checkpoints are averaged for
-    evaluation (section 6.1; 1 for Table 3).
+    reaches zero at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision``
+    ``auto`` is bf16 where the hardware multiplies it natively. ``clip_norm`` bounds the norm of
+    the gradient (the paper does not clip). ``average_checkpoints`` is how many of the last
+    checkpoints are averaged for evaluation (section 6.1; 1 for Table 3).
     """
 
     seed: int = 1
@@ -176,6 +180,7 @@ class TrainingConfig:
         _check_at_least(self, 1, "checkpoint_every_steps", "validate_every_steps")
         _check_at_least(self, 1, "log_every_steps")
         _check_at_least(self, 0, "seed", "learning_rate_factor")
+        _check(self.seed < 2**63, "seed", self.seed, "below 2**63")
         _check_fraction(self, "label_smoothing", "adam_beta1", "adam_beta2")
         _check(self.adam_epsilon > 0, "adam_epsilon", self.adam_epsilon, "above 0")
         _check_choice("precision", self.precision, Precision)

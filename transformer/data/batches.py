@@ -13,6 +13,10 @@ from torch import Tensor
 from transformer.config import BOS_ID, PAD_ID
 from transformer.data.store import EncodedPairs
 
+# How much longer the longest pair of a bucket may be than its shortest. Batches of one length on
+# both sides would be fuller still, but hold phrases of one kind, and training then stalls.
+_BUCKET_RATIO = 1.1
+
 Integers = npt.NDArray[np.int64]
 
 
@@ -42,24 +46,22 @@ class Batch:
 class BatchPlan:
     """Which pairs stand in which batch of an epoch: a pure function of lengths, seed and epoch.
 
-    Pairs are ordered by source length, within it by target length (up and down in turn, so that
-    neighbours stay alike), and cut where either side would exceed the budget. Where the cuts
-    lie depends on the lengths alone; which of the equally long pairs stand where, and the order
-    of the batches, are drawn for each epoch over the whole corpus. So all epochs have the same
+    Pairs are sorted into buckets of similar length and each bucket is cut into batches. Where the
+    cuts lie depends on the lengths alone; which pairs of a bucket share a batch, and the order of
+    the batches, are drawn for each epoch over the whole corpus. So all epochs have the same
     number of batches, and batch ``n`` of training is found without the ones before it.
 
     Args:
         lengths: ``(pairs, 2)``, source and target tokens
-        tokens_per_batch: bound on either side's real tokens; a longer pair gets its own batch
+        tokens_per_batch: no batch has more real tokens on either side, unless it is a single pair
         seed: of the order; None keeps the order by length, for evaluation
     """
 
     def __init__(self, lengths: Integers, tokens_per_batch: int, seed: int | None = None) -> None:
         self.lengths = lengths
         self.seed = seed
-        self._key = np.where(lengths[:, 0] % 2 == 0, lengths[:, 1], -lengths[:, 1])
-        ordered = lengths[np.lexsort((self._key, lengths[:, 0]))]
-        self._cuts = _cut(np.cumsum(ordered, axis=0), tokens_per_batch)
+        self._buckets = _buckets(lengths)
+        self._cuts = _cut(_bounds(lengths, self._buckets), tokens_per_batch)
         self._epoch: tuple[int, list[Integers]] | None = None
 
     def __len__(self) -> int:
@@ -79,16 +81,30 @@ class BatchPlan:
 
     def _plan(self, epoch: int) -> list[Integers]:
         if self.seed is None:
-            return np.split(np.lexsort((self._key, self.lengths[:, 0])), self._cuts[:-1])
+            return np.split(np.lexsort((self.lengths[:, 0], self._buckets)), self._cuts[:-1])
         random = np.random.default_rng((self.seed, epoch))
         shuffled = random.permutation(len(self.lengths))
-        order = np.lexsort((self._key[shuffled], self.lengths[shuffled, 0]))
-        batches = np.split(shuffled[order], self._cuts[:-1])
+        order = shuffled[np.argsort(self._buckets[shuffled], kind="stable")]
+        batches = np.split(order, self._cuts[:-1])
         return [batches[i] for i in random.permutation(len(batches))]
 
 
-def _cut(totals: Integers, budget: int) -> list[int]:
-    """The end of each batch in the ordered pairs, given their running totals ``(pairs, 2)``."""
+def _buckets(lengths: Integers) -> Integers:
+    """The bucket of each pair: the longer side, on a scale on which each is a ratio wider."""
+    return np.floor(np.log(lengths.max(axis=1)) / np.log(_BUCKET_RATIO)).astype(np.int64)
+
+
+def _bounds(lengths: Integers, buckets: Integers) -> Integers:
+    """For each pair in the order of buckets, the longest source and target of its bucket."""
+    order = np.argsort(buckets, kind="stable")
+    _, starts, sizes = np.unique(buckets[order], return_index=True, return_counts=True)
+    longest = np.maximum.reduceat(lengths[order], starts, axis=0)
+    return np.repeat(longest, sizes, axis=0)
+
+
+def _cut(bounds: Integers, budget: int) -> list[int]:
+    """The end of each batch, such that neither side's bounds add up to more than ``budget``."""
+    totals = np.cumsum(bounds, axis=0)
     cuts: list[int] = []
     start, spent = 0, np.zeros(2, dtype=np.int64)
     while start < len(totals):

@@ -1,0 +1,141 @@
+"""Imports point down: each room knows only the rooms below it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import transformer
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("transformer", "experiments", "ablations")
+
+# What each may import of the project, besides itself; the longest prefix of a module counts.
+ALLOWED = {
+    "transformer.errors": (),
+    "transformer.config": ("transformer.errors",),
+    "transformer.flops": ("transformer.config",),
+    "transformer.model": ("transformer.config",),
+    "transformer.data": ("transformer.config", "transformer.errors"),
+    "transformer.training": (
+        "transformer.config",
+        "transformer.model",
+        "transformer.data.batches",
+    ),
+    "transformer.decoding": ("transformer.config", "transformer.model"),
+    "transformer.evaluation": (
+        "transformer.config",
+        "transformer.errors",
+        "transformer.model",
+        "transformer.data",
+        "transformer.training",
+        "transformer.decoding",
+    ),
+    "transformer": ("transformer",),
+    "experiments": ("transformer",),
+    "ablations": ("transformer", "experiments"),
+}
+# Through which modules a library enters.
+DOORS = {
+    "sentencepiece": {"transformer.data.vocabulary"},
+    "sacrebleu": {"transformer.evaluation"},
+    "wandb": {"experiments.tracking"},
+    "optuna": {"ablations.study", "ablations.search"},
+    "babel": {"transformer.data.cldr_phrases"},
+    "requests": {"transformer.data.fetch"},
+    "dacite": {"transformer.config"},
+}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the project by its name."""
+    found: dict[str, Path] = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(module: str) -> set[str]:
+    """All that a module imports anywhere in it, as ``module`` or ``module.name``."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively"
+            assert node.module is not None
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def within(name: str, room: str) -> bool:
+    return name == room or name.startswith(f"{room}.")
+
+
+def room_of(module: str) -> str:
+    return max((room for room in ALLOWED if within(module, room)), key=len)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    room = room_of(module)
+    for name in imports(module):
+        if name.partition(".")[0] in PACKAGES:
+            assert any(within(name, below) for below in (room, *ALLOWED[room])), name
+
+
+def test_training_takes_only_the_batch_from_data() -> None:
+    taken = {
+        name for module in MODULES if within(module, "transformer.training")
+        for name in imports(module) if within(name, "transformer.data")
+    }  # fmt: skip
+    assert taken == {"transformer.data.batches.Batch"}
+
+
+def test_the_model_stands_on_torch_and_the_configuration_alone() -> None:
+    roots = {
+        name.partition(".")[0] for module in MODULES if within(module, "transformer.model")
+        for name in imports(module)
+    }  # fmt: skip
+    assert roots <= {"torch", "transformer", *sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_a_library_enters_through_its_doors(library: str) -> None:
+    users = {
+        module for module in MODULES
+        if any(library in name.split(".") for name in imports(module))
+    }  # fmt: skip
+    assert users, f"{library} is not used"
+    assert users <= DOORS[library]
+
+
+LIGHT = ["transformer", "transformer.config", "transformer.errors", "transformer.data.corpora"]
+
+
+def test_reading_a_configuration_imports_nothing_slow() -> None:
+    code = (
+        f"import sys, {', '.join(LIGHT)}\n"
+        "slow = {'torch', 'lightning', 'numpy', 'sentencepiece', 'sacrebleu', 'requests', 'babel'}\n"
+        "print(*sorted(slow & set(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert run.stdout.split() == []
+
+
+def test_every_exported_name_is_there() -> None:
+    for name in transformer.__all__:
+        assert getattr(transformer, name).__name__ if name.islower() else getattr(transformer, name)
+    with pytest.raises(AttributeError, match="has no attribute 'Transfomer'"):
+        getattr(transformer, "Transfomer")  # noqa: B009

@@ -1,0 +1,183 @@
+"""The configuration: the paper's by default, refused where it makes no sense, whole in JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from transformer.config import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Config,
+    DataConfig,
+    DecodingConfig,
+    ModelConfig,
+    TrainingConfig,
+    differences,
+    digest,
+    from_dict,
+    override,
+    to_dict,
+)
+from transformer.data.corpora import CLDR_EN_DE, MULTI30K_EN_DE, WMT14_EN_DE
+from transformer.errors import InputError, unknown_name
+
+BASE = Config(data=DataConfig(corpus=CLDR_EN_DE))
+
+
+def test_the_defaults_are_the_papers_base_model() -> None:
+    model, training, decoding = BASE.model, BASE.training, BASE.decoding
+    assert (model.num_layers, model.d_model, model.d_ff) == (6, 512, 2048)
+    assert (model.num_heads, model.d_k, model.d_v, model.dropout) == (8, 64, 64, 0.1)
+    assert (model.positions, model.vocab_size) == ("sinusoidal", 37_000)
+    assert (training.max_steps, training.warmup_steps) == (100_000, 4_000)
+    assert (training.adam_beta1, training.adam_beta2, training.adam_epsilon) == (0.9, 0.98, 1e-9)
+    assert (training.label_smoothing, training.learning_rate_factor) == (0.1, 1.0)
+    assert training.clip_norm is None
+    assert BASE.data.tokens_per_batch == 25_000
+    assert (decoding.beam_size, decoding.length_penalty, decoding.max_extra_length) == (4, 0.6, 50)
+
+
+def test_the_first_word_pieces_are_fixed() -> None:
+    assert (PAD_ID, UNK_ID, BOS_ID, EOS_ID) == (0, 1, 2, 3)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("num_heads", 0, "at least 1"),
+        ("d_k", 0, "at least 1"),
+        ("d_v", -1, "at least 1"),
+        ("num_layers", 0, "at least 1"),
+        ("d_ff", 0, "at least 1"),
+        ("d_model", 0, "at least 1"),
+        ("d_model", 511, "even"),
+        ("vocab_size", 7, "at least 8"),
+        ("max_positions", 0, "at least 1"),
+        ("dropout", 1.0, "below 1"),
+        ("dropout", -0.1, "at least 0"),
+        ("dropout", NAN, "at least 0"),
+        ("positions", "rotary", "one of sinusoidal, learned"),
+        ("max_length", 1, "at least 2"),
+        ("tokens_per_batch", 255, r"at least max_length \(256\)"),
+        ("max_steps", 0, "at least 1"),
+        ("warmup_steps", 0, "at least 1"),
+        ("schedule", "cosine", "one of inverse_sqrt, linear"),
+        ("average_checkpoints", 0, "at least 1"),
+        ("checkpoint_every_steps", 0, "at least 1"),
+        ("validate_every_steps", 0, "at least 1"),
+        ("log_every_steps", 0, "at least 1"),
+        ("seed", -1, "at least 0"),
+        ("learning_rate_factor", -0.5, "at least 0"),
+        ("learning_rate_factor", NAN, "at least 0"),
+        ("learning_rate_factor", INF, "at least 0"),
+        ("label_smoothing", 1.0, "below 1"),
+        ("adam_beta2", 1.0, "below 1"),
+        ("adam_epsilon", 0.0, "above 0"),
+        ("clip_norm", 0.0, "above 0"),
+        ("precision", "fp16", "one of auto, bf16, fp32"),
+        ("beam_size", 0, "at least 1"),
+        ("length_penalty", -0.1, "at least 0"),
+        ("max_extra_length", -1, "at least 0"),
+    ],
+)
+def test_a_value_without_sense_is_refused_by_name(name: str, value: object, expected: str) -> None:
+    with pytest.raises(InputError, match=f"^{name} is {value!r}, but must be {expected}"):
+        override(BASE, **{name: value})
+
+
+def test_widths_need_not_multiply_to_d_model() -> None:
+    assert ModelConfig(d_model=26, num_heads=3, d_k=5, d_v=7).d_v == 7
+
+
+def test_an_override_finds_the_section_and_leaves_the_rest() -> None:
+    changed = override(BASE, d_ff=11, beam_size=5, seed=7, corpus=MULTI30K_EN_DE)
+    assert changed == Config(
+        model=ModelConfig(d_ff=11),
+        data=DataConfig(corpus=MULTI30K_EN_DE),
+        training=TrainingConfig(seed=7),
+        decoding=DecodingConfig(beam_size=5),
+    )
+    assert override(BASE) == BASE
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="unknown setting 'warmup': did you mean 'warmup_steps'"):
+        override(BASE, warmup=1)
+
+
+def test_no_two_sections_share_a_name() -> None:
+    sections = (ModelConfig, DataConfig, TrainingConfig, DecodingConfig)
+    names = [field.name for section in sections for field in dataclasses.fields(section)]
+    assert len(set(names)) == len(names)
+
+
+def test_the_nearest_name_or_all_names() -> None:
+    assert str(unknown_name("row", "bse", ["base", "big"])) == (
+        "unknown row 'bse': did you mean 'base'?"
+    )
+    assert str(unknown_name("row", "xyz", ["big", "base"])) == "unknown row 'xyz': known: base, big"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        BASE,
+        Config(data=DataConfig(corpus=WMT14_EN_DE)),
+        # whole numbers where fractions are meant, as a user writes them
+        override(BASE, dropout=0, clip_norm=1, learning_rate_factor=2, positions="learned"),
+    ],
+    ids=["base", "several texts", "whole numbers"],
+)
+def test_a_configuration_survives_json(config: Config) -> None:
+    assert from_dict(Config, json.loads(json.dumps(to_dict(config)))) == config
+
+
+def broken(change: str) -> dict[str, Any]:
+    values = to_dict(BASE)
+    if change == "missing":
+        del values["data"]["corpus"]
+    elif change == "unknown":
+        values["model"]["heads"] = 7
+    elif change == "type":
+        values["model"]["d_ff"] = "many"
+    return values
+
+
+@pytest.mark.parametrize("change", ["missing", "unknown", "type"])
+def test_json_that_does_not_fit_names_its_file(change: str) -> None:
+    with pytest.raises(InputError, match=r"^run/config\.json does not fit this version"):
+        from_dict(Config, broken(change), "run/config.json")
+
+
+def test_differences_are_named_leaf_by_leaf() -> None:
+    changed = override(BASE, d_ff=11, clip_norm=0.5)
+    assert differences(to_dict(BASE), to_dict(changed)) == [
+        "model.d_ff: 2048 -> 11",
+        "training.clip_norm: None -> 0.5",
+    ]
+    assert differences({"a": {"b": 1}}, {"a": {}, "c": 2}) == ["a.b: 1 -> None", "c: None -> 2"]
+    assert differences(to_dict(BASE), to_dict(BASE)) == []
+
+
+def test_a_digest_is_the_contents_in_every_process() -> None:
+    code = (
+        "from tests.test_config import BASE\n"
+        "from transformer.config import digest, override\n"
+        "print(digest(BASE), digest(override(BASE, seed=7)))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert printed == [digest(BASE), digest(override(BASE, seed=7))]
+    assert len(set(printed)) == 2

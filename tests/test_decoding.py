@@ -1,0 +1,312 @@
+"""Search against enumeration and against its definition; the cache; the independence of batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.samples import random_sentences, random_targets
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig
+from transformer.decoding import beam_search, decode_sentences, greedy_search, length_penalty
+from transformer.model.embeddings import Embedding
+from transformer.model.encoder_decoder import DecoderState, Transformer
+
+# Six of eight word-pieces may be chosen: the unknown one, the end, and four more.
+SMALL = ModelConfig(
+    vocab_size=8, num_layers=1, d_model=14, d_ff=11, num_heads=3, d_k=5, d_v=7, dropout=0.0
+)
+LARGE = dataclasses.replace(SMALL, vocab_size=61, num_layers=2)
+alphas = pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
+
+Hypothesis = tuple[int, ...]
+
+
+class LivelyEmbedding(Embedding):
+    """Has an output map of its own, as tied ones like to repeat their input, and biases."""
+
+    def __init__(self, config: ModelConfig, bias: dict[int, float]) -> None:
+        super().__init__(config)
+        self.output = torch.nn.Linear(config.d_model, config.vocab_size)
+        torch.nn.init.normal_(self.output.weight, std=2.5 * config.d_model**-0.5)
+        torch.nn.init.zeros_(self.output.bias)
+        with torch.no_grad():
+            for token, value in bias.items():
+                self.output.bias[token] = value
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Untied."""
+        return self.output(states)
+
+
+def lively_model(config: ModelConfig = SMALL, *, seed: int = 0, **bias: float) -> Transformer:
+    """Outputs are varied; ``end``, ``pad`` and ``begin`` are added to those logits."""
+    torch.manual_seed(seed)
+    model = Transformer(config)
+    ids = {"end": EOS_ID, "pad": PAD_ID, "begin": BOS_ID}
+    model.embedding = LivelyEmbedding(config, {ids[name]: x for name, x in bias.items()})
+    model.reset_parameters()
+    return model.double().eval()
+
+
+def log_probabilities(model: Transformer, src: Tensor, prefixes: list[Hypothesis]) -> Tensor:
+    """Of the next word-piece, by the whole model and no cache; in fp32, as the search has it."""
+    tgt = torch.tensor([[BOS_ID, *prefix] for prefix in prefixes])
+    logits = model(src.expand(len(prefixes), -1), tgt)[:, -1].float()
+    return logits.log_softmax(-1)
+
+
+def choosable(config: ModelConfig) -> list[int]:
+    return [i for i in range(config.vocab_size) if i not in (PAD_ID, BOS_ID)]
+
+
+def enumerate_finished(model: Transformer, src: Tensor, limit: int) -> dict[Hypothesis, float]:
+    """log p of every hypothesis that ends within ``limit`` word-pieces, its end included."""
+    alive: dict[Hypothesis, float] = {(): 0.0}
+    finished: dict[Hypothesis, float] = {}
+    for _ in range(limit):
+        following = log_probabilities(model, src, list(alive)).tolist()
+        extended: dict[Hypothesis, float] = {}
+        for (prefix, total), row in zip(alive.items(), following, strict=True):
+            finished[prefix] = total + row[EOS_ID]
+            extended |= {(*prefix, t): total + row[t] for t in choosable(SMALL) if t != EOS_ID}
+        alive = extended
+    return finished
+
+
+def penalised(total: float, length: int, alpha: float) -> float:
+    return total / ((5 + length) / 6) ** alpha
+
+
+def plain_beam_search(
+    model: Transformer, src: Tensor, config: DecodingConfig, limit: int
+) -> Hypothesis:
+    """What beam_search's docstring says, for one sentence, in lists."""
+    beam, alpha = config.beam_size, config.length_penalty
+    alive: list[tuple[float, Hypothesis]] = [(0.0, ())]
+    finished: list[tuple[float, Hypothesis]] = []
+    for length in range(1, limit + 1):
+        candidates: list[tuple[float, Hypothesis]] = []
+        following = log_probabilities(model, src, [prefix for _, prefix in alive]).tolist()
+        for (total, prefix), row in zip(alive, following, strict=True):
+            candidates += [(total + row[t], (*prefix, t)) for t in choosable(model.config)]
+        candidates.sort(reverse=True)
+        finished += [
+            (penalised(total, length, alpha), tokens[:-1])
+            for total, tokens in candidates[:beam]
+            if tokens[-1] == EOS_ID
+        ]
+        alive = [c for c in candidates if c[1][-1] != EOS_ID][:beam]
+        best_possible = penalised(alive[0][0], limit, alpha)
+        if len(finished) >= beam or (finished and max(finished)[0] >= best_possible):
+            break
+    return max(finished)[1] if finished else alive[0][1]
+
+
+@pytest.mark.parametrize(
+    ("length", "alpha", "expected"),
+    [(1, 0.6, 1.0), (7, 1.0, 2.0), (19, 0.5, 2.0), (7, 0.0, 1.0), (13, 0.6, 3**0.6)],
+)
+def test_length_penalties_by_hand(length: int, alpha: float, expected: float) -> None:
+    assert math.isclose(length_penalty(length, alpha).item(), expected, rel_tol=1e-6)
+
+
+@alphas
+@pytest.mark.parametrize("end", [-2.0, 0.0])
+def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_of_all(alpha: float, end: float) -> None:
+    limit, beam = 4, 5**4
+    config = DecodingConfig(beam_size=beam, length_penalty=alpha, max_extra_length=2)
+    lengths: set[int] = set()
+    for seed in range(7):
+        model = lively_model(end=end, seed=seed)
+        src = random_sentences([2], vocab_size=8)
+        with torch.no_grad():
+            finished = enumerate_finished(model, src, limit)
+            (found,) = beam_search(model, src, config)
+        assert len(finished) == 1 + 5 + 25 + 125
+        best = max(finished, key=lambda h: penalised(finished[h], len(h) + 1, alpha))
+        assert tuple(found) == best
+        lengths.add(len(best))
+    assert len(lengths) > 1, "hypotheses of one length show nothing of the penalty"
+
+
+@alphas
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 4])
+def test_a_narrow_beam_does_what_its_definition_says(beam_size: int, alpha: float) -> None:
+    config = DecodingConfig(beam_size=beam_size, length_penalty=alpha, max_extra_length=5)
+    outcomes: set[Hypothesis] = set()
+    for seed, end in itertools.product(range(5), (-2.0, 0.5)):
+        model = lively_model(end=end, seed=seed)
+        sources = [random_sentences([length], vocab_size=8) for length in (2, 3, 5)]
+        for src in sources:
+            with torch.no_grad():
+                expected = plain_beam_search(model, src, config, limit=src.size(1) + 5)
+                (found,) = beam_search(model, src, config)
+            assert tuple(found) == expected
+            outcomes.add(expected)
+    assert len(outcomes) > 12, "the model is not lively enough to show a difference"
+
+
+def test_a_beam_of_one_is_greedy() -> None:
+    config = DecodingConfig(beam_size=1, max_extra_length=11)
+    found: list[list[int]] = []
+    for seed, end in itertools.product(range(5), (-2.0, 0.5)):
+        model = lively_model(LARGE, end=end, seed=seed)
+        src = random_sentences([2, 3, 5, 7, 11, 13])
+        with torch.no_grad():
+            greedy = greedy_search(model, src, config)
+            assert beam_search(model, src, config) == greedy
+        found += greedy
+    assert len({len(hypothesis) for hypothesis in found}) > 5
+
+
+def test_greedy_takes_the_likeliest_each_time() -> None:
+    model = lively_model(LARGE, end=2.0)
+    src = random_sentences([7])
+    with torch.no_grad():
+        (found,) = greedy_search(model, src, DecodingConfig(max_extra_length=11))
+        assert 3 < len(found) < 7 + 11, "ends by itself"
+        for position, token in enumerate([*found, EOS_ID]):
+            (following,) = log_probabilities(model, src, [tuple(found[:position])])
+            following[[PAD_ID, BOS_ID]] = -math.inf
+            assert token == following.argmax().item()
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_cached_steps_give_the_logits_of_full_decoding(positions: str) -> None:
+    config = dataclasses.replace(
+        LARGE, max_positions=5, positions="learned" if positions == "learned" else "sinusoidal"
+    )
+    model = lively_model(config)
+    src, tgt = random_sentences([5, 2, 7]), random_targets([11, 11, 11])
+    with torch.no_grad():
+        full = model(src, tgt)
+        state = model.start_decoding(src)
+        steps = [model.decode_step(tgt[:, i : i + 1], state)[:, 0] for i in range(11)]
+    torch.testing.assert_close(torch.stack(steps, dim=1), full, rtol=1e-12, atol=1e-12)
+
+
+def test_selected_sentences_and_hypotheses_go_on_as_themselves() -> None:
+    """Two hypotheses a sentence; after some steps a sentence leaves and hypotheses swap."""
+    model = lively_model(LARGE)
+    src = random_sentences([5, 2, 7])
+    tgt = torch.stack([random_targets([7, 7]) for _ in range(3)])
+    parents = torch.tensor([[5, 4], [0, 0]])  # of sentences 2 and 0, as rows of (sentence, beam)
+    with torch.no_grad():
+        state = model.start_decoding(src)
+        for i in range(4):
+            model.decode_step(tgt[:, :, i], state)
+        state.select_sentences(torch.tensor([2, 0]))
+        state.select_hypotheses(parents.flatten())
+        last = tgt.flatten(0, 1)[parents][:, :, 4]
+        found = model.decode_step(last, state)
+        for row, (sentence, hypotheses) in enumerate(zip((2, 0), parents, strict=True)):
+            expected = model(src[[sentence]].expand(2, -1), tgt.flatten(0, 1)[hypotheses, :5])
+            torch.testing.assert_close(found[row], expected[:, -1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_the_result_does_not_depend_on_the_batch_size(beam_size: int) -> None:
+    model = lively_model(LARGE, end=2.0).float()
+    config = DecodingConfig(beam_size=beam_size, max_extra_length=7)
+    torch.manual_seed(5)
+    lengths = torch.randint(1, 20, (61,)).tolist()
+    sources = [random_sentences([length])[0].tolist() for length in lengths]
+    results = [
+        dict(decode_sentences(model, sources, config, batch_size=size)) for size in (1, 7, 61)
+    ]
+    assert all(result == results[0] for result in results)
+    assert sorted(results[0]) == list(range(61))
+    assert len({len(hypothesis) for hypothesis in results[0].values()}) > 7
+
+
+def test_each_source_gets_the_hypothesis_of_its_own() -> None:
+    model = lively_model(LARGE, end=2.0)
+    config = DecodingConfig(beam_size=3, max_extra_length=7)
+    sources = [random_sentences([length])[0].tolist() for length in (5, 13, 2, 7, 3)]
+    found = dict(decode_sentences(model, sources, config, batch_size=2))
+    for index, source in enumerate(sources):
+        with torch.no_grad():
+            assert [found[index]] == beam_search(model, torch.tensor([source]), config)
+    assert len(set(map(tuple, found.values()))) == 5
+
+
+def test_decoding_turns_dropout_off() -> None:
+    model = lively_model(dataclasses.replace(LARGE, dropout=0.5)).train()
+    config = DecodingConfig(max_extra_length=5)
+    first, second = (dict(decode_sentences(model, [[5, 7, 3]], config)) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_no_hypothesis_is_longer_than_its_source_and_the_extra(beam_size: int) -> None:
+    model = lively_model(LARGE, end=-9.0)
+    config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
+    sources = [random_sentences([length])[0].tolist() for length in (3, 11, 2, 7)]
+    found = dict(decode_sentences(model, sources, config))
+    assert [len(found[i]) for i in range(4)] == [8, 16, 7, 12]
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_padding_and_the_begin_are_never_chosen(beam_size: int) -> None:
+    model = lively_model(LARGE, pad=40.0, begin=40.0)
+    src = random_sentences([7, 11, 5])
+    with torch.no_grad():
+        likeliest = model(src, random_targets([3, 3, 3])).argmax(-1).flatten().tolist()
+        assert set(likeliest) <= {PAD_ID, BOS_ID}
+        config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
+        found = dict(decode_sentences(model, src.tolist(), config))
+    for hypothesis in found.values():
+        assert hypothesis and not {PAD_ID, BOS_ID, EOS_ID} & set(hypothesis)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_finished_sentences_leave_the_batch(
+    beam_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = lively_model(LARGE, end=2.0)
+    config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
+    sizes: list[int] = []
+    step = model.decode_step
+
+    def spy(tokens: Tensor, state: DecoderState) -> Tensor:
+        sizes.append(tokens.size(0))
+        assert len(state.memory_mask) == tokens.size(0)
+        return step(tokens, state)
+
+    monkeypatch.setattr(model, "decode_step", spy)
+    search = greedy_search if beam_size == 1 else beam_search
+    src = random_sentences([2, 3, 5, 7, 11, 13, 17, 19])
+
+    def steps_of(src: Tensor) -> int:
+        sizes.clear()
+        with torch.no_grad():
+            search(model, src, config)
+        return len(sizes)
+
+    # Each sentence takes part in as many steps as it takes on its own.
+    alone = [steps_of(row[row.ne(PAD_ID)][None]) for row in src]
+    assert steps_of(src) == max(alone)
+    assert sizes == [sum(n > step for n in alone) for step in range(max(alone))]
+    assert sizes[0] == 8 > sizes[-1]
+
+
+def test_a_search_stops_when_none_that_goes_on_could_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end is nearly certain at once: what goes on has lost, however far it might go."""
+    model = lively_model(LARGE, end=60.0)
+    steps = 0
+    step = model.decode_step
+
+    def count(tokens: Tensor, state: DecoderState) -> Tensor:
+        nonlocal steps
+        steps += 1
+        return step(tokens, state)
+
+    monkeypatch.setattr(model, "decode_step", count)
+    with torch.no_grad():
+        found = beam_search(model, random_sentences([7]), DecodingConfig(beam_size=4))
+    assert found == [[]] and steps == 1

@@ -1,0 +1,175 @@
+"""Perplexity by hand, BLEU as sacreBLEU gives it, and translation line by line."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import sacrebleu.dataset.base
+import torch
+from sacrebleu.dataset import DATASETS
+
+from tests.samples import TINY_MODEL, number_pairs
+from transformer.config import BOS_ID, DecodingConfig
+from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.errors import InputError
+from transformer.evaluation import bleu, perplexity, sacrebleu_text, translate
+from transformer.model.encoder_decoder import Transformer
+
+PAIRS = number_pairs(29, seed=7)
+SOURCES, REFERENCES = [s for s, _ in PAIRS], [t for _, t in PAIRS]
+
+
+@pytest.fixture
+def vocabulary(tmp_path: Path) -> Vocabulary:
+    train_vocabulary([*SOURCES, *REFERENCES], TINY_MODEL.vocab_size, tmp_path / "v.model")
+    return Vocabulary(tmp_path / "v.model")
+
+
+@pytest.fixture
+def model() -> Transformer:
+    return Transformer(TINY_MODEL).eval()
+
+
+@torch.no_grad()
+def nll_by_hand(model: Transformer, vocabulary: Vocabulary) -> tuple[float, int]:
+    nll, tokens = 0.0, 0
+    sources, references = vocabulary.encode(SOURCES), vocabulary.encode(REFERENCES)
+    for source, target in zip(sources, references, strict=True):
+        logits = model(torch.tensor([source]), torch.tensor([[BOS_ID, *target[:-1]]]))
+        chosen = logits[0].log_softmax(-1)[range(len(target)), target]
+        nll -= chosen.sum().item()
+        tokens += len(target)
+    return nll, tokens
+
+
+@pytest.mark.parametrize("tokens_per_batch", [29, 4_096])
+def test_perplexity_is_what_it_is_pair_by_pair(
+    tokens_per_batch: int, model: Transformer, vocabulary: Vocabulary
+) -> None:
+    nll, tokens = nll_by_hand(model, vocabulary)
+    found = perplexity(model, vocabulary, SOURCES, REFERENCES, tokens_per_batch=tokens_per_batch)
+    characters = sum(map(len, REFERENCES)) + len(REFERENCES)
+    assert math.isclose(found.per_token, math.exp(nll / tokens), rel_tol=1e-5)
+    assert math.isclose(found.per_char, math.exp(nll / characters), rel_tol=1e-5)
+
+
+def test_a_model_that_knows_nothing_is_as_perplexed_as_its_vocabulary_is_large(
+    model: Transformer, vocabulary: Vocabulary
+) -> None:
+    torch.nn.init.zeros_(model.embedding.weight)
+    assert math.isclose(
+        perplexity(model, vocabulary, SOURCES, REFERENCES).per_token, 61, rel_tol=1e-5
+    )
+
+
+def test_perplexity_beyond_all_bounds_is_infinite(
+    model: Transformer, vocabulary: Vocabulary
+) -> None:
+    with torch.no_grad():
+        model.embedding.weight.mul_(1e6)
+    assert perplexity(model, vocabulary, SOURCES, REFERENCES).per_token == math.inf
+
+
+def test_perplexity_turns_dropout_off(model: Transformer, vocabulary: Vocabulary) -> None:
+    expected = perplexity(model, vocabulary, SOURCES, REFERENCES)
+    for layer in model.modules():
+        if hasattr(layer, "p"):
+            layer.p = 0.5
+    assert perplexity(model.train(), vocabulary, SOURCES, REFERENCES) == expected
+
+
+HYPOTHESES = ["The cat sat on the mat.", "A dog, barked loudly; at 3.5 cats!", "Quite another one."]
+TRUTHS = ["The cat sat on a mat.", "A dog barked loudly at 3.5 cats!", "Something else entirely."]
+
+
+def test_bleu_is_sacrebleus_with_its_signature() -> None:
+    found = bleu(HYPOTHESES, TRUTHS)
+    assert found.score == sacrebleu.corpus_bleu(HYPOTHESES, [TRUTHS]).score
+    assert 20 < found.score < 80
+    assert found.signature == (
+        f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
+    )
+
+
+def test_bleu_of_the_references_is_100() -> None:
+    assert math.isclose(bleu(TRUTHS, TRUTHS).score, 100.0)
+
+
+def test_bleu_of_different_numbers_of_lines_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 hypotheses for 3 references"):
+        bleu(HYPOTHESES[:2], TRUTHS)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_translations_keep_the_order_of_lines(
+    beam_size: int, model: Transformer, vocabulary: Vocabulary
+) -> None:
+    config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
+    together = translate(model, vocabulary, SOURCES, config, batch_size=5)
+    alone = [translate(model, vocabulary, [line], config)[0] for line in SOURCES]
+    assert together == alone
+    assert len(set(alone)) > 9
+
+
+def test_an_empty_line_stays_empty(model: Transformer, vocabulary: Vocabulary) -> None:
+    config = DecodingConfig(beam_size=2, max_extra_length=3)
+    one, two = translate(model, vocabulary, ["one two", "three"], config)
+    lines = ["", "one two", "  ", "three", "\t"]
+    assert translate(model, vocabulary, lines, config) == ["", one, "", two, ""]
+    assert one and two
+    assert translate(model, vocabulary, [], config) == []
+
+
+def test_progress_counts_lines(model: Transformer, vocabulary: Vocabulary) -> None:
+    done: list[int] = []
+    config = DecodingConfig(beam_size=1, max_extra_length=3)
+    translate(model, vocabulary, SOURCES, config, batch_size=7, on_progress=done.append)
+    assert done == list(range(1, 30))
+
+
+def test_a_test_set_of_sacrebleu_is_read_from_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"src": "one\u2028two\nthree\n", "ref": "eins\nzwei\n"}
+    for field in ("src", "ref", "docid", "genre", "origlang"):
+        path = tmp_path / f"wmt14_full.en-de.{field}"
+        path.write_text(fields.get(field, "-\n-\n"), encoding="utf-8")
+    monkeypatch.setattr(DATASETS["wmt14/full"], "_outdir", str(tmp_path))
+    assert sacrebleu_text("wmt14/full", "en-de") == (["one two", "three"], ["eins", "zwei"])
+
+
+@pytest.mark.parametrize("failure", [OSError("no route to host"), SystemExit(1)])
+def test_a_test_set_that_cannot_be_fetched_says_what_to_set(
+    failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise failure
+
+    dataset = DATASETS["wmt14/full"]
+    monkeypatch.setattr(dataset, "_outdir", str(tmp_path))
+    monkeypatch.setattr(dataset, "maybe_download", fail)
+    with pytest.raises(InputError, match="wmt14/full for en-de .*set SACREBLEU to a folder"):
+        sacrebleu_text("wmt14/full", "en-de")
+
+
+def test_a_pair_of_languages_that_a_set_lacks_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot provide wmt14/full for en-fi"):
+        sacrebleu_text("wmt14/full", "en-fi")
+
+
+def test_an_unknown_set_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="unknown split 'vaild': did you mean 'valid'"):
+        sacrebleu_text("vaild", "en-de")
+
+
+@pytest.mark.skipif("SACREBLEU" not in os.environ, reason="needs SACREBLEU with WMT's test sets")
+@pytest.mark.parametrize(
+    ("name", "lines"), [("wmt13", 3_000), ("wmt14/full", 3_003), ("wmt14", 2_737)]
+)
+def test_the_papers_test_sets_have_their_lines(name: str, lines: int) -> None:
+    source, reference = sacrebleu_text(name, "en-de")
+    assert len(source) == len(reference) == lines
