@@ -8,19 +8,31 @@ from transformer.data.corpora import MULTI30K_EN_DE, MULTI30K_EN_FR
 
 
 def recipe(corpus: Corpus) -> Config:
-    """A small model that ten minutes on two cores take a long way; chosen on validation only."""
+    """A small model that ten minutes on two cores take a long way; chosen on validation only.
+
+    Dropout slows the first epochs by more than it gains in them. The straight line to zero
+    suits a run that ends soon.
+    """
     return Config(
         model=ModelConfig(
-            vocab_size=8_000, num_layers=3, d_model=128, d_ff=512, num_heads=4, d_k=32, d_v=32
+            vocab_size=4_000,
+            num_layers=3,
+            d_model=128,
+            d_ff=512,
+            num_heads=4,
+            d_k=32,
+            d_v=32,
+            dropout=0.0,
         ),
         data=DataConfig(corpus=corpus, tokens_per_batch=1_000, max_length=128),
         training=TrainingConfig(
-            max_steps=20_000,
-            warmup_steps=400,
+            max_steps=4_500,
+            warmup_steps=300,
             learning_rate_factor=0.5,
+            schedule="linear",
             clip_norm=1.0,
             average_checkpoints=5,
-            checkpoint_every_steps=250,
+            checkpoint_every_steps=100,
             validate_every_steps=500,
         ),
     )

@@ -84,8 +84,9 @@ def _start(experiment: Experiment, directory: Path) -> Any:
                 settings=wandb.Settings(console="off", init_timeout=_INIT_SECONDS),
             )
         except Exception as error:  # a wrong setting, key or answer: training goes on all the same
-            reason = str(error).strip().partition("\n")[0]
-            warnings.warn(f"W&B cannot be started {mode}: {reason}", stacklevel=2)
+            reason = " ".join(str(error).split())
+            warnings.warn(f"W&B does not start in mode {mode}: {reason}", stacklevel=2)
+            wandb.teardown()  # else its service holds on to the id
         else:
             run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
             return run

@@ -152,7 +152,7 @@ def test_a_test_set_that_cannot_be_fetched_says_what_to_set(
     dataset = DATASETS["wmt14/full"]
     monkeypatch.setattr(dataset, "_outdir", str(tmp_path))
     monkeypatch.setattr(dataset, "maybe_download", fail)
-    with pytest.raises(InputError, match="wmt14/full for en-de .*set SACREBLEU to a folder"):
+    with pytest.raises(InputError, match=r"wmt14/full for en-de .*set SACREBLEU to a folder"):
         sacrebleu_text("wmt14/full", "en-de")
 
 

@@ -1,0 +1,70 @@
+"""One corpus, one cache and one finished run for all tests of this folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.run import run
+from tests.experiments.processes import Finished, Running, start
+from tests.experiments.samples import tiny_experiment
+from tests.samples import write_corpus
+
+Start = Callable[..., Running]
+Command = Callable[..., Finished]
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shared-cache")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(shared_cache: Path, _own_surroundings: None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DATA_CACHE", str(shared_cache))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder of files."""
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "numbers")
+
+
+@pytest.fixture(scope="session")
+def finished(
+    folder: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """The directory of a finished run, which no test may change."""
+    directory = tmp_path_factory.mktemp("finished") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATA_CACHE", str(shared_cache))
+        patch.setenv("WANDB_MODE", "offline")
+        run(tiny_experiment(folder), directory)
+    yield directory
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Start:
+    """Start a command in a process of its own; tracking is off unless a test asks for it."""
+    count = 0
+
+    def begin(*arguments: str | Path, stdin: bytes | None = b"", **environment: str) -> Running:
+        nonlocal count
+        count += 1
+        merged = {**os.environ, "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", **environment}
+        return start(tmp_path / f"streams-{count}", arguments, environment=merged, stdin=stdin)
+
+    return begin
+
+
+@pytest.fixture
+def command(begin: Start) -> Command:
+    """Run a command to its end."""
+
+    def command(*arguments: str | Path, stdin: bytes | None = b"", **environment: str) -> Finished:
+        return begin(*arguments, stdin=stdin, **environment).finish()
+
+    return command

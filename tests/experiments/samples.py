@@ -1,0 +1,87 @@
+"""A tiny experiment, and what two runs of it are compared by."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.checkpoints import step_checkpoints
+from experiments.experiment import Experiment
+from experiments.results import load_result
+from tests.samples import tiny
+from transformer.config import override
+from transformer.data.corpora import folder_corpus
+
+
+def tiny_experiment(folder: Path, **changes: object) -> Experiment:
+    """Some nine steps an epoch, so that forty end in the middle of the fifth."""
+    config = tiny(
+        folder_corpus(folder),
+        dropout=0.1,
+        max_steps=40,
+        checkpoint_every_steps=10,
+        validate_every_steps=15,
+        log_every_steps=1,
+        average_checkpoints=2,
+    )
+    return Experiment(
+        name="numbers",
+        description="digits as words",
+        config=override(config, **changes),
+        group="tests/tiny",
+        tags=("tiny", "numbers"),
+    )
+
+
+def copy_of(directory: Path, target: Path) -> Path:
+    """A run's directory that a test may spoil."""
+    return shutil.copytree(directory, target, symlinks=True)
+
+
+def forget_result(directory: Path) -> None:
+    """Make a finished run one that was stopped right after its last checkpoint."""
+    (directory / "result.json").unlink()
+
+
+def last_checkpoint(directory: Path) -> dict[str, Any]:
+    """The newest checkpoint's contents."""
+    _, path = step_checkpoints(directory)[-1]
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def assert_same_end(directory: Path, other: Path) -> None:
+    """Bitwise the same weights and optimiser, and every logged figure the same."""
+    mine, theirs = (last_checkpoint(d) for d in (directory, other))
+    assert mine["global_step"] == theirs["global_step"]
+    _assert_same(mine["state_dict"], theirs["state_dict"])
+    _assert_same(mine["optimizer_states"], theirs["optimizer_states"])
+    assert (directory / "metrics.csv").read_text() == (other / "metrics.csv").read_text()
+    assert outcome(directory) == outcome(other)
+
+
+def outcome(directory: Path) -> dict[str, object]:
+    """The result without what a clock wrote."""
+    result = load_result(directory)
+    assert result is not None
+    timed = ("train_seconds", "tokens_per_second", "finished_at")
+    return {k: v for k, v in dataclasses.asdict(result).items() if k not in timed}
+
+
+def _assert_same(one: Any, other: Any) -> None:
+    if isinstance(one, Tensor):
+        assert torch.equal(one, other)
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            _assert_same(one[key], other[key])
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            _assert_same(a, b)
+    else:
+        assert one == other

@@ -1,0 +1,340 @@
+"""Training with a bare Trainer: the same as by hand, learns, resumes, and stops when it breaks."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as lightning
+import pytest
+import torch
+from torch import Tensor
+
+from tests.samples import number_pairs, tiny, write_corpus, write_pairs
+from transformer.config import PAD_ID, Config, Corpus, DecodingConfig, override
+from transformer.data.batches import Batch, collate
+from transformer.data.corpora import folder_corpus
+from transformer.data.module import TranslationDataModule
+from transformer.evaluation import perplexity, translate
+from transformer.training.module import NonFiniteError, TransformerModule
+from transformer.training.schedule import learning_rate
+
+GOLDEN = Path(__file__).with_name("golden_losses.json")
+
+
+class Losses(lightning.Callback):
+    """Keeps the loss of every step."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        """Keep what training_step returned."""
+        outputs = kwargs.get("outputs", args[2])
+        self.values.append(outputs["loss"].item())
+
+
+def trainer(max_steps: int, *callbacks: lightning.Callback, **options: Any) -> lightning.Trainer:
+    """A Trainer as a user of the library would make one, less what it would print."""
+    return lightning.Trainer(
+        max_steps=max_steps,
+        accelerator="cpu",
+        callbacks=list(callbacks),
+        **{
+            "logger": False,
+            "enable_checkpointing": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+        }
+        | options,
+    )
+
+
+def fit(config: Config, max_steps: int, **options: Any) -> tuple[TransformerModule, list[float]]:
+    module, losses = TransformerModule(config), Losses()
+    trainer(max_steps, losses, **options).fit(module, TranslationDataModule(config))
+    return module, losses.values
+
+
+def flat(module: torch.nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+
+
+def golden_losses(corpus: Corpus) -> list[float]:
+    """The first twenty losses of a tiny model with dropout on a corpus of numbers."""
+    return fit(tiny(corpus, dropout=0.1, learning_rate_factor=2.0), max_steps=20)[1]
+
+
+def test_twenty_losses_are_what_they_were(files_corpus: Corpus) -> None:
+    """Made anew by ``python -m tests.training.golden``.
+
+    Other machines and versions of torch add in another order, so they agree to one in a thousand.
+    """
+    assert golden_losses(files_corpus) == pytest.approx(json.loads(GOLDEN.read_text()), rel=1e-3)
+
+
+def test_a_trainer_does_what_is_written_out_by_hand(tiny_config: Config) -> None:
+    """Two epochs of the plan; F.cross_entropy, equation 3 and Adam in the place of ours."""
+    steps = 53
+    module, losses = fit(tiny_config, steps)
+
+    model = TransformerModule(tiny_config).model
+    data = TranslationDataModule(tiny_config)
+    plan, store = data.train_plan(), data.corpus.store("train")
+    assert len(plan) < steps < 3 * len(plan)
+    adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    expected: list[float] = []
+    for number in range(steps):
+        batch = collate(store, plan.batch(number))
+        loss = torch.nn.functional.cross_entropy(
+            model(batch.src, batch.tgt[:, :-1]).flatten(0, 1),
+            batch.tgt[:, 1:].flatten(),
+            ignore_index=PAD_ID,
+            label_smoothing=0.1,
+        )
+        adam.zero_grad()
+        loss.backward()
+        adam.param_groups[0]["lr"] = learning_rate(number + 1, 26, tiny_config.training)
+        adam.step()
+        expected.append(loss.item())
+    assert losses == pytest.approx(expected, rel=1e-4)
+    torch.testing.assert_close(flat(module.model), flat(model), rtol=1e-3, atol=1e-4)
+
+
+def test_a_trainer_left_to_its_own_settings_gives_the_same(
+    tiny_config: Config, tmp_path: Path
+) -> None:
+    config = override(tiny_config, dropout=0.1)
+    _, expected = fit(config, max_steps=7)
+    options = dict.fromkeys(("logger", "enable_checkpointing", "enable_model_summary"), True)
+    _, losses = fit(config, max_steps=7, default_root_dir=tmp_path, **options)
+    assert losses == expected
+
+
+def test_the_seed_alone_decides(tiny_config: Config) -> None:
+    config = override(tiny_config, dropout=0.3)
+    module, losses = fit(config, max_steps=5)
+    torch.manual_seed(12_345)
+    again, same_losses = fit(config, max_steps=5)
+    assert same_losses == losses and torch.equal(flat(again), flat(module))
+    _, others = fit(override(config, seed=4), max_steps=5)
+    assert not set(others) & set(losses)
+
+
+def test_making_a_module_leaves_the_random_numbers_of_others_alone(tiny_config: Config) -> None:
+    before = torch.get_rng_state()
+    TransformerModule(tiny_config)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("stop", [5, 31])
+def test_a_run_goes_on_bit_by_bit_in_the_middle_of_an_epoch(
+    stop: int, tiny_config: Config, tmp_path: Path
+) -> None:
+    config = override(tiny_config, dropout=0.3)
+    whole, losses = fit(config, max_steps=stop + 37)
+    first = trainer(stop)
+    first.fit(TransformerModule(config), TranslationDataModule(config))
+    first.save_checkpoint(tmp_path / "stop.ckpt")
+
+    resumed, rest = TransformerModule(config), Losses()
+    data = TranslationDataModule(config)
+    assert stop % len(data.train_plan()) != 0
+    checkpoint = tmp_path / "stop.ckpt"
+    trainer(stop + 37, rest).fit(resumed, data, ckpt_path=checkpoint, weights_only=True)
+    assert rest.values == losses[stop:]
+    assert torch.equal(flat(resumed), flat(whole))
+
+
+def test_one_batch_is_overfitted(tiny_config: Config) -> None:
+    """With no smoothing the loss of a batch that is seen again and again goes to nothing."""
+    config = override(
+        tiny_config, label_smoothing=0.0, warmup_steps=53, learning_rate_factor=1.0, max_length=29
+    )
+    module, losses = fit(config, max_steps=307, overfit_batches=1)
+    batch = next(iter(TranslationDataModule(config).train_dataloader()))
+    assert losses[0] > 3.5
+    with torch.no_grad():
+        smoothed, nll = module.eval().loss(batch)
+    assert smoothed.item() == nll.item()
+    assert nll.item() / batch.target_tokens < 0.01
+
+
+def test_a_tiny_task_is_learned(tmp_path: Path) -> None:
+    """Up to four numbers in words, to be said in German from the last to the first."""
+    folder = write_corpus(tmp_path / "numbers", train=3_001, valid=97, longest=4)
+    config = override(
+        tiny(folder_corpus(folder)),
+        vocab_size=83, num_layers=1, d_model=64, d_ff=128, num_heads=4, d_k=16, d_v=16,
+        tokens_per_batch=401, warmup_steps=101, learning_rate_factor=1.0, label_smoothing=0.0,
+    )  # fmt: skip
+    module, _ = fit(config, max_steps=499)
+    corpus = TranslationDataModule(config).corpus
+    sources, references = corpus.text("valid")
+    vocabulary = corpus.vocabulary()
+    assert perplexity(module.model, vocabulary, sources, references).per_token < 1.05
+    found = translate(module.model, vocabulary, sources, DecodingConfig(max_extra_length=7))
+    right = sum(one == other for one, other in zip(found, references, strict=True))
+    assert right >= 0.95 * len(references)
+
+
+def test_what_is_logged_is_the_mean_over_real_word_pieces(tiny_config: Config) -> None:
+    config = override(tiny_config, log_every_steps=1, validate_every_steps=1)
+    module = TransformerModule(config)
+    data = TranslationDataModule(config)
+    torch.nn.init.normal_(module.model.embedding.weight)
+    batch = next(iter(data.train_dataloader()))
+    with torch.no_grad():
+        smoothed, nll = (x.item() / batch.target_tokens for x in module.loss(batch))
+    run = trainer(1, num_sanity_val_steps=0, limit_val_batches=0)
+    run.fit(module, data)
+    logged = {name: value.item() for name, value in run.callback_metrics.items()}
+    assert logged["loss"] == pytest.approx(smoothed)
+    assert logged["perplexity"] == pytest.approx(math.exp(nll), rel=1e-5)
+    assert logged["learning_rate"] == pytest.approx(learning_rate(1, 26, config.training))
+    assert logged["gradient_norm"] > 0
+
+
+def test_only_every_so_many_steps_are_logged(tiny_config: Config) -> None:
+    class Logged(lightning.Callback):
+        def __init__(self) -> None:
+            self.steps: list[int] = []
+
+        def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+            if "loss" in trainer.logged_metrics:
+                self.steps.append(trainer.global_step)
+
+    logged = Logged()
+    config = override(tiny_config, log_every_steps=3)
+    trainer(7, logged, limit_val_batches=0, log_every_n_steps=1).fit(
+        TransformerModule(config), TranslationDataModule(config)
+    )
+    assert logged.steps[:1] == [3] and 6 in logged.steps
+
+
+def test_validation_is_the_perplexity_of_the_whole_set(tiny_config: Config) -> None:
+    config = override(tiny_config, tokens_per_batch=41, dropout=0.3)
+    module, data = TransformerModule(config), TranslationDataModule(config)
+    (logged,) = trainer(1).validate(module, data, verbose=False)
+    expected = perplexity(module.model, data.corpus.vocabulary(), *data.corpus.text("valid"))
+    assert logged["valid_perplexity"] == pytest.approx(expected.per_token, rel=1e-5)
+    assert logged["valid_loss"] == pytest.approx(math.log(expected.per_token), rel=1e-5)
+
+
+class GradientNorm(lightning.Callback):
+    """Measures what the optimiser is given."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def on_before_zero_grad(
+        self, trainer: Any, pl_module: lightning.LightningModule, optimizer: Any
+    ) -> None:
+        """The gradients of the step before are still there."""
+        gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+        if gradients:
+            self.values.append(torch.nn.utils.get_total_norm(gradients).item())
+
+
+def test_clipping_bounds_the_gradients_norm(tiny_config: Config) -> None:
+    norms: dict[float | None, list[float]] = {}
+    for clip_norm in (None, 0.5):
+        config = override(tiny_config, clip_norm=clip_norm)
+        seen = GradientNorm()
+        trainer(5, seen).fit(TransformerModule(config), TranslationDataModule(config))
+        norms[clip_norm] = seen.values
+    assert min(norms[None]) > 0.5
+    assert norms[0.5] == pytest.approx([0.5] * len(norms[0.5]), rel=1e-4)
+
+
+class Break(lightning.Callback):
+    """Spoils one number of the gradient at one step, and keeps the weights before it."""
+
+    def __init__(self, step: int, value: float) -> None:
+        self.step, self.value = step, value
+        self.before = torch.empty(0)
+
+    def on_after_backward(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
+    ) -> None:
+        """Spoil it."""
+        if trainer.global_step == self.step:
+            self.before = flat(pl_module).clone()
+            gradient = next(pl_module.parameters()).grad
+            assert gradient is not None
+            gradient[5, 7] = self.value
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+def test_a_broken_gradient_stops_the_run_before_it_reaches_the_weights(
+    value: float, clip_norm: float | None, tiny_config: Config
+) -> None:
+    config = override(tiny_config, clip_norm=clip_norm)
+    module, broken = TransformerModule(config), Break(step=4, value=value)
+    with pytest.raises(NonFiniteError, match=rf"step 4 \(batch 4 .*seed 3\) is {value}"):
+        trainer(7, broken).fit(module, TranslationDataModule(config))
+    assert torch.equal(flat(module), broken.before)
+
+
+def test_the_batch_is_named_by_its_number_since_the_start(tiny_config: Config) -> None:
+    """Gradients of two batches a step: step 4 ends with batch 9."""
+    with pytest.raises(NonFiniteError, match=r"step 4 \(batch 9 since the start"):
+        fit_broken = trainer(7, Break(step=4, value=math.nan), accumulate_grad_batches=2)
+        fit_broken.fit(TransformerModule(tiny_config), TranslationDataModule(tiny_config))
+
+
+def test_no_checkpoint_is_written_of_weights_that_a_broken_gradient_reached(
+    tiny_config: Config, tmp_path: Path
+) -> None:
+    """On a GPU a step does not wait for its norm, so the checkpoint asks."""
+    module = TransformerModule(tiny_config)
+    run = trainer(2)
+    run.fit(module, TranslationDataModule(tiny_config))
+    module._unchecked.append((2, 2, torch.tensor(math.nan)))
+    with pytest.raises(NonFiniteError, match=r"step 2 \(batch 2"):
+        run.save_checkpoint(tmp_path / "broken.ckpt")
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+def test_bf16_trains_as_fp32_does(tiny_config: Config) -> None:
+    _, expected = fit(tiny_config, max_steps=7)
+    module, losses = fit(override(tiny_config, precision="bf16"), max_steps=7)
+    assert losses != expected
+    assert losses == pytest.approx(expected, rel=0.02)
+    assert flat(module).dtype == torch.float32
+
+
+def test_padding_costs_nothing(tiny_config: Config) -> None:
+    module = TransformerModule(tiny_config).double()
+    data = TranslationDataModule(tiny_config)
+    batch = next(iter(data.train_dataloader()))
+    wider = Batch(
+        src=torch.nn.functional.pad(batch.src, (0, 3), value=PAD_ID),
+        tgt=torch.nn.functional.pad(batch.tgt, (0, 5), value=PAD_ID),
+        source_tokens=batch.source_tokens,
+        target_tokens=batch.target_tokens,
+    )
+    for one, other in zip(module.loss(batch), module.loss(wider), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
+
+
+def test_accumulated_batches_are_all_seen(tiny_config: Config, tmp_path: Path) -> None:
+    """A resumed run counts batches, of which a step takes several."""
+    write_pairs(tmp_path, "unused", number_pairs(1, 1))
+    options = {"accumulate_grad_batches": 3}
+    _, losses = fit(tiny_config, max_steps=7, **options)
+    assert len(losses) == 21
+    first = trainer(3, **options)
+    first.fit(TransformerModule(tiny_config), TranslationDataModule(tiny_config))
+    first.save_checkpoint(tmp_path / "stop.ckpt")
+    rest = Losses()
+    trainer(7, rest, **options).fit(
+        TransformerModule(tiny_config),
+        TranslationDataModule(tiny_config),
+        ckpt_path=tmp_path / "stop.ckpt",
+        weights_only=True,
+    )
+    assert rest.values == losses[9:]
