@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 from ablations.names import check_name
-from transformer.config import Config, Corpus, Precision, TrainingConfig, override
+from transformer.config import Config, Corpus, Precision, Schedule, TrainingConfig, override
 from transformer.errors import InputError, unknown_name
 
 _PAPER_STEPS = TrainingConfig().max_steps
@@ -20,6 +20,7 @@ class Settings(TypedDict, total=False):
     tokens_per_batch: int
     max_length: int
     warmup_steps: int
+    schedule: Schedule
     learning_rate_factor: float
     adam_beta2: float
     clip_norm: float | None

@@ -90,13 +90,23 @@ def _is_sound(path: Path) -> bool:
 
 
 class Checkpoints(lightning.Callback):
-    """Writes a checkpoint at a fixed interval and at the end, and keeps the best on validation."""
+    """Writes a checkpoint at a fixed interval and at the end, and keeps the best on validation.
+
+    Where a validation is due the checkpoint waits for it: Lightning does not make up for one
+    that a kill cut off.
+    """
 
     def __init__(self, directory: Path, config: TrainingConfig) -> None:
         self._directory = directory
         self._every = config.checkpoint_every_steps
+        self._validate_every = config.validate_every_steps
         self._keep = max(_FEWEST_KEPT, config.average_checkpoints)
         self._best = float("inf")
+        self._ending = False
+
+    def end(self) -> None:
+        """Write one at this step, whatever the interval: training ends here."""
+        self._ending = True
 
     def state_dict(self) -> dict[str, Any]:
         """The best validation loss so far."""
@@ -107,24 +117,27 @@ class Checkpoints(lightning.Callback):
         self._best = state_dict["best"]
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Save at the interval."""
-        if trainer.global_step % self._every == 0:
-            self.save(trainer)
+        """Save at the interval, or at the end."""
+        if trainer.global_step % self._validate_every != 0:
+            self._save_if_due(trainer)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Save the best so far."""
-        loss = float(trainer.callback_metrics.get("valid_loss", float("inf")))
+        """Save the best so far, and what has waited."""
+        if trainer.global_step % self._validate_every != 0:
+            return  # out of turn, at an end by time
+        loss = float(trainer.callback_metrics["valid_loss"])
         if loss < self._best:
             self._best = loss
             trainer.save_checkpoint(self._directory / _FOLDER / _BEST, weights_only=True)
+        self._save_if_due(trainer)
 
-    def save(self, trainer: lightning.Trainer) -> None:
-        """Save the current step unless that is done, and drop what is too old."""
-        path = self._directory / _FOLDER / f"step-{trainer.global_step:08d}.ckpt"
-        if not path.exists():
-            trainer.save_checkpoint(path)
-        if trainer.is_global_zero:
-            self._prune()
+    def _save_if_due(self, trainer: lightning.Trainer) -> None:
+        step = trainer.global_step
+        ends = self._ending or trainer.should_stop or step == trainer.max_steps
+        if ends or step % self._every == 0:
+            trainer.save_checkpoint(self._directory / _FOLDER / f"step-{step:08d}.ckpt")
+            if trainer.is_global_zero:
+                self._prune()
 
     def _prune(self) -> None:
         steps = step_checkpoints(self._directory)

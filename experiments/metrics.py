@@ -7,53 +7,45 @@ import io
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.loggers.logger import Logger
+import lightning.pytorch as lightning
 
 from experiments.files import write_atomically
 from experiments.ranks import is_first_rank
 
 METRICS_FILE = "metrics.csv"
-_COLUMNS: tuple[str, ...] = (
-    "step",
-    "loss",
-    "perplexity",
-    "learning_rate",
-    "gradient_norm",
-    "valid_loss",
-    "valid_perplexity",
-)
+_TRAINING: tuple[str, ...] = ("loss", "perplexity", "learning_rate", "gradient_norm")
+_VALIDATION: tuple[str, ...] = ("valid_loss", "valid_perplexity")
+_COLUMNS: tuple[str, ...] = ("step", *_TRAINING, *_VALIDATION)
 
 
-class MetricsCsv(Logger):
-    """Appends a line as soon as it is logged. Lines from after the step at which a run is resumed
+class MetricsCsv(lightning.Callback):
+    """Appends a line as soon as it is known. Lines from after the step at which a run is resumed
     are dropped first, so that no step stands twice.
+
+    A callback rather than a logger of Lightning's, which would come after the checkpoint of the
+    step: a run killed in between would lack the line for ever.
     """
 
-    def __init__(self, directory: Path, resumed_step: int) -> None:
-        super().__init__()
+    def __init__(self, directory: Path, *, every: int, resumed_step: int) -> None:
         self._path = directory / METRICS_FILE
+        self._every = every
         if is_first_rank():
             self._keep_until(resumed_step)
 
-    @property
-    def name(self) -> str:
-        """Of this logger."""
-        return "metrics"
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Write the figures of a logged step."""
+        if trainer.global_step % self._every == 0:
+            self._append(trainer, _TRAINING)
 
-    @property
-    def version(self) -> str:
-        """One for each directory."""
-        return ""
+    def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Write those of a validation."""
+        self._append(trainer, _VALIDATION)
 
-    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: ``config.json`` holds them."""
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Append those metrics that have a column."""
-        line = {name: f"{value:.6g}" for name, value in metrics.items() if name in _COLUMNS}
-        if line and is_first_rank():
+    def _append(self, trainer: lightning.Trainer, names: tuple[str, ...]) -> None:
+        if trainer.is_global_zero:
+            line = {name: f"{float(trainer.callback_metrics[name]):.6g}" for name in names}
             with self._path.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, _COLUMNS).writerow({"step": (step or 0) + 1} | line)
+                csv.DictWriter(file, _COLUMNS).writerow({"step": trainer.global_step} | line)
 
     def _keep_until(self, step: int) -> None:
         text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""

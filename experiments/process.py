@@ -72,6 +72,7 @@ def carry_out(
     Raises:
         InputError: as ``run`` does.
     """
+    from experiments.ranks import is_first_rank
     from experiments.run import Limits, run
     from experiments.stopping import StoppedError
     from transformer.training.module import NonFiniteError
@@ -80,7 +81,8 @@ def carry_out(
     try:
         run(experiment, directory, devices=devices, limits=limits, splits=splits)
     except StoppedError as error:
-        print(error, file=sys.stderr)
+        if is_first_rank():
+            print(error, file=sys.stderr)
         return 128 + error.number
     except NonFiniteError as error:
         print(f"training diverged: {error}", file=sys.stderr)

@@ -171,11 +171,12 @@ def _train(
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=config.log_every_steps,
-        logger=[MetricsCsv(directory, step), *tracking.loggers()],
+        logger=tracking.loggers(),
         callbacks=[
             clock,
+            StopOnSignal(checkpoints, config.log_every_steps),
+            MetricsCsv(directory, every=config.log_every_steps, resumed_step=step),
             checkpoints,
-            StopOnSignal(checkpoints),
             ShowTraining(display, max_steps, limits.seconds),
         ],
         plugins=[AtomicCheckpointIO()],
@@ -189,7 +190,6 @@ def _train(
     if newest is not None:
         display.say(f"resuming at step {step} of {max_steps}")
     trainer.fit(module, datamodule=data, ckpt_path=newest, weights_only=True)
-    checkpoints.save(trainer)
     return trainer, clock
 
 

@@ -24,11 +24,17 @@ class StoppedError(Exception):
 
 
 class StopOnSignal(lightning.Callback):
-    """SIGINT and SIGTERM end training after the current step; a second one ends at once."""
+    """SIGINT and SIGTERM end training after the current step; a second one ends at once.
 
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints = checkpoints
+    Args:
+        checkpoints: writes one before the end; comes after this callback
+        every: steps after which ranks tell each other of a signal
+    """
+
+    def __init__(self, checkpoints: Checkpoints, every: int) -> None:
+        self._checkpoints, self._every = checkpoints, every
         self._received: int | None = None
+        self._ending = False
         self._handlers: dict[int, Any] = {}
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
@@ -37,15 +43,29 @@ class StopOnSignal(lightning.Callback):
             self._handlers = {s: signal.signal(s, self._receive) for s in _SIGNALS}
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Stop if a signal has come.
+        """Ask for a checkpoint if a signal has come."""
+        received = self._received is not None
+        if trainer.world_size > 1:
+            # Ranks must end at the same step, and a GPU would have to be waited for at each.
+            if trainer.global_step % self._every != 0:
+                return
+            received = trainer.strategy.reduce_boolean_decision(received, all=False)
+        if received:
+            self._ending = True
+            self._checkpoints.end()
+
+    def on_train_batch_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Stop once the step before is complete, its validation and its checkpoint too.
 
         Raises:
-            StoppedError: after the checkpoint.
+            StoppedError: if a signal has come.
         """
-        if self._received is not None:
-            self._checkpoints.save(trainer)
-            self.teardown()
-            raise StoppedError(self._received, trainer.global_step)
+        if self._ending:
+            raise StoppedError(self._received or signal.SIGTERM, trainer.global_step)
+
+    def on_exception(self, *args: Any, **kwargs: Any) -> None:
+        """Give the signals back."""
+        self.teardown()
 
     def teardown(self, *args: Any, **kwargs: Any) -> None:
         """Give the signals back."""

@@ -70,7 +70,9 @@ def tiny(corpus: Corpus, **changes: object) -> Config:
     config = Config(
         model=TINY_MODEL,
         data=DataConfig(corpus=corpus, tokens_per_batch=101, max_length=41),
-        training=TrainingConfig(seed=3, max_steps=7, warmup_steps=13, precision="fp32"),
+        training=TrainingConfig(
+            seed=3, max_steps=7, warmup_steps=13, learning_rate_factor=0.2, precision="fp32"
+        ),
     )
     return override(config, **changes)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from transformer.config import PAD_ID, DecodingConfig
-from transformer.data.batches import BatchPlan, collate
+from transformer.data.batches import batches_by_length, collate
 from transformer.data.store import PairsInMemory
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
@@ -69,7 +69,7 @@ def perplexity(
     device = model.embedding.weight.device
     pairs = PairsInMemory(vocabulary.encode(list(sources)), vocabulary.encode(list(references)))
     nll, tokens = 0.0, 0
-    for indices in BatchPlan(pairs.lengths, tokens_per_batch).epoch(0):
+    for indices in batches_by_length(pairs.lengths, tokens_per_batch):
         batch = collate(pairs, indices).to(device)
         states = model.states(batch.src, batch.tgt[:, :-1])
         labels = batch.tgt[:, 1:]

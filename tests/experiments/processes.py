@@ -107,9 +107,11 @@ def _become(arguments: list[str], streams: str, environment: dict[str, str]) -> 
     for number, (name, flags) in enumerate(
         (("in", os.O_RDONLY), ("out", os.O_WRONLY), ("err", os.O_WRONLY))
     ):
-        os.dup2(os.open(Path(streams) / name, flags | os.O_CREAT | os.O_TRUNC * (number > 0)), number)
+        os.dup2(
+            os.open(Path(streams) / name, flags | os.O_CREAT | os.O_TRUNC * (number > 0)), number
+        )
     sys.stdin, sys.stdout, sys.stderr = (
-        io.TextIOWrapper(open(n, mode, closefd=False), encoding="utf-8", line_buffering=True)  # noqa: SIM115, PTH123
+        io.TextIOWrapper(open(n, mode, closefd=False), encoding="utf-8", line_buffering=True)  # noqa: SIM115
         for n, mode in ((0, "rb"), (1, "wb"), (2, "wb"))
     )
     sys.argv = ["", *arguments[1:]]

@@ -12,7 +12,6 @@ from experiments.checkpoints import step_checkpoints
 from experiments.experiment import load_experiment
 from experiments.progress import read_progress
 from experiments.results import Result, load_result
-from experiments.run import run
 from tests.experiments.samples import last_checkpoint, tiny_experiment
 from transformer.data.module import TranslationDataModule
 from transformer.data.prepare import prepare
@@ -54,9 +53,7 @@ def test_the_figures_of_the_result_agree(finished: Path, folder: Path):
     assert result.steps == 40
     assert result.parameters == count_parameters(config.model)
     assert result.parameters_paper_vocab == count_parameters(config.model, 40_960)
-    assert result.flops == training_flops(
-        config.model, result.source_tokens, result.target_tokens
-    )
+    assert result.flops == training_flops(config.model, result.source_tokens, result.target_tokens)
     assert result.tokens_per_second == result.target_tokens / result.train_seconds
     assert result.averaged_checkpoints == 2
     assert 0 <= result.bleu <= 100

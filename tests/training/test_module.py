@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import lightning.pytorch as lightning
@@ -12,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.samples import number_pairs, tiny, write_corpus, write_pairs
+from tests.samples import tiny, write_pairs
 from transformer.config import PAD_ID, Config, Corpus, DecodingConfig, override
 from transformer.data.batches import Batch, collate
 from transformer.data.corpora import folder_corpus
-from transformer.data.module import TranslationDataModule
+from transformer.data.module import FixedBatches, TranslationDataModule
 from transformer.evaluation import perplexity, translate
 from transformer.training.module import NonFiniteError, TransformerModule
 from transformer.training.schedule import learning_rate
@@ -64,7 +65,7 @@ def flat(module: torch.nn.Module) -> Tensor:
 
 def golden_losses(corpus: Corpus) -> list[float]:
     """The first twenty losses of a tiny model with dropout on a corpus of numbers."""
-    return fit(tiny(corpus, dropout=0.1, learning_rate_factor=2.0), max_steps=20)[1]
+    return fit(tiny(corpus, dropout=0.1), max_steps=20)[1]
 
 
 def test_twenty_losses_are_what_they_were(files_corpus: Corpus) -> None:
@@ -103,6 +104,7 @@ def test_a_trainer_does_what_is_written_out_by_hand(tiny_config: Config) -> None
     torch.testing.assert_close(flat(module.model), flat(model), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:Starting from v1.9.0, `tensorboardX`:UserWarning")
 def test_a_trainer_left_to_its_own_settings_gives_the_same(
     tiny_config: Config, tmp_path: Path
 ) -> None:
@@ -129,6 +131,11 @@ def test_making_a_module_leaves_the_random_numbers_of_others_alone(tiny_config: 
     assert torch.equal(torch.get_rng_state(), before)
 
 
+# It asks for a loader with a state; ours finds its place from the step alone.
+resuming = pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before")
+
+
+@resuming
 @pytest.mark.parametrize("stop", [5, 31])
 def test_a_run_goes_on_bit_by_bit_in_the_middle_of_an_epoch(
     stop: int, tiny_config: Config, tmp_path: Path
@@ -149,33 +156,40 @@ def test_a_run_goes_on_bit_by_bit_in_the_middle_of_an_epoch(
 
 
 def test_one_batch_is_overfitted(tiny_config: Config) -> None:
-    """With no smoothing the loss of a batch that is seen again and again goes to nothing."""
-    config = override(
-        tiny_config, label_smoothing=0.0, warmup_steps=53, learning_rate_factor=1.0, max_length=29
-    )
-    module, losses = fit(config, max_steps=307, overfit_batches=1)
+    config = override(tiny_config, label_smoothing=0.0)
     batch = next(iter(TranslationDataModule(config).train_dataloader()))
-    assert losses[0] > 3.5
+    module, losses = TransformerModule(config), Losses()
+    trainer(211, losses, limit_val_batches=0).fit(module, FixedBatches([batch]))
+    assert losses.values[0] > 3.5
     with torch.no_grad():
         smoothed, nll = module.eval().loss(batch)
     assert smoothed.item() == nll.item()
     assert nll.item() / batch.target_tokens < 0.01
 
 
+def reversed_letters(count: int, seed: int) -> list[tuple[str, str]]:
+    """Up to three digits, and for each a letter from the last to the first."""
+    random = Random(seed)
+    digits = [random.choices(range(10), k=random.randint(1, 3)) for _ in range(count)]
+    return [
+        (" ".join(map(str, row)), " ".join("abcdefghij"[d] for d in reversed(row)))
+        for row in digits
+    ]
+
+
 def test_a_tiny_task_is_learned(tmp_path: Path) -> None:
-    """Up to four numbers in words, to be said in German from the last to the first."""
-    folder = write_corpus(tmp_path / "numbers", train=3_001, valid=97, longest=4)
+    for seed, (split, count) in enumerate({"train": 3_001, "valid": 97}.items()):
+        write_pairs(tmp_path, split, reversed_letters(count, seed))
     config = override(
-        tiny(folder_corpus(folder)),
-        vocab_size=83, num_layers=1, d_model=64, d_ff=128, num_heads=4, d_k=16, d_v=16,
-        tokens_per_batch=401, warmup_steps=101, learning_rate_factor=1.0, label_smoothing=0.0,
+        tiny(folder_corpus(tmp_path)),
+        vocab_size=45, num_layers=1, d_model=32, d_ff=64, num_heads=2, d_k=16, d_v=16,
+        tokens_per_batch=601, warmup_steps=101, learning_rate_factor=0.3, label_smoothing=0.0,
     )  # fmt: skip
-    module, _ = fit(config, max_steps=499)
+    module, losses = fit(config, max_steps=307)
+    assert sum(losses[-7:]) / 7 < 0.03
     corpus = TranslationDataModule(config).corpus
     sources, references = corpus.text("valid")
-    vocabulary = corpus.vocabulary()
-    assert perplexity(module.model, vocabulary, sources, references).per_token < 1.05
-    found = translate(module.model, vocabulary, sources, DecodingConfig(max_extra_length=7))
+    found = translate(module.model, corpus.vocabulary(), sources, DecodingConfig())
     right = sum(one == other for one, other in zip(found, references, strict=True))
     assert right >= 0.95 * len(references)
 
@@ -321,9 +335,9 @@ def test_padding_costs_nothing(tiny_config: Config) -> None:
         torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
 
 
+@resuming
 def test_accumulated_batches_are_all_seen(tiny_config: Config, tmp_path: Path) -> None:
     """A resumed run counts batches, of which a step takes several."""
-    write_pairs(tmp_path, "unused", number_pairs(1, 1))
     options = {"accumulate_grad_batches": 3}
     _, losses = fit(tiny_config, max_steps=7, **options)
     assert len(losses) == 21

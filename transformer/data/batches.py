@@ -44,7 +44,7 @@ class Batch:
 
 
 class BatchPlan:
-    """Which pairs stand in which batch of an epoch: a pure function of lengths, seed and epoch.
+    """Which pairs stand in which batch of training: a function of lengths, seed and epoch alone.
 
     Pairs are sorted into buckets of similar length and each bucket is cut into batches. Where the
     cuts lie depends on the lengths alone; which pairs of a bucket share a batch, and the order of
@@ -54,11 +54,10 @@ class BatchPlan:
     Args:
         lengths: ``(pairs, 2)``, source and target tokens
         tokens_per_batch: no batch has more real tokens on either side, unless it is a single pair
-        seed: of the order; None keeps the order by length, for evaluation
+        seed: of the order
     """
 
-    def __init__(self, lengths: Integers, tokens_per_batch: int, seed: int | None = None) -> None:
-        self.lengths = lengths
+    def __init__(self, lengths: Integers, tokens_per_batch: int, seed: int) -> None:
         self.seed = seed
         self._buckets = _buckets(lengths)
         self._cuts = _cut(_bounds(lengths, self._buckets), tokens_per_batch)
@@ -80,13 +79,22 @@ class BatchPlan:
         return self.epoch(epoch)[index]
 
     def _plan(self, epoch: int) -> list[Integers]:
-        if self.seed is None:
-            return np.split(np.lexsort((self.lengths[:, 0], self._buckets)), self._cuts[:-1])
         random = np.random.default_rng((self.seed, epoch))
-        shuffled = random.permutation(len(self.lengths))
+        shuffled = random.permutation(len(self._buckets))
         order = shuffled[np.argsort(self._buckets[shuffled], kind="stable")]
         batches = np.split(order, self._cuts[:-1])
         return [batches[i] for i in random.permutation(len(batches))]
+
+
+def batches_by_length(lengths: Integers, tokens_per_batch: int) -> list[Integers]:
+    """The batches of an evaluation: as full as the budget allows, always the same.
+
+    Pairs are ordered by source length and, within it, by target length, up and down in turn so
+    that neighbours stay alike.
+    """
+    zigzag = np.where(lengths[:, 0] % 2 == 0, lengths[:, 1], -lengths[:, 1])
+    order = np.lexsort((zigzag, lengths[:, 0]))
+    return np.split(order, _cut(lengths[order], tokens_per_batch)[:-1])
 
 
 def _buckets(lengths: Integers) -> Integers:
@@ -102,9 +110,9 @@ def _bounds(lengths: Integers, buckets: Integers) -> Integers:
     return np.repeat(longest, sizes, axis=0)
 
 
-def _cut(bounds: Integers, budget: int) -> list[int]:
-    """The end of each batch, such that neither side's bounds add up to more than ``budget``."""
-    totals = np.cumsum(bounds, axis=0)
+def _cut(lengths: Integers, budget: int) -> list[int]:
+    """The end of each batch of pairs in order, such that neither side exceeds ``budget``."""
+    totals = np.cumsum(lengths, axis=0)
     cuts: list[int] = []
     start, spent = 0, np.zeros(2, dtype=np.int64)
     while start < len(totals):

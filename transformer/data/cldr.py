@@ -19,7 +19,7 @@ from random import Random
 from transformer.data import cldr_phrases as phrases
 from transformer.data.cldr_phrases import Pair
 
-SEED = 2017
+SEED = 2018
 PAIRS = 30_000
 HELD_OUT = 1_000
 

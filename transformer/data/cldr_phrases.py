@@ -73,7 +73,7 @@ def _quantity(rng: Random) -> int | Decimal:
     """A number in figures, at times with one decimal."""
     if rng.random() < 0.25:
         return Decimal(rng.randrange(11, 1_000)).scaleb(-1)
-    return rng.randrange(1, 10 ** rng.randint(2, 4))
+    return rng.randrange(1, 10 ** rng.randint(2, 3))
 
 
 def _clock(rng: Random) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def _clock(rng: Random) -> tuple[int, int]:
 
 
 def _day(rng: Random) -> date:
-    return date(1900, 1, 1) + timedelta(rng.randrange(200 * 365))
+    return date(1990, 1, 1) + timedelta(rng.randrange(40 * 365))
 
 
 @functools.cache
@@ -92,7 +92,7 @@ def _unit_name(unit: str, locale: Locale) -> str:
 @functools.cache
 def named(field: Field) -> dict[str, Pair]:
     """The names of countries, of languages with a code of two letters or of currencies in use, by
-    code. Names of over three words or with an aside in brackets are left out.
+    code. Names of over two words or with an aside in brackets are left out.
     """
     english, german = (cast(dict[str, str], getattr(locale, field)) for locale in (ENGLISH, GERMAN))
     # By country: the code of a currency, its first and last day, whether it is legal tender.
@@ -110,7 +110,7 @@ def named(field: Field) -> dict[str, Pair]:
         code: (english[code], german[code])
         for code in sorted(codes & set(english) & set(german))
         if all(
-            name != code and "(" not in name and name.count(" ") < 3
+            name != code and "(" not in name and name.count(" ") < 2
             for name in (english[code], german[code])
         )
     }
@@ -186,7 +186,7 @@ def days(rng: Random) -> Pair:
 def a_price(rng: Random) -> Pair:
     """An amount of money in figures, with the symbol or the name of its currency."""
     code, style = _currency(rng), rng.choice(("symbol", "name", "whole"))
-    amount = Decimal(rng.randrange(200, 10 ** rng.randint(3, 7))).scaleb(-2)
+    amount = Decimal(rng.randrange(200, 10 ** rng.randint(3, 5))).scaleb(-2)
     if style == "whole":
         return _both(
             lambda locale: numbers.format_currency(
@@ -220,7 +220,7 @@ def a_rate(rng: Random) -> Pair:
 
 def counted(rng: Random) -> Pair:
     """A measure or an amount of money, in words."""
-    number, unit, code = _plural(rng, 5), rng.choice(UNITS), _currency(rng)
+    number, unit, code = _plural(rng, 4), rng.choice(UNITS), _currency(rng)
     if rng.random() < 0.5:
         return _both(lambda locale: f"{in_words(number, locale)} {_unit_name(unit, locale)}")
     return _both(
@@ -251,6 +251,6 @@ def ago(rng: Random) -> Pair:
 def a_number(rng: Random) -> Pair:
     """A cardinal or ordinal number or a year, which is read by hundreds, in words."""
     style = rng.choice(("cardinal", "cardinal", "ordinal", "year"))
-    digits = 6 if style == "cardinal" else 4
+    digits = 5 if style == "cardinal" else 3
     number = rng.randrange(1_100, 2_100) if style == "year" else _number(rng, digits)
     return _both(lambda locale: in_words(number, locale, style))

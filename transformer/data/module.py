@@ -8,7 +8,7 @@ from typing import Any
 import lightning.pytorch as lightning
 
 from transformer.config import Config
-from transformer.data.batches import Batch, BatchPlan, collate
+from transformer.data.batches import Batch, BatchPlan, batches_by_length, collate
 from transformer.data.prepare import PreparedCorpus, prepare
 from transformer.data.store import TokenStore
 
@@ -50,12 +50,8 @@ class PlannedLoader:
             )
 
 
-class EvaluationLoader(PlannedLoader):
-    """Yields the same batches, in the order of length, at each iteration."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        self._next = 0
-        return super().__iter__()
+class FixedBatches(list[Batch]):
+    """The same batches at each iteration; a plain list is to Lightning so many loaders."""
 
 
 class TranslationDataModule(lightning.LightningDataModule):
@@ -96,11 +92,11 @@ class TranslationDataModule(lightning.LightningDataModule):
             **self._share(),
         )
 
-    def val_dataloader(self) -> EvaluationLoader:
+    def val_dataloader(self) -> FixedBatches:
         """The validation set, in the order of length."""
         store = self.corpus.store("valid")
-        plan = BatchPlan(store.lengths, self.config.data.tokens_per_batch)
-        return EvaluationLoader(store, plan, **self._share())
+        batches = batches_by_length(store.lengths, self.config.data.tokens_per_batch)
+        return FixedBatches(collate(store, pairs, **self._share()) for pairs in batches)
 
     def _steps_taken(self) -> int:
         trainer = self.trainer
