@@ -11,13 +11,14 @@ CLDR = Experiment(
     description="dates, amounts, names and numbers in words, built in; minutes on a CPU",
     config=Config(
         model=ModelConfig(
-            vocab_size=4_000, num_layers=3, d_model=64, d_ff=256, num_heads=8, d_k=8, d_v=8
+            vocab_size=1_200, num_layers=3, d_model=64, d_ff=256, num_heads=8, d_k=8, d_v=8
         ),
-        data=DataConfig(corpus=CLDR_EN_DE, tokens_per_batch=600, max_length=128),
+        data=DataConfig(corpus=CLDR_EN_DE, tokens_per_batch=600),
         training=TrainingConfig(
-            max_steps=3_000,
-            warmup_steps=300,
-            learning_rate_factor=0.5,
+            max_steps=1_600,
+            warmup_steps=250,
+            schedule="linear",
+            learning_rate_factor=0.35,
             checkpoint_every_steps=500,
             validate_every_steps=500,
         ),

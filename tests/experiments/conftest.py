@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,13 +50,17 @@ def finished(
 @pytest.fixture
 def begin(tmp_path: Path) -> Start:
     """Start a command in a process of its own; tracking is off unless a test asks for it."""
-    count = 0
+    numbers = itertools.count()
 
-    def begin(*arguments: str | Path, stdin: bytes | None = b"", **environment: str) -> Running:
-        nonlocal count
-        count += 1
+    def begin(
+        *arguments: str | Path,
+        stdin: bytes | None = b"",
+        largest_file: int | None = None,
+        **environment: str,
+    ) -> Running:
         merged = {**os.environ, "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", **environment}
-        return start(tmp_path / f"streams-{count}", arguments, environment=merged, stdin=stdin)
+        streams = tmp_path / f"streams-{next(numbers)}"
+        return start(streams, arguments, environment=merged, stdin=stdin, largest_file=largest_file)
 
     return begin
 
@@ -63,8 +68,4 @@ def begin(tmp_path: Path) -> Start:
 @pytest.fixture
 def command(begin: Start) -> Command:
     """Run a command to its end."""
-
-    def command(*arguments: str | Path, stdin: bytes | None = b"", **environment: str) -> Finished:
-        return begin(*arguments, stdin=stdin, **environment).finish()
-
-    return command
+    return lambda *arguments, **settings: begin(*arguments, **settings).finish()

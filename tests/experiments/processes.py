@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import resource
 import runpy
 import signal
 import sys
@@ -78,6 +79,7 @@ def start(
     *,
     environment: Mapping[str, str],
     stdin: bytes | None = b"",
+    largest_file: int | None = None,
 ) -> Running:
     """Start ``python -m ARGUMENTS``.
 
@@ -85,6 +87,7 @@ def start(
         streams: a folder for what it reads and writes
         environment: in place of this process's own
         stdin: what it reads; None for a pipe that stays open until it ends
+        largest_file: bytes after which a write fails, as on a full disk; None for no bound
     """
     streams.mkdir(parents=True, exist_ok=True)
     source, held = streams / "in", None
@@ -94,14 +97,17 @@ def start(
         held = os.open(source, os.O_RDWR)
     else:
         source.write_bytes(stdin)
+    texts = [str(argument) for argument in arguments]
     process = fork_server().Process(
-        target=_become, args=([str(a) for a in arguments], str(streams), dict(environment))
+        target=_become, args=(texts, str(streams), dict(environment), largest_file)
     )
     process.start()
     return Running(process, streams, held)
 
 
-def _become(arguments: list[str], streams: str, environment: dict[str, str]) -> None:
+def _become(
+    arguments: list[str], streams: str, environment: dict[str, str], largest_file: int | None
+) -> None:
     os.environ.clear()
     os.environ.update(environment)
     for number, (name, flags) in enumerate(
@@ -114,5 +120,7 @@ def _become(arguments: list[str], streams: str, environment: dict[str, str]) -> 
         io.TextIOWrapper(open(n, mode, closefd=False), encoding="utf-8", line_buffering=True)  # noqa: SIM115
         for n, mode in ((0, "rb"), (1, "wb"), (2, "wb"))
     )
+    if largest_file is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     sys.argv = ["", *arguments[1:]]
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

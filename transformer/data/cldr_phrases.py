@@ -14,7 +14,6 @@ from random import Random
 from typing import Literal, cast
 
 from babel import Locale, dates, lists, numbers, units
-from babel.core import get_global
 from num2words import num2words  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
 Pair = tuple[str, str]
@@ -26,21 +25,26 @@ ENGLISH, GERMAN = Locale("en"), Locale("de")
 UNITS = tuple(
     f"{quantity}-{unit}"
     for quantity, names in {
-        "duration": "century decade year quarter month week day hour minute second millisecond",
-        "length": "kilometer meter centimeter millimeter mile yard foot inch light-year",
-        "mass": "tonne kilogram gram milligram pound ounce carat",
-        "area": "square-kilometer hectare square-meter square-mile acre",
-        "volume": "cubic-meter hectoliter liter milliliter gallon pint cup tablespoon barrel drop",
-        "speed": "kilometer-per-hour meter-per-second mile-per-hour knot",
-        "temperature": "celsius fahrenheit kelvin",
-        "digital": "terabyte gigabyte megabyte kilobyte byte bit",
-        "energy": "kilowatt-hour kilocalorie joule",
-        "power": "kilowatt watt horsepower",
-        "electric": "volt ampere ohm",
+        "duration": "year month week day hour minute second",
+        "length": "kilometer meter centimeter mile foot inch",
+        "mass": "tonne kilogram gram pound",
+        "area": "square-kilometer hectare",
+        "volume": "liter milliliter gallon",
+        "temperature": "celsius",
+        "digital": "gigabyte byte",
+        "power": "watt",
+        "electric": "volt",
         "concentr": "percent",
     }.items()
     for unit in names.split()
 )
+# Few enough to be learned in a minute: each name stands in hundreds of phrases.
+CODES: dict[Field, str] = {
+    "territories": "AT BE BR CA CH CN CZ DE DK EG ES FI FR GB GR HU IE IN IS IT JP KE MX NG NL NO "
+    "PE PL PT RO RU SE TR UA US ZA",
+    "languages": "ar cs da de el en es fi fr hi hu it ja ko nl no pl pt ro ru sv tr",
+    "currencies": "AUD BRL CAD CHF CNY CZK DKK EUR GBP HUF INR JPY MXN NOK PLN SEK USD",
+}
 FLOWING = tuple(u for u in UNITS if u.split("-")[0] in ("length", "mass", "volume", "digital"))
 PER = tuple(f"duration-{unit}" for unit in ("second", "minute", "hour", "day", "month", "year"))
 DAYS: dict[Span, int] = {"year": 365, "month": 30, "week": 7, "day": 1}
@@ -91,29 +95,9 @@ def _unit_name(unit: str, locale: Locale) -> str:
 
 @functools.cache
 def named(field: Field) -> dict[str, Pair]:
-    """The names of countries, of languages with a code of two letters or of currencies in use, by
-    code. Names of over two words or with an aside in brackets are left out.
-    """
+    """The names of some countries, languages or currencies, by code."""
     english, german = (cast(dict[str, str], getattr(locale, field)) for locale in (ENGLISH, GERMAN))
-    # By country: the code of a currency, its first and last day, whether it is legal tender.
-    tender = cast(
-        dict[str, list[tuple[str, object, object, bool]]], get_global("territory_currencies")
-    )
-    codes = {
-        "territories": set(tender),
-        "languages": {code for code in english if len(code) == 2},
-        "currencies": {
-            code for used in tender.values() for code, _, end, legal in used if legal and not end
-        },
-    }[field]
-    return {
-        code: (english[code], german[code])
-        for code in sorted(codes & set(english) & set(german))
-        if all(
-            name != code and "(" not in name and name.count(" ") < 2
-            for name in (english[code], german[code])
-        )
-    }
+    return {code: (english[code], german[code]) for code in CODES[field].split()}
 
 
 def _named(rng: Random) -> list[Pair]:
