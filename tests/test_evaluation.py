@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
-import sacrebleu.dataset.base
 import torch
 from sacrebleu.dataset import DATASETS
 
@@ -17,6 +16,7 @@ from transformer.config import BOS_ID, DecodingConfig
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.errors import InputError
 from transformer.evaluation import bleu, perplexity, sacrebleu_text, translate
+from transformer.model.dropout import Dropout
 from transformer.model.encoder_decoder import Transformer
 
 PAIRS = number_pairs(29, seed=7)
@@ -77,7 +77,7 @@ def test_perplexity_beyond_all_bounds_is_infinite(
 def test_perplexity_turns_dropout_off(model: Transformer, vocabulary: Vocabulary) -> None:
     expected = perplexity(model, vocabulary, SOURCES, REFERENCES)
     for layer in model.modules():
-        if hasattr(layer, "p"):
+        if isinstance(layer, Dropout):
             layer.p = 0.5
     assert perplexity(model.train(), vocabulary, SOURCES, REFERENCES) == expected
 

@@ -22,7 +22,7 @@ from transformer.data.cldr_phrases import ENGLISH, GERMAN, Family, Pair, in_word
 
 COUNT = 3_000
 #: The digest of the first 500 pairs. A change here asks for another seed, which caches go by.
-GOLDEN = {"2017-2.18.0-0.5.14": "d4255fae64a775c0359f70691e9dbd2afe7cf0a76390f4ad031ad109b367f55a"}
+GOLDEN = {"2018-2.18.0-0.5.14": "a36371a6ba1a7254daa7ffad3c28f06255cd075cd189d6f6fac6fdefea477f76"}
 ROOT = pathlib.Path(__file__).parents[2]
 
 seeds = st.integers(0, 2**32).map(Random)
@@ -156,23 +156,23 @@ def test_german_turns_units_and_tens_round(number: int, style: str, english: str
 @pytest.mark.parametrize(
     ("english", "german"),
     [
-        ("Danish Krone", "Dänische Krone"),
-        ("Namibia and Canada", "Namibia und Kanada"),
-        ("Ido, Pashto, and Croatian", "Ido, Paschtu und Kroatisch"),
-        ("Friday, January 2, 1903", "Freitag, 2. Januar 1903"),
-        ("Feb 3, 1951", "03.02.1951"),
-        ("4th quarter 1977", "4. Quartal 1977"),
-        ("5:12 PM", "17:12"),
-        ("4:08 \N{EN DASH} 6:52 PM", "16:08\N{EN DASH}18:52 Uhr"),
-        ("6/4/73, 12:13:47 AM", "04.06.73, 00:13:47"),
-        ("Jul 9 \N{EN DASH} 15, 2095", "9.\N{EN DASH}15. Juli 2095"),
-        ("NIO1,998.47", "1.998,47 NIO"),
-        ("82.33 Colombian pesos", "82,33 Kolumbianische Pesos"),
-        ("thirty-four Bulgarian leva", "vierunddreißig Bulgarische Lew"),
-        ("twenty-five hectares", "fünfundzwanzig Hektar"),
-        ("44.6 tablespoons and 5,799 carats", "44,6 Esslöffel und 5.799 Karat"),
-        ("825 bits per hour", "825 Bit pro Stunde"),
-        ("twenty-nine days ago", "vor neunundzwanzig Tagen"),
+        ("Chinese Yuan", "Renminbi Yuan"),
+        ("Austria and Belgium", "Österreich und Belgien"),
+        ("Turkish, Japanese, and Dutch", "Türkisch, Japanisch und Niederländisch"),
+        ("Saturday, October 3, 2015", "Samstag, 3. Oktober 2015"),
+        ("Jan 14, 1997", "14.01.1997"),
+        ("3rd quarter 1995", "3. Quartal 1995"),
+        ("5:52 PM", "17:52"),
+        ("4:37 \N{EN DASH} 9:22 PM", "16:37\N{EN DASH}21:22 Uhr"),
+        ("7/21/27, 9:50:27 PM", "21.07.27, 21:50:27"),
+        ("Mar 18 \N{EN DASH} 30, 2024", "18.\N{EN DASH}30. März 2024"),
+        ("CN¥155.28", "155,28 CN¥"),
+        ("880.69 Australian dollars", "880,69 Australische Dollar"),
+        ("twenty-eight Brazilian reals", "achtundzwanzig Brasilianische Real"),
+        ("sixteen hectares", "sechzehn Hektar"),
+        ("85.7 grams and 99 hectares", "85,7 Gramm und 99 Hektar"),
+        ("87 liters per second", "87 Liter pro Sekunde"),
+        ("eight months ago", "vor acht Monaten"),
     ],
 )
 def test_the_corpus_holds(drawn: list[Pair], english: str, german: str):
