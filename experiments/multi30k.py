@@ -26,7 +26,7 @@ def recipe(corpus: Corpus) -> Config:
         ),
         data=DataConfig(corpus=corpus, tokens_per_batch=1_000, max_length=128),
         training=TrainingConfig(
-            max_steps=2_700,
+            max_steps=3_000,
             warmup_steps=300,
             learning_rate_factor=0.5,
             schedule="linear",

@@ -1,0 +1,232 @@
+"""What a user sees of the commands, in processes of their own: the right lines and no others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.results import load_result
+from tests.experiments.conftest import Command
+from tests.samples import write_corpus
+
+_COMMANDS = ("list", "prepare", "train", "evaluate", "translate")
+
+
+def _names(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*")}
+
+
+def test_list_names_every_experiment_with_a_line(command: Command):
+    ended = command("experiments", "list")
+    assert ended.code == 0
+    assert not ended.stderr
+    names = [line.split()[0] for line in ended.stdout.splitlines()]
+    assert names == ["cldr", "multi30k", "multi30k_en_fr", "files:FOLDER"]
+
+
+@pytest.mark.parametrize("name", ["", *_COMMANDS])
+def test_help_is_short_and_says_how_it_is_used(name: str, command: Command):
+    ended = command("experiments", *([name] if name else []), "--help")
+    assert ended.code == 0
+    assert ended.stdout.startswith(f"usage: python -m experiments {name}".rstrip())
+    assert len(ended.stdout.splitlines()) < 40
+
+
+@pytest.mark.parametrize("arguments", [("list",), *((name, "--help") for name in _COMMANDS)])
+def test_neither_help_nor_list_imports_what_is_slow(arguments: tuple[str, ...]):
+    script = (
+        "import runpy, sys\n"
+        f"sys.argv = ['experiments', *{arguments!r}]\n"
+        "try:\n    runpy.run_module('experiments', run_name='__main__')\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "print([m for m in ('torch', 'lightning', 'wandb', 'sentencepiece') if m in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ended.stdout.splitlines()[-1] == "[]", ended
+
+
+def test_prepare_says_what_it_read_and_what_it_dropped(
+    command: Command, tmp_path: Path, shared_cache: Path
+):
+    folder = write_corpus(tmp_path / "mine")
+    for language, line in (("en", "\nzero\nnine\r\n"), ("de", "null\n \nneun\r\n")):
+        with (folder / f"train.{language}").open("a", newline="") as file:
+            file.write(line)
+    ended = command("experiments", "prepare", f"files:{folder}", "--vocab-size", "61")
+    assert ended.code == 0
+    assert not ended.stderr
+    train, valid, test, where = ended.stdout.splitlines()
+    assert train == "train: 214 lines read, 212 pairs kept, 2 dropped: empty side"
+    assert valid == "valid: 13 lines read, 13 pairs kept"
+    assert test == "test: 11 lines read, 11 pairs kept"
+    assert Path(where).is_relative_to(shared_cache)
+    again = command("experiments", "prepare", f"files:{folder}", "--vocab-size", "61")
+    assert again.stdout == ended.stdout
+
+
+def test_train_ends_with_its_scores_and_where_they_are(
+    command: Command, folder: Path, tmp_path: Path
+):
+    arguments = (
+        "experiments", "train", f"files:{folder}", "--directory", tmp_path / "run",
+        "--vocab-size", "61", "--max-steps", "2", "--seed", "5",
+    )  # fmt: skip
+    ended = command(*arguments)
+    assert ended.code == 0, ended
+    steps, valid, test, signature, where = ended.stdout.splitlines()
+    assert steps.startswith("2 steps in ")
+    assert valid.startswith("valid  BLEU ") and test.startswith("test   BLEU ")
+    assert signature.startswith("nrefs:1|")
+    assert where == str(tmp_path / "run")
+    assert {line.split()[0] for line in ended.lines} == {"train", "evaluate"}
+    result = load_result(tmp_path / "run")
+    assert result is not None and result.seed == 5
+    again = command(*arguments)
+    assert (again.code, again.stdout, again.stderr) == (0, ended.stdout, "")
+    other = command(*arguments[:-1], "6")
+    assert other.code == 2
+    assert len(other.lines) == 1 and "training.seed: 5 -> 6" in other.stderr
+
+
+def _unequal(folder: Path) -> None:
+    with (folder / "train.de").open("a") as file:
+        file.write("eins\n")
+
+
+def _invalid(folder: Path) -> None:
+    with (folder / "valid.en").open("ab") as file:
+        file.write(b"caf\xe9\n")
+    with (folder / "valid.de").open("a") as file:
+        file.write("eins\n")
+
+
+def _empty(folder: Path) -> None:
+    for language in ("en", "de"):
+        (folder / f"train.{language}").write_text("")
+
+
+def _empty_valid(folder: Path) -> None:
+    for language in ("en", "de"):
+        (folder / f"valid.{language}").write_text("")
+
+
+def _no_valid(folder: Path) -> None:
+    (folder / "valid.de").unlink()
+
+
+def _half_a_test(folder: Path) -> None:
+    (folder / "test.de").unlink()
+
+
+def _truncated_archive(folder: Path) -> None:
+    (folder / "train.en").unlink()
+    (folder / "train.en.gz").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (_unequal, "train.de has 212"),
+        (_invalid, "valid.en, line 14 is not UTF-8"),
+        (_empty, "the corpus is empty"),
+        (_empty_valid, "are empty"),
+        (_no_valid, "holds no valid.de"),
+        (_half_a_test, "holds no test.de"),
+        (_truncated_archive, "train.en.gz"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["prepare", "train"])
+def test_files_that_cannot_be_used_are_refused_in_one_line(
+    spoil: type, said: str, verb: str, command: Command, tmp_path: Path
+):
+    folder = write_corpus(tmp_path / "mine")
+    spoil(folder)
+    directory = tmp_path / "run"
+    where = ("--directory", directory) if verb == "train" else ()
+    cache = tmp_path / "cache"
+    ended = command(
+        "experiments", verb, f"files:{folder}", "--vocab-size", "61", *where, DATA_CACHE=str(cache)
+    )
+    assert ended.code == 2, ended
+    (line,) = ended.lines
+    assert line.startswith("python -m experiments: error: ")
+    assert said in line
+    assert not [p for p in cache.rglob("*") if p.is_file() and p.suffix != ".lock"]
+    assert not (directory / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train", "multi30"), "unknown experiment 'multi30': did you mean 'multi30k'?"),
+        (("prepare", "qqq"), "unknown experiment 'qqq': known: cldr, files:FOLDER, multi30k"),
+        (("train", "cldr", "--seed", "-1"), "seed is -1, but must be at least 0"),
+        (
+            ("train", "cldr", "--seed", str(2**64)),
+            "seed is 18446744073709551616, but must be below",
+        ),
+        (("train", "cldr", "--max-steps", "0"), "max_steps is 0, but must be above 0"),
+        (("train", "cldr", "--max-minutes", "nan"), "max_minutes is nan, but must be above 0"),
+        (("train", "cldr", "--devices", "0"), "devices is 0, but must be at least 1"),
+        (("prepare", "cldr", "--vocab-size", "3"), "vocab_size is 3, but must be at least 8"),
+        (("prepare", "files:nowhere"), "nowhere is not a folder"),
+        (("prepare", "files:"), "files: needs a folder, as in files:my_corpus"),
+        (("evaluate", "nowhere"), "nowhere is not the directory of a run: it has no config.json"),
+        (("translate", "nowhere"), "nowhere is not the directory of a run: it has no config.json"),
+        (("train", "cldr", "--sed", "1"), "unrecognized arguments: --sed 1"),
+        (("train", "cldr", "--seed", "one"), "argument --seed: invalid int value: 'one'"),
+        ((), "the following arguments are required: COMMAND"),
+        (("trian", "cldr"), "invalid choice: 'trian'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(
+    arguments: tuple[str, ...], said: str, command: Command, tmp_path: Path
+):
+    where = ("--directory", tmp_path / "run") if "train" in arguments else ()
+    ended = command("experiments", *arguments, *where)
+    assert ended.code == 2, ended
+    (line,) = ended.lines
+    assert said in line
+    assert not ended.stdout
+    assert not (tmp_path / "run").exists()
+
+
+def test_more_word_pieces_than_the_text_allows_are_refused_and_may_be_mended(
+    command: Command, folder: Path, tmp_path: Path
+):
+    arguments = ("experiments", "train", f"files:{folder}", "--directory", tmp_path / "run")
+    ended = command(*arguments)
+    assert ended.code == 2
+    (line,) = ended.lines
+    assert "vocab_size 8000 is more than the text allows: at most " in line
+    mended = command(*arguments, "--vocab-size", "61", "--max-steps", "1")
+    assert mended.code == 0, mended
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing"])
+def test_a_download_that_is_not_what_was_declared_is_refused(
+    damage: str, command: Command, tmp_path: Path
+):
+    mirror, cache = tmp_path / "mirror", tmp_path / "cache"
+    address = "raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/train.en.gz"
+    (mirror / address).parent.mkdir(parents=True)
+    if damage == "truncated":
+        (mirror / address).write_bytes(b"\x1f\x8b\x08 half of it")
+    ended = command(
+        "experiments", "prepare", "multi30k", DATA_MIRROR=str(mirror), DATA_CACHE=str(cache)
+    )
+    assert ended.code == 2
+    (line,) = ended.lines
+    assert str(mirror / address) in line
+    assert ("expected sha256" if damage == "truncated" else "does not exist") in line
+    assert not [p for p in cache.rglob("*") if p.is_file() and p.suffix != ".lock"]
+
+
+def test_ctrl_c_and_a_second_start_are_told_how_to_go_on(finished: Path):
+    # The stopping itself is in test_resume.py; here, that nothing of a run is JSON with a fault.
+    for name in ("config.json", "result.json", "progress.json"):
+        assert isinstance(json.loads((finished / name).read_text()), dict)

@@ -1,0 +1,145 @@
+"""Scoring a finished run and translating with it, as a user does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.results import load_result
+from tests.experiments.conftest import Command
+from tests.experiments.processes import Finished
+from tests.experiments.samples import copy_of
+
+
+def _scores(ended: Finished) -> tuple[float, float]:
+    """BLEU and perplexity that were printed."""
+    assert ended.code == 0, ended
+    first, second, _ = ended.stdout.splitlines()
+    return float(first.split()[1]), float(second.split()[1])
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_evaluate_prints_what_the_result_says(split: str, finished: Path, command: Command):
+    result = load_result(finished)
+    assert result is not None
+    scores = _scores(command("experiments", "evaluate", finished, "--split", split))
+    wanted = (result.bleu, result.perplexity)
+    if split == "test":
+        assert result.test_bleu is not None and result.test_perplexity is not None
+        wanted = result.test_bleu, result.test_perplexity
+    assert scores == pytest.approx(wanted, abs=0.006)
+
+
+def test_evaluate_prints_the_signature_and_the_settings(finished: Path, command: Command):
+    ended = command("experiments", "evaluate", finished)
+    first, second, third = ended.stdout.splitlines()
+    result = load_result(finished)
+    assert result is not None
+    assert first.endswith(result.bleu_signature)
+    assert "per word-piece" in second and "per character" in second
+    assert third == "13 lines, beam 4, alpha 0.6, 2 checkpoints averaged"
+    assert {line.split()[0] for line in ended.lines} == {"evaluate"}
+
+
+def test_options_change_how_it_decodes(finished: Path, command: Command):
+    options = ("--beam-size", "1", "--length-penalty", "1.5", "--average", "1")
+    ended = command("experiments", "evaluate", finished, *options)
+    assert ended.stdout.splitlines()[2] == "13 lines, beam 1, alpha 1.5"
+
+
+def test_a_text_of_ones_own_is_scored_and_written(
+    finished: Path, folder: Path, command: Command, tmp_path: Path
+):
+    output = tmp_path / "hypotheses.txt"
+    ended = command(
+        "experiments", "evaluate", finished, "--source", folder / "test.en",
+        "--reference", folder / "test.de", "--output", output,
+    )  # fmt: skip
+    assert _scores(ended) == _scores(
+        command("experiments", "evaluate", finished, "--split", "test")
+    )
+    assert output.read_bytes() == (finished / "test.hypotheses.txt").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--split", "tset"), "unknown split 'tset': did you mean 'test'?"),
+        (("--average", "3"), "holds 2 of the 3 checkpoints to average"),
+        (("--average", "0"), "average is 0, but must be at least 1"),
+        (("--beam-size", "0"), "beam_size is 0, but must be at least 1"),
+        (("--length-penalty", "nan"), "length_penalty is nan, but must be at least 0"),
+        (("--source", "FOLDER/test.en"), "--source and --reference belong together"),
+        (("--source", "FOLDER/test.en", "--reference", "nowhere"), "nowhere"),
+        (("--source", "FOLDER/test.en", "--reference", "FOLDER/valid.de"), "has 11 lines but"),
+        (("--output", "nowhere/file"), "nowhere is not a folder"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_in_one_line(
+    options: tuple[str, ...], said: str, finished: Path, folder: Path, command: Command
+):
+    given = [option.replace("FOLDER", str(folder)) for option in options]
+    ended = command("experiments", "evaluate", finished, *given)
+    assert ended.code == 2, ended
+    (line,) = ended.lines
+    assert said in line
+    assert not ended.stdout
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "translate"])
+def test_a_run_without_a_checkpoint_is_told_to_be_trained(
+    verb: str, finished: Path, command: Command, tmp_path: Path
+):
+    (tmp_path / "config.json").write_bytes((finished / "config.json").read_bytes())
+    ended = command("experiments", verb, tmp_path)
+    assert ended.code == 2
+    assert ended.lines[0].endswith("has no checkpoint yet: train it first")
+
+
+def test_a_damaged_checkpoint_is_not_evaluated(finished: Path, command: Command, tmp_path: Path):
+    directory = copy_of(finished, tmp_path / "run")
+    (directory / "checkpoints" / "step-00000040.ckpt").write_bytes(b"")
+    ended = command("experiments", "evaluate", directory, "--average", "1")
+    assert ended.code == 0, ended
+
+
+def test_every_line_is_translated_in_its_place(finished: Path, command: Command):
+    sources = ["one two", "", "three", "  ", "four five six", "one two"]
+    text = "".join(f"{line}\n" for line in sources)
+    ended = command("experiments", "translate", finished, stdin=text.encode())
+    assert ended.code == 0
+    assert not ended.stderr
+    lines = ended.stdout.split("\n")
+    assert lines.pop() == ""
+    assert [bool(line) for line in lines] == [bool(source.strip()) for source in sources]
+    assert lines[0] == lines[5]
+    for source, line in zip(sources, lines, strict=True):
+        alone = command("experiments", "translate", finished, stdin=f"{source}\n".encode())
+        assert alone.stdout == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    "text", [b"one two\r\nthree\r\n", b"one two\nthree", b"one two\r\nthree\n"]
+)
+def test_line_ends_of_any_kind_give_the_same(text: bytes, finished: Path, command: Command):
+    expected = command("experiments", "translate", finished, stdin=b"one two\nthree\n")
+    assert command("experiments", "translate", finished, stdin=text) == expected
+
+
+def test_nothing_is_translated_to_nothing(finished: Path, command: Command):
+    assert command("experiments", "translate", finished, stdin=b"") == Finished(0, "", "")
+
+
+def test_separators_inside_a_line_end_no_line(finished: Path, command: Command):
+    text = "one\u2028two\x85three\x0cfour\n".encode()
+    ended = command("experiments", "translate", finished, stdin=text)
+    assert ended.stdout.count("\n") == 1
+
+
+def test_a_line_that_is_not_utf8_is_named(finished: Path, command: Command):
+    ended = command("experiments", "translate", finished, stdin=b"one\ntwo\nth\xe9\nfour\n")
+    assert ended.code == 2
+    (line,) = ended.lines
+    assert "standard input, line 3 is not UTF-8" in line
+    assert not ended.stdout

@@ -1,0 +1,219 @@
+"""What Weights & Biases is told, and that a dead network is no one's trouble."""
+
+from __future__ import annotations
+
+import dataclasses
+import http.server
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+
+import experiments.tracking
+from experiments.provenance import commit
+from experiments.results import load_result
+from experiments.tracking import Tracking, tracking_mode
+from tests.experiments.conftest import Command
+from tests.experiments.samples import tiny_experiment
+from transformer.config import to_dict
+
+_KEY = "0123456789abcdef0123456789abcdef01234567"
+
+
+def _inspect(directory: Path, *options: str) -> str:
+    (file,) = directory.glob("wandb/*run-*/run-*.wandb")
+    wandb_command = Path(sys.executable).with_name("wandb")
+    return subprocess.run(
+        [wandb_command, "leet", "inspect", *options, "--json", file],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def summary(finished: Path) -> dict[str, Any]:
+    return json.loads(_inspect(finished, "--summary"))
+
+
+@pytest.fixture(scope="module")
+def records(finished: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _inspect(finished).splitlines()]
+
+
+def test_the_run_says_what_it_is(records: list[dict[str, Any]]):
+    (run,) = (record["run"] for record in records if record["type"] == "run")
+    assert run["run_group"] == "tests/tiny"
+    assert run["job_type"] == "train"
+    assert run["tags"] == ["tiny", "numbers"]
+    assert run["display_name"] == "numbers-seed3"
+
+
+def test_the_run_holds_the_whole_configuration_and_the_commit(
+    summary: dict[str, Any], folder: Path
+):
+    config = to_dict(tiny_experiment(folder).config)
+    assert summary["config"] == config | {"experiment": "numbers", "commit": commit()}
+
+
+def test_the_summary_is_the_result(summary: dict[str, Any], finished: Path):
+    assert summary["state"] == "finished"
+    result = load_result(finished)
+    assert result is not None
+    for name, value in dataclasses.asdict(result).items():
+        expected = pytest.approx(value) if isinstance(value, float) else value
+        assert summary["summary"][name] == expected, name
+
+
+def test_the_history_is_that_of_the_metrics(records: list[dict[str, Any]], finished: Path):
+    losses = [r["history"]["item"].get("loss") for r in records if r["type"] == "history"]
+    lines = (finished / "metrics.csv").read_text().splitlines()[1:]
+    expected = [float(line.split(",")[1]) for line in lines if line.split(",")[1]]
+    assert [x for x in losses if x is not None] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("environment", "mode"),
+    [({}, "offline"), ({"WANDB_MODE": "disabled"}, "disabled"), ({"WANDB_MODE": ""}, "offline")],
+)
+def test_it_is_offline_unless_asked(
+    environment: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("WANDB_MODE")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert tracking_mode() == mode
+
+
+@pytest.fixture
+def answering() -> Iterator[str]:
+    """A server that answers at once, if not with what W&B would say."""
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), http.server.BaseHTTPRequestHandler, bind_and_activate=True
+    )
+    server.RequestHandlerClass.log_message = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server that takes a connection and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def closed() -> str:
+    """A port at which no one listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("asked", [{"WANDB_MODE": "online"}, {"WANDB_API_KEY": _KEY}])
+def test_it_is_online_where_one_asks_and_the_server_answers(
+    asked: dict[str, str], answering: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("WANDB_MODE")
+    monkeypatch.setenv("WANDB_BASE_URL", answering)
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    assert tracking_mode() == "online"
+
+
+@pytest.mark.parametrize("server", ["silent", "closed"])
+def test_a_dead_network_is_told_within_seconds_and_means_offline(
+    server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(experiments.tracking, "_PROBE_SECONDS", 0.5)
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_BASE_URL", request.getfixturevalue(server))
+    started = time.monotonic()
+    with pytest.warns(UserWarning, match="does not answer: tracking offline"):
+        assert tracking_mode() == "offline"
+    assert time.monotonic() - started < 5
+
+
+def test_a_run_without_its_network_ends_as_one_that_is_offline(
+    folder: Path, command: Command, closed: str, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    ended = command(
+        "experiments", "train", f"files:{folder}", "--directory", directory,
+        "--vocab-size", "61", "--max-steps", "1",
+        WANDB_MODE="online", WANDB_API_KEY=_KEY, WANDB_BASE_URL=closed,
+    )  # fmt: skip
+    assert ended.code == 0
+    assert ended.lines[0] == "warning: W&B's server does not answer: tracking offline"
+    assert not [line for line in ended.lines[1:] if "wandb" in line]
+    assert json.loads(_inspect(directory, "--summary"))["state"] == "finished"
+
+
+class _Failing:
+    """Stands in for ``wandb.init``: fails in the modes that it is told."""
+
+    def __init__(self, *modes: str) -> None:
+        self.modes, self.tried = modes, list[str]()
+
+    def __call__(self, *, mode: str, **settings: Any) -> Any:
+        self.tried.append(mode)
+        if mode in self.modes:
+            raise wandb.errors.CommError("no\nsuch key")
+        return wandb.sdk.lib.RunDisabled()
+
+
+@pytest.mark.parametrize("fails", [("online",), ("online", "offline")])
+def test_what_goes_wrong_at_the_start_stops_no_run(
+    fails: tuple[str, ...],
+    answering: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_BASE_URL", answering)
+    failing = _Failing(*fails)
+    monkeypatch.setattr(wandb, "init", failing)
+    with (
+        pytest.warns(UserWarning, match="W&B does not start in mode online: no such key"),
+        Tracking(tiny_experiment(folder), tmp_path) as tracking,
+    ):
+        assert len(tracking.loggers()) == (len(fails) == 1)
+    assert failing.tried == ["online", "offline"]
+
+
+def test_a_server_that_goes_silent_holds_the_end_up_only_for_a_while(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(experiments.tracking, "_FINISH_SECONDS", 0.1)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    release = threading.Event()
+    with (
+        pytest.warns(UserWarning, match="W&B does not answer: sync its folder later"),
+        Tracking(tiny_experiment(folder), tmp_path) as tracking,
+    ):
+        monkeypatch.setattr(tracking._run, "finish", release.wait)
+    release.set()
+
+
+def test_a_resumed_run_is_the_same_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ids: list[str] = []
+    monkeypatch.setattr(
+        wandb, "init", lambda *, id, **_: ids.append(id) or wandb.sdk.lib.RunDisabled()
+    )
+    for _ in range(2):
+        with Tracking(tiny_experiment(folder), tmp_path):
+            pass
+    assert len(set(ids)) == 1 and ids[0]
