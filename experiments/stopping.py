@@ -63,15 +63,15 @@ class StopOnSignal(lightning.Callback):
         if self._ending:
             raise StoppedError(self._received or signal.SIGTERM, trainer.global_step)
 
-    def on_exception(self, *args: Any, **kwargs: Any) -> None:
-        """Give the signals back."""
-        self.teardown()
-
-    def teardown(self, *args: Any, **kwargs: Any) -> None:
-        """Give the signals back."""
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        """Give the signals back, before Lightning gives back those that it took over itself."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers = {}
+
+    def on_exception(self, *args: Any, **kwargs: Any) -> None:
+        """Give the signals back."""
+        self.on_train_end()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame

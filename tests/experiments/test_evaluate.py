@@ -56,9 +56,8 @@ def test_a_text_of_ones_own_is_scored_and_written(
         "experiments", "evaluate", finished, "--source", folder / "test.en",
         "--reference", folder / "test.de", "--output", output,
     )  # fmt: skip
-    assert _scores(ended) == _scores(
-        command("experiments", "evaluate", finished, "--split", "test")
-    )
+    of_split = command("experiments", "evaluate", finished, "--split", "test")
+    assert _scores(ended) == _scores(of_split)
     assert output.read_bytes() == (finished / "test.hypotheses.txt").read_bytes()
 
 

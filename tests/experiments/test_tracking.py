@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import wandb
+from wandb.errors import CommError
 
 import experiments.tracking
 from experiments.provenance import commit
@@ -159,17 +160,18 @@ def test_a_run_without_its_network_ends_as_one_that_is_offline(
     assert json.loads(_inspect(directory, "--summary"))["state"] == "finished"
 
 
-class _Failing:
-    """Stands in for ``wandb.init``: fails in the modes that it is told."""
+class _Init:
+    """Stands in for ``wandb.init``: keeps what it was told, and fails in some modes."""
 
-    def __init__(self, *modes: str) -> None:
-        self.modes, self.tried = modes, list[str]()
+    def __init__(self, *failing: str) -> None:
+        self.failing, self.told = failing, list[dict[str, Any]]()
+        self._init = wandb.init
 
-    def __call__(self, *, mode: str, **settings: Any) -> Any:
-        self.tried.append(mode)
-        if mode in self.modes:
-            raise wandb.errors.CommError("no\nsuch key")
-        return wandb.sdk.lib.RunDisabled()
+    def __call__(self, **told: Any) -> Any:
+        self.told.append(told)
+        if told["mode"] in self.failing:
+            raise CommError("no\nsuch key")
+        return self._init(mode="disabled")
 
 
 @pytest.mark.parametrize("fails", [("online",), ("online", "offline")])
@@ -182,14 +184,14 @@ def test_what_goes_wrong_at_the_start_stops_no_run(
 ):
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_BASE_URL", answering)
-    failing = _Failing(*fails)
-    monkeypatch.setattr(wandb, "init", failing)
+    init = _Init(*fails)
+    monkeypatch.setattr(wandb, "init", init)
     with (
         pytest.warns(UserWarning, match="W&B does not start in mode online: no such key"),
         Tracking(tiny_experiment(folder), tmp_path) as tracking,
     ):
         assert len(tracking.loggers()) == (len(fails) == 1)
-    assert failing.tried == ["online", "offline"]
+    assert [told["mode"] for told in init.told] == ["online", "offline"]
 
 
 def test_a_server_that_goes_silent_holds_the_end_up_only_for_a_while(
@@ -209,11 +211,10 @@ def test_a_server_that_goes_silent_holds_the_end_up_only_for_a_while(
 def test_a_resumed_run_is_the_same_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    ids: list[str] = []
-    monkeypatch.setattr(
-        wandb, "init", lambda *, id, **_: ids.append(id) or wandb.sdk.lib.RunDisabled()
-    )
+    init = _Init()
+    monkeypatch.setattr(wandb, "init", init)
     for _ in range(2):
         with Tracking(tiny_experiment(folder), tmp_path):
             pass
-    assert len(set(ids)) == 1 and ids[0]
+    first, second = (told["id"] for told in init.told)
+    assert first and first == second

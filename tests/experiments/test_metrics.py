@@ -1,0 +1,40 @@
+"""``metrics.csv`` when a run is taken up again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.metrics import MetricsCsv
+
+_HEADER = "step,loss,perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\n"
+_ROWS = ["10,4.1,60,0.1,1.5,,\n", "20,3.9,50,0.2,1.4,,\n", "20,,,,,3.8,45\n", "30,3.7,40,0.3,1,,\n"]
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "kept"),
+    [
+        ("", 0, []),
+        (_HEADER, 0, []),
+        (_HEADER + "".join(_ROWS), 0, []),
+        (_HEADER + "".join(_ROWS), 20, _ROWS[:3]),
+        (_HEADER + "".join(_ROWS), 25, _ROWS[:3]),
+        (_HEADER + "".join(_ROWS), 30, _ROWS),
+        (_HEADER + "".join(_ROWS)[:-20], 30, _ROWS[:2]),  # the disk was full
+        (_HEADER + "".join(_ROWS[:3]) + "3", 30, _ROWS[:3]),
+        (_HEADER[:20], 0, []),
+    ],
+)
+def test_lines_from_after_the_step_and_torn_ones_are_dropped(
+    before: str, step: int, kept: list[str], tmp_path: Path
+):
+    path = tmp_path / "metrics.csv"
+    path.write_text(before)
+    MetricsCsv(tmp_path, every=10, resumed_step=step)
+    assert path.read_text().splitlines() == (_HEADER + "".join(kept)).splitlines()
+
+
+def test_a_new_run_begins_with_a_header(tmp_path: Path):
+    MetricsCsv(tmp_path, every=10, resumed_step=0)
+    assert (tmp_path / "metrics.csv").read_text().splitlines() == _HEADER.splitlines()

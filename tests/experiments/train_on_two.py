@@ -1,0 +1,12 @@
+"""``python -m tests.experiments.train_on_two FOLDER DIRECTORY``: ten steps on two devices."""
+
+import sys
+from pathlib import Path
+
+from experiments.process import carry_out
+from tests.experiments.samples import tiny_experiment
+
+if __name__ == "__main__":
+    folder, directory = map(Path, sys.argv[1:])
+    experiment = tiny_experiment(folder, max_steps=10, dropout=0.0)
+    sys.exit(carry_out(experiment, directory, devices=2))
