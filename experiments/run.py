@@ -251,6 +251,7 @@ def _own(directory: Path, experiment: Experiment) -> Generator[None]:
 
 def _quieten_libraries() -> None:
     """Lightning announces devices and tips at every start; faults still come through."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"lightning\..*")
     torch.set_float32_matmul_precision("highest")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# The bits of a result depend on the number of threads; torch reads this when it is imported.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 _SHARED = Path(__file__).parents[2] / "shared"
 # Data that the tests may use but do not need; sacrebleu reads its variable when it is imported.
 for _variable, _folder in (("DATA_MIRROR", "mirror"), ("SACREBLEU", "sacrebleu")):

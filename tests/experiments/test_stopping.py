@@ -41,9 +41,18 @@ def test_a_run_gives_the_signals_back(folder: Path, tmp_path: Path):
     assert [signal.getsignal(number) for number in _SIGNALS] == before
 
 
-@pytest.mark.parametrize("number", _SIGNALS)
-# 9 is the last step of an epoch, 14 the one before a validation, 19 before a regular checkpoint.
-@pytest.mark.parametrize("step", [3, 8, 9, 14, 15, 19, 29])
+# 9 is an epoch's last step; a validation follows on 15 and 30, a regular checkpoint on 20 and 30.
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [
+        (3, signal.SIGINT),
+        (8, signal.SIGTERM),
+        (9, signal.SIGINT),
+        (14, signal.SIGTERM),
+        (19, signal.SIGINT),
+        (29, signal.SIGTERM),
+    ],
+)
 def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not(
     step: int,
     number: int,
