@@ -95,7 +95,7 @@ def _our_step(experiment: Experiment, device: torch.device) -> Callable[[Batch],
     optimizer = module.configure_optimizers()["optimizer"]
 
     def step(batch: Batch) -> None:
-        smoothed, _ = module.loss(batch)
+        smoothed, _ = module.training_loss(batch)
         optimizer.zero_grad()
         (smoothed / batch.target_tokens).backward()
         optimizer.step()

@@ -314,3 +314,30 @@ def test_a_search_stops_when_none_that_goes_on_could_win(monkeypatch: pytest.Mon
     with torch.no_grad():
         found = beam_search(model, random_sentences([7]), DecodingConfig(beam_size=4))
     assert found == [[]] and steps == 1
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(0.0, []), (1.0, [5] * 6)])
+def test_a_long_hypothesis_may_win_after_a_short_one_has_finished(
+    alpha: float, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end at once has p = 0.5; or a 5 has 0.49, and then five more and the end are certain.
+
+    With alpha 1 that is log 0.5 / 1 = -0.69 against log 0.49 / 2 = -0.36 at length 7.
+    """
+
+    def scripted(tokens: Tensor, state: DecoderState) -> Tensor:
+        logits = torch.full((*tokens.shape, 8), -20.0)
+        logits[..., EOS_ID] = -40.0
+        likely = {5: 0.49, EOS_ID: 0.5} if state.position == 0 else {5: 1.0}
+        if state.position == 6:
+            likely = {EOS_ID: 1.0}
+        for token, p in likely.items():
+            logits[..., token] = math.log(p)
+        state.position += 1
+        return logits
+
+    model = lively_model()
+    monkeypatch.setattr(model, "decode_step", scripted)
+    config = DecodingConfig(beam_size=2, length_penalty=alpha, max_extra_length=5)
+    with torch.no_grad():
+        assert beam_search(model, torch.tensor([[7, EOS_ID]]), config) == [expected]

@@ -65,11 +65,11 @@ def assert_same_end(directory: Path, other: Path) -> None:
 
 
 def outcome(directory: Path) -> dict[str, object]:
-    """The result without what a clock wrote."""
+    """The result without the time it took and was made at."""
     result = load_result(directory)
     assert result is not None
-    timed = ("train_seconds", "tokens_per_second", "finished_at")
-    return {k: v for k, v in dataclasses.asdict(result).items() if k not in timed}
+    incidental = ("train_seconds", "tokens_per_second", "finished_at", "commit")
+    return {k: v for k, v in dataclasses.asdict(result).items() if k not in incidental}
 
 
 def _assert_same(one: Any, other: Any) -> None:

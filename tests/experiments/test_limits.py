@@ -63,9 +63,8 @@ def test_a_run_that_was_stopped_before_its_evaluation_is_only_evaluated(
     after = run(tiny_experiment(folder), directory)
     assert outcome(directory) == outcome(finished)
     assert before is not None
-    # The last checkpoint was written just before the clock stopped.
-    assert after.train_seconds == pytest.approx(before.train_seconds, abs=1.0)
-    assert after.train_seconds <= before.train_seconds
+    # The checkpoint was written just before the clock stopped; evaluation is no training.
+    assert before.train_seconds / 2 < after.train_seconds <= before.train_seconds
 
 
 def test_a_run_ends_when_its_minutes_are_up_and_is_scored(

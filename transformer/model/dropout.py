@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 _LEVELS = 2**16
+
+# None is torch's own generator, which all threads share.
+_generator: ContextVar[torch.Generator | None] = ContextVar("dropout", default=None)
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Generator[None]:
+    """Within this context, and in its thread only, the CPU's masks come from ``generator``."""
+    token = _generator.set(generator)
+    try:
+        yield
+    finally:
+        _generator.reset(token)
 
 
 class Dropout(nn.Module):
@@ -28,7 +45,8 @@ class Dropout(nn.Module):
         if x.is_cuda:
             return F.dropout(x, self.p)
         dropped = round(self.p * _LEVELS)
-        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
+        draws.random_(-(2**63), None, generator=_generator.get())
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
         keep = (bits >= dropped - _LEVELS // 2).to(x.dtype)
         return x * keep.mul_(_LEVELS / (_LEVELS - dropped))

@@ -16,6 +16,7 @@ from transformer.model.encoder_decoder import Transformer
 from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.precision import autocast
 from transformer.training.schedule import learning_rate
+from transformer.training.threads import loss_of_halves
 
 
 class NonFiniteError(Exception):
@@ -73,12 +74,18 @@ class TransformerModule(lightning.LightningModule):
                 self.config.training.label_smoothing,
             )
 
+    def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The same, by the fastest way to its gradient; differs from it in rounding alone."""
+        if self.device.type == "cpu" and torch.get_num_threads() > 1 and len(batch.src) > 1:
+            return loss_of_halves(self.loss, batch, list(self.parameters()))
+        return self.loss(batch)
+
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The mean smoothed loss per target word-piece of the global batch."""
         del batch_idx
         training = self.config.training
         torch.manual_seed(_step_seed(training.seed, batch.number, self.global_rank))
-        smoothed, nll = self.loss(batch)
+        smoothed, nll = self.training_loss(batch)
         # Ranks average their gradients, so each scales its share of the sum by their number.
         scale = self.trainer.world_size / batch.target_tokens
         self._batch_number = batch.number
