@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -129,10 +130,15 @@ resuming = pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint 
 
 
 @resuming
-@pytest.mark.parametrize("stop", [5, 31])
+@pytest.mark.parametrize(("stop", "threads"), [(5, 1), (31, 1), (31, 2)])
 def test_a_run_goes_on_bit_by_bit_in_the_middle_of_an_epoch(
-    stop: int, tiny_config: Config, tmp_path: Path
+    stop: int,
+    threads: int,
+    tiny_config: Config,
+    tmp_path: Path,
+    set_threads: Callable[[int], None],
 ) -> None:
+    set_threads(threads)
     config = override(tiny_config, dropout=0.3)
     whole, losses = fit(config, max_steps=stop + 37)
     first = trainer(stop)

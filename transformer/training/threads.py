@@ -52,8 +52,10 @@ class _Halves(Function):
                 value, other = loss(half)
                 return value.detach(), other, torch.autograd.grad(value, parameters)
 
-        first, second = _pool().map(differentiate, split(batch), seeds)
-        torch.set_num_threads(threads)
+        try:
+            first, second = _pool().map(differentiate, split(batch), seeds)
+        finally:
+            torch.set_num_threads(threads)  # a part of the setting belongs to the whole process
         ctx.save_for_backward(*(a.add_(b) for a, b in zip(first[2], second[2], strict=True)))
         other = first[1] + second[1]
         ctx.mark_non_differentiable(other)
