@@ -37,6 +37,15 @@ def test_it_is_torchs_scaled_dot_product_attention() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_its_gradients_are_those_of_finite_differences() -> None:
+    shapes = ((2, 3, 5, 7), (2, 3, 4, 7), (2, 3, 4, 2))
+    tensors = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    mask = torch.zeros(2, 1, 1, 4).masked_fill(
+        torch.tensor([[0, 0, 0, 1], [0] * 4])[:, None, None].bool(), -torch.inf
+    )
+    torch.autograd.gradcheck(scaled_dot_product_attention, (*tensors, mask))
+
+
 def test_two_keys_by_hand() -> None:
     query = torch.tensor([[[[2.0, 0.0, 0.0, 0.0]]]])
     key = torch.tensor([[[[math.log(3.0), 5.0, 5.0, 5.0], [0.0, 0.0, 0.0, 0.0]]]])
