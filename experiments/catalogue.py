@@ -8,12 +8,14 @@ from pathlib import Path
 
 from experiments.cldr import CLDR
 from experiments.experiment import Experiment
-from experiments.multi30k import MULTI30K, MULTI30K_FR, recipe
+from experiments.multi30k import MULTI30K, MULTI30K_FR, MULTI30K_LONG, recipe
 from transformer.config import override
 from transformer.data.corpora import folder_corpus
 from transformer.errors import InputError, unknown_name
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (CLDR, MULTI30K, MULTI30K_FR)}
+EXPERIMENTS = {
+    experiment.name: experiment for experiment in (CLDR, MULTI30K, MULTI30K_LONG, MULTI30K_FR)
+}
 
 _FILES = "files:"
 _LANGUAGES = re.compile(r":([a-z]{2,3})-([a-z]{2,3})$")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.experiment import Experiment
-from transformer.config import Config, Corpus, DataConfig, ModelConfig, TrainingConfig
+from transformer.config import Config, Corpus, DataConfig, ModelConfig, TrainingConfig, override
 from transformer.data.corpora import MULTI30K_EN_DE, MULTI30K_EN_FR
 
 
@@ -26,7 +26,7 @@ def recipe(corpus: Corpus) -> Config:
         ),
         data=DataConfig(corpus=corpus, tokens_per_batch=1_000, max_length=128),
         training=TrainingConfig(
-            max_steps=3_000,
+            max_steps=3_600,
             warmup_steps=300,
             learning_rate_factor=0.5,
             schedule="linear",
@@ -42,6 +42,19 @@ MULTI30K = Experiment(
     name="multi30k",
     description="Multi30k EN-DE, a small model",
     config=recipe(MULTI30K_EN_DE),
+    tags=("multi30k",),
+)
+MULTI30K_LONG = Experiment(
+    name="multi30k_long",
+    description="Multi30k EN-DE, the small model for as long as it gains from it",
+    config=override(
+        recipe(MULTI30K_EN_DE),
+        dropout=0.1,
+        max_steps=12_000,
+        warmup_steps=500,
+        checkpoint_every_steps=250,
+        validate_every_steps=1_000,
+    ),
     tags=("multi30k",),
 )
 MULTI30K_FR = Experiment(
