@@ -30,7 +30,7 @@ test-slow: setup
 check: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/pyright
+	$(BIN)/pyright --project pyproject.toml
 
 format: setup
 	$(BIN)/ruff check --fix
