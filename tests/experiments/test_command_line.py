@@ -20,7 +20,7 @@ def test_list_names_every_experiment_with_a_line(command: Command):
     assert ended.code == 0
     assert not ended.stderr
     names = [line.split()[0] for line in ended.stdout.splitlines()]
-    assert names == ["cldr", "multi30k", "multi30k_en_fr", "files:FOLDER"]
+    assert names == ["cldr", "multi30k", "multi30k_long", "multi30k_en_fr", "files:FOLDER"]
 
 
 @pytest.mark.parametrize("name", ["", *_COMMANDS])
