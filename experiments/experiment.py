@@ -57,6 +57,10 @@ def refuse_another(directory: Path, experiment: Experiment) -> None:
         return
     found = load_experiment(directory)
     changes = differences(to_dict(found.config), to_dict(experiment.config))
+    if found.config.data.corpus.name != experiment.config.data.corpus.name:
+        # Another corpus differs in all that it is made of; its name says so.
+        corpus = "data.corpus."
+        changes = [x for x in changes if not x.startswith(corpus) or x.startswith(f"{corpus}name:")]
     if changes:
         raise InputError(
             f"{directory} belongs to another configuration ({'; '.join(changes)}): "

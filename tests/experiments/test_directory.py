@@ -8,6 +8,7 @@ import pytest
 from filelock import FileLock
 
 import experiments.run
+from experiments.cldr import CLDR
 from experiments.experiment import claim, load_experiment
 from experiments.run import run
 from tests.experiments.samples import copy_of, tiny_experiment
@@ -23,6 +24,15 @@ def test_another_configuration_is_refused_and_told_what_differs(finished: Path, 
     assert "training.seed: 3 -> 4" in said
     assert "dropout" not in said
     assert load_experiment(finished) == tiny_experiment(folder)
+
+
+def test_another_corpus_is_told_by_its_name_alone(finished: Path):
+    with pytest.raises(InputError) as caught:
+        run(CLDR, finished)
+    said = str(caught.value)
+    assert "data.corpus.name: 'numbers' -> 'cldr_en_de'" in said
+    assert said.count("data.corpus") == 1
+    assert "model.d_ff: 17 -> 256" in said
 
 
 def test_a_directory_in_use_is_refused(
