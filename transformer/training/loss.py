@@ -63,15 +63,18 @@ class _SmoothedCrossEntropy(Function):
             part = slice(start, start + rows)
             h, y = h_all[part], targets[part, None]
             logits = (h @ w.t()).to(wide)
-            gradient = torch.softmax(logits, dim=-1)
-            # The largest probability never underflows, so it gives log Z without another exp.
-            log_z_sum += (logits.amax(-1) - gradient.amax(-1).log_()).sum()
             target_logit_sum += logits.gather(1, y).sum()
+            largest = logits.amax(-1, keepdim=True)
+            # exp(z) up to a factor for each row; dividing the narrow operands by their sum, and
+            # not the wide matrix, makes probabilities of them.
+            powers = logits.sub_(largest).exp_()
+            total = powers.sum(-1, keepdim=True)
+            log_z_sum += (largest + total.log()).sum()
             if with_gradient:
-                gradient.scatter_add_(1, y, gradient.new_full(y.shape, smoothing - 1.0))
-                gradient = gradient.to(dtype)
-                grad_states[part] = gradient @ w
-                grad_weight += gradient.t() @ h
+                powers.scatter_add_(1, y, (smoothing - 1.0) * total)
+                gradient = powers.to(dtype)
+                grad_states[part] = (gradient @ w) / total
+                grad_weight += gradient.t() @ (h / total).to(dtype)
         states_sum, weight_mean = states.to(wide).sum(0), weight.to(wide).mean(0)
         if with_gradient:
             # The even share of ε is the same for every logit: two vectors in place of a matrix.
