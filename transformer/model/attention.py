@@ -6,6 +6,7 @@ to ``(batch, num_heads, queries, keys)``.
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
@@ -30,20 +31,23 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask.to(query.dtype))
     # On CPUs the fused kernel spends most of its time in its backward pass when sentences are
     # short and heads are small; three plain products take a tenth of that.
-    scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1) + mask
+    scaled = query * (query.size(-1) ** -0.5 / math.log(2.0))
+    scores = scaled @ key.transpose(-2, -1) + mask
     wide = torch.promote_types(scores.dtype, torch.float32)
     weights = cast(Tensor, _ShortSoftmax.apply(scores.to(wide)))
     return weights.to(value.dtype) @ value
 
 
 class _ShortSoftmax(Function):
-    """Softmax over the last dimension: on CPUs four times as fast as torch's for rows as short as
-    a sentence, whose kernel handles them one by one.
+    """Softmax over the last dimension, of scores in bits: 2^x / sum(2^x).
+
+    On CPUs it is up to four times as fast as torch's for rows as short as a sentence. Powers of
+    two, since the exponential of a hidden score of -inf takes twenty times as long as another.
     """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor) -> Tensor:
-        weights = (scores - scores.amax(-1, keepdim=True)).exp_()
+        weights = (scores - scores.amax(-1, keepdim=True)).exp2_()
         weights.div_(weights.sum(-1, keepdim=True))
         ctx.save_for_backward(weights)
         return weights
@@ -52,7 +56,8 @@ class _ShortSoftmax(Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Tensor:
         (weights,) = ctx.saved_tensors
         weighted: Tensor = grad_outputs[0] * weights
-        return weighted.sub_(weights * weighted.sum(-1, keepdim=True))
+        weighted.addcmul_(weights, weighted.sum(-1, keepdim=True), value=-1)
+        return weighted.mul_(math.log(2.0))
 
 
 class KeyValueCache:
