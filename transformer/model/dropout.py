@@ -48,7 +48,7 @@ class Dropout(nn.Module):
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
         draws.random_(-(2**63), None, generator=_generator.get())
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
-        keep = (bits >= dropped - _LEVELS // 2).to(x.dtype)
+        keep = torch.ge(bits, dropped - _LEVELS // 2, out=torch.empty_like(x))
         return x * keep.mul_(_LEVELS / (_LEVELS - dropped))
 
     def extra_repr(self) -> str:
