@@ -26,7 +26,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., d_model)`` to ``(..., d_model)``."""
-        return self.outer(torch.relu_(self.inner(x)))
+        return self.outer(torch.relu(self.inner(x)))
 
 
 class PostNorm(nn.Module):
