@@ -12,10 +12,11 @@ from pathlib import Path
 
 import torch
 
+from experiments.device import default_device, device_name
 from experiments.experiment import Experiment
 from experiments.files import write_json
 from experiments.plain import PlainTransformer, plain_step
-from experiments.provenance import commit, device_name, versions
+from experiments.provenance import commit, versions
 from transformer.data.batches import Batch
 from transformer.data.module import TranslationDataModule
 from transformer.training.module import TransformerModule
@@ -47,7 +48,7 @@ class Speed:
 def measure_training(experiment: Experiment, steps: int) -> Speed:
     """Time ``steps`` updates of the experiment's model and of a plain loop of the same size."""
     config = experiment.config
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = default_device()
     loader = TranslationDataModule(config).train_dataloader()
     batches = [batch.to(device) for batch in islice(loader, steps + _WARM_UP_STEPS)]
     ours, plain = _our_step(experiment, device), _plain_step(experiment, device)

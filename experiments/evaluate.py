@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-import torch
-
+from experiments.device import default_device
 from experiments.display import Display
 from experiments.experiment import Experiment, load_experiment
 from experiments.scoring import choose_checkpoints, load_model, score
@@ -53,7 +52,7 @@ def evaluate_run(
     )
     decoding = _decoding(experiment, beam_size, length_penalty)
     checkpoints = choose_checkpoints(experiment, directory, average)
-    model = load_model(experiment, checkpoints, device=_device())
+    model = load_model(experiment, checkpoints, device=default_device())
     display = Display(None)
     try:
         scores = score(
@@ -89,7 +88,7 @@ def translate_stream(
     experiment = load_experiment(directory)
     decoding = _decoding(experiment, beam_size, length_penalty)
     checkpoints = choose_checkpoints(experiment, directory, average)
-    model = load_model(experiment, checkpoints, device=_device())
+    model = load_model(experiment, checkpoints, device=default_device())
     vocabulary = _vocabulary(directory)
     lines = (
         decode_line(line.removesuffix(b"\n").removesuffix(b"\r"), "standard input", number)
@@ -129,7 +128,3 @@ def _decoding(
 
 def _vocabulary(directory: Path) -> Vocabulary:
     return Vocabulary(directory / VOCABULARY_FILE)
-
-
-def _device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

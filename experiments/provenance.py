@@ -1,4 +1,4 @@
-"""What a result was made with: commit, versions, hardware."""
+"""What a result was made with: commit and versions."""
 
 from __future__ import annotations
 
@@ -31,21 +31,3 @@ def commit() -> str:
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide results."""
     return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
-
-
-def device_name() -> str:
-    """The GPU, or the processor with the threads that torch uses on it."""
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    threads = torch.get_num_threads()
-    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(x.partition(": ")[2] for x in lines if x.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

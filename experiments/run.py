@@ -16,11 +16,12 @@ from filelock import FileLock, Timeout
 
 from experiments.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
 from experiments.clock import Clock
+from experiments.device import default_device, device_name
 from experiments.display import Display, ShowTraining
 from experiments.experiment import Experiment, claim, refuse_another
 from experiments.files import write_atomically
 from experiments.metrics import MetricsCsv
-from experiments.provenance import commit, device_name, versions
+from experiments.provenance import commit, versions
 from experiments.ranks import is_first_rank
 from experiments.results import Result, load_result, save_result
 from experiments.scoring import Scores, choose_checkpoints, load_model, score
@@ -162,7 +163,7 @@ def _train(
     clock = Clock(limits.seconds)
     checkpoints = Checkpoints(directory, config)
     trainer = lightning.Trainer(
-        accelerator="auto",
+        accelerator=default_device().type,
         devices=devices,
         strategy="ddp" if devices > 1 else "auto",
         max_steps=max_steps,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lightning.pytorch.accelerators.mps import MPSAccelerator
 
 from experiments.checkpoints import step_checkpoints
 from experiments.results import load_result
@@ -46,3 +47,12 @@ def test_two_processes_take_the_steps_of_one(
     assert not [
         line for line in ended.stderr.splitlines() if not line.startswith(("train", "eval"))
     ]
+
+
+def test_a_gpu_of_apples_is_left_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
+    result = run(tiny_experiment(folder, max_steps=3), tmp_path)
+    assert result.steps == 3

@@ -37,6 +37,15 @@ def test_the_loss_and_all_gradients_are_those_of_the_whole_batch(
         torch.testing.assert_close(one, other)
 
 
+def test_what_is_frozen_gets_no_gradient(tiny_config: Config, two_threads: None) -> None:
+    module = TransformerModule(tiny_config)
+    module.model.embedding.requires_grad_(False)
+    smoothed, _ = module.training_loss(first_batch(tiny_config))
+    smoothed.backward()
+    without = {name for name, p in module.named_parameters() if p.grad is None}
+    assert without == {"model.embedding.weight"}
+
+
 def test_the_seed_decides_the_masks_of_dropout(tiny_config: Config, two_threads: None) -> None:
     config = override(tiny_config, dropout=0.5)
     module, batch = TransformerModule(config).train(), first_batch(config)

@@ -31,6 +31,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask.to(query.dtype))
     # On CPUs the fused kernel spends most of its time in its backward pass when sentences are
     # short and heads are small; three plain products take a tenth of that.
+    # The scores are in bits, as _ShortSoftmax takes them: divided by ln 2.
     scaled = query * (query.size(-1) ** -0.5 / math.log(2.0))
     scores = scaled @ key.transpose(-2, -1) + mask
     wide = torch.promote_types(scores.dtype, torch.float32)

@@ -42,7 +42,7 @@ class Dropout(nn.Module):
         """Any shape to the same shape."""
         if not self.training or self.p == 0.0:
             return x
-        if x.is_cuda:
+        if x.device.type != "cpu":
             return F.dropout(x, self.p)
         dropped = round(self.p * _LEVELS)
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)

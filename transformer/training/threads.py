@@ -35,7 +35,7 @@ def loss_of_halves(loss: Loss, batch: Batch, parameters: Sequence[Tensor]) -> tu
     Args:
         loss: gives the loss that is trained on and one without a gradient, both summed
         batch: of two sentences or more, on the CPU
-        parameters: all that the loss depends on
+        parameters: all that are trained; the loss depends on each
     """
     return cast(tuple[Tensor, Tensor], _Halves.apply(loss, batch, *parameters))
 
