@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.command_line import Parser, run_command_line
+
+if TYPE_CHECKING:
+    from experiments.benchmark.report import What
+    from experiments.benchmark.workload import Size
 
 # Imports of what a single command needs stand in that command: --help is to answer at once.
 
@@ -41,6 +46,7 @@ def train(
     devices: int,
     max_steps: int | None,
     max_minutes: float | None,
+    compile: bool,
     vocab_size: int | None,
 ) -> int:
     """Train an experiment and score it; go on where an earlier start was stopped."""
@@ -48,7 +54,9 @@ def train(
     from experiments.process import carry_out
     from experiments.results import load_result
 
-    experiment = find_experiment(name, seed=seed, vocab_size=vocab_size)
+    experiment = find_experiment(
+        name, seed=seed, vocab_size=vocab_size, compile=True if compile else None
+    )
     used_seed = experiment.config.training.seed
     directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
     code = carry_out(
@@ -111,12 +119,19 @@ def translate(
     return 0
 
 
-def benchmark(name: str, vocab_size: int | None, steps: int, output: Path | None) -> int:
-    """Compare the speed of training with a plain loop of torch's own parts."""
-    from experiments.benchmark import benchmark as measure
-    from experiments.catalogue import find_experiment
+def benchmark(
+    size: Size | None,
+    device: str | None,
+    what: What | None,
+    turns: int | None,
+    compile: bool,
+    output: Path | None,
+) -> int:
+    """Compare training, decoding and batching with code of torch's own parts."""
+    from experiments.benchmark.report import benchmark as measure
 
-    measure(find_experiment(name, vocab_size=vocab_size), steps, output)
+    words = [word for word in ("benchmark", size, device, what) if word]
+    measure(size, device, what, turns, compile, output or Path("runs") / f"{'-'.join(words)}.json")
     return 0
 
 
@@ -139,6 +154,7 @@ def _parser() -> Parser:
     add("--devices", type=int, default=1, metavar="N", help="GPUs; processes where there is none")
     add("--max-steps", type=int, metavar="N", help="end there; a later start may go on")
     add("--max-minutes", type=float, metavar="M", help="end then; a later start may go on")
+    add("--compile", action="store_true", help="fuse operations with torch.compile; for GPUs")
     command.set_defaults(command=train)
 
     command = commands.add_parser("evaluate", help=evaluate.__doc__)
@@ -155,10 +171,13 @@ def _parser() -> Parser:
     command.set_defaults(command=translate)
 
     command = commands.add_parser("benchmark", help=benchmark.__doc__)
-    _add_experiment(command)
     add = command.add_argument
-    add("--steps", type=int, default=60, metavar="N", help="updates of each (60)")
-    add("--output", type=Path, metavar="FILE", help="where the figures go as JSON")
+    add("--size", choices=["tiny", "base", "big"], help="tiny on a CPU, base on a GPU")
+    add("--device", choices=["cpu", "cuda"], help="cuda if there is one")
+    add("--what", choices=["train", "decode", "data"], help="all of it if not given")
+    add("--turns", type=int, metavar="N", help="how often each is timed")
+    add("--compile", action="store_true", help="train with torch.compile")
+    add("--output", type=Path, metavar="FILE", help="the figures as JSON (under runs/)")
     command.set_defaults(command=benchmark)
     return parser
 

@@ -22,7 +22,11 @@ _LANGUAGES = re.compile(r":([a-z]{2,3})-([a-z]{2,3})$")
 
 
 def find_experiment(
-    name: str, *, seed: int | None = None, vocab_size: int | None = None
+    name: str,
+    *,
+    seed: int | None = None,
+    vocab_size: int | None = None,
+    compile: bool | None = None,
 ) -> Experiment:
     """The experiment of that name, or ``files:FOLDER`` or ``files:FOLDER:de-en``.
 
@@ -37,7 +41,7 @@ def find_experiment(
         experiment = EXPERIMENTS[name]
     else:
         raise unknown_name("experiment", name, [*EXPERIMENTS, f"{_FILES}FOLDER"])
-    changes = {"seed": seed, "vocab_size": vocab_size}
+    changes = {"seed": seed, "vocab_size": vocab_size, "compile": compile}
     given = {key: value for key, value in changes.items() if value is not None}
     return dataclasses.replace(experiment, config=override(experiment.config, **given))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import platform
 import subprocess
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "optuna", "wandb")
@@ -30,4 +31,8 @@ def commit() -> str:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide results."""
-    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):  # a benchmark needs but the first two
+            found[name] = version(name)
+    return found

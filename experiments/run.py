@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import lightning.pytorch as lightning
-import torch
 from filelock import FileLock, Timeout
 
 from experiments.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
@@ -22,6 +19,7 @@ from experiments.experiment import Experiment, claim, refuse_another
 from experiments.files import write_atomically
 from experiments.metrics import MetricsCsv
 from experiments.provenance import commit, versions
+from experiments.quiet import quieten_libraries
 from experiments.ranks import is_first_rank
 from experiments.results import Result, load_result, save_result
 from experiments.scoring import Scores, choose_checkpoints, load_model, score
@@ -95,7 +93,7 @@ def run(
     limits = limits or Limits()
     if devices < 1:
         raise InputError(f"devices is {devices}, but must be at least 1")
-    _quieten_libraries()
+    quieten_libraries()
     with _own(directory, experiment):
         result = load_result(directory)
         if result is not None and limits.reached_by(result, experiment):
@@ -248,11 +246,3 @@ def _own(directory: Path, experiment: Experiment) -> Generator[None]:
             yield
     except Timeout as error:
         raise InputError(f"{directory} is in use by another process") from error
-
-
-def _quieten_libraries() -> None:
-    """Lightning announces devices and tips at every start; faults still come through."""
-    for name in ("lightning.pytorch", "lightning.fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module=r"lightning\..*")
-    torch.set_float32_matmul_precision("highest")

@@ -20,14 +20,16 @@ ALLOWED = {
     "transformer.errors": (),
     "transformer.config": ("transformer.errors",),
     "transformer.flops": ("transformer.config",),
+    "transformer.threads": (),
     "transformer.model": ("transformer.config",),
     "transformer.data": ("transformer.config", "transformer.errors"),
     "transformer.training": (
         "transformer.config",
         "transformer.model",
         "transformer.data.batches",
+        "transformer.threads",
     ),
-    "transformer.decoding": ("transformer.config", "transformer.model"),
+    "transformer.decoding": ("transformer.config", "transformer.model", "transformer.threads"),
     "transformer.evaluation": (
         "transformer.config",
         "transformer.errors",

@@ -109,7 +109,7 @@ def test_translations_keep_the_order_of_lines(
     beam_size: int, model: Transformer, vocabulary: Vocabulary
 ) -> None:
     config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
-    together = translate(model, vocabulary, SOURCES, config, batch_size=5)
+    together = translate(model, vocabulary, SOURCES, config)
     alone = [translate(model, vocabulary, [line], config)[0] for line in SOURCES]
     assert together == alone
     assert len(set(alone)) > 9
@@ -127,7 +127,7 @@ def test_an_empty_line_stays_empty(model: Transformer, vocabulary: Vocabulary) -
 def test_progress_counts_lines(model: Transformer, vocabulary: Vocabulary) -> None:
     done: list[int] = []
     config = DecodingConfig(beam_size=1, max_extra_length=3)
-    translate(model, vocabulary, SOURCES, config, batch_size=7, on_progress=done.append)
+    translate(model, vocabulary, SOURCES, config, on_progress=done.append)
     assert done == list(range(1, 30))
 
 

@@ -89,7 +89,6 @@ def translate(
     lines: Sequence[str],
     config: DecodingConfig,
     *,
-    batch_size: int = 64,
     on_progress: Callable[[int], Any] | None = None,
 ) -> list[str]:
     """Translate lines of text; an empty line stays empty.
@@ -100,7 +99,7 @@ def translate(
     translations = [""] * len(lines)
     rows = [row for row, line in enumerate(lines) if line.strip()]
     sources = vocabulary.encode([lines[row] for row in rows])
-    decoded = decode_sentences(model, sources, config, batch_size=batch_size)
+    decoded = decode_sentences(model, sources, config)
     for done, (index, hypothesis) in enumerate(decoded, start=1):
         (translations[rows[index]],) = vocabulary.decode([hypothesis])
         if on_progress is not None:

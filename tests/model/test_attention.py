@@ -112,6 +112,17 @@ def test_a_cache_returns_all_positions_so_far() -> None:
     assert torch.equal(found_keys, keys) and torch.equal(found_values, values)
 
 
+def test_a_cache_grows_as_long_as_it_must() -> None:
+    """Two hypotheses a step, over several times the room that it begins with."""
+    cache = KeyValueCache()
+    keys, values = random(BATCH, HEADS, 2 * 71, D_K), random(BATCH, HEADS, 2 * 71, D_V)
+    for step in range(71):
+        new = slice(2 * step, 2 * step + 2)
+        found_keys, found_values = cache.append(keys[:, :, new], values[:, :, new])
+        assert torch.equal(found_keys, keys[:, :, : new.stop])
+        assert torch.equal(found_values, values[:, :, : new.stop])
+
+
 def test_a_cache_keeps_the_rows_asked_for_in_their_order_and_repeated() -> None:
     cache = KeyValueCache()
     keys, values = random(5, HEADS, 2, D_K), random(5, HEADS, 2, D_V)

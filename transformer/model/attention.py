@@ -14,6 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
+# Steps of decoding before a cache grows for the first time; then it doubles.
+_FIRST_CAPACITY = 32
+
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     """softmax(QK^T / sqrt(d_k)) V, equation 1.
@@ -62,28 +65,43 @@ class _ShortSoftmax(Function):
 
 
 class KeyValueCache:
-    """The keys and values of the positions decoded so far, in place of computing them again.
+    """The keys and values decoded so far in one layer, in place of computing them again.
 
-    Holds ``(rows, num_heads, positions, d_k)`` and ``(rows, num_heads, positions, d_v)``.
+    The hypotheses of a sentence stand side by side, and each entry stays where it was written:
+    which of them a hypothesis descends from is a matter of the mask, so that hypotheses change
+    places without a copy. To the products, the hypotheses are so many queries of one sentence.
     """
 
     def __init__(self) -> None:
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
+        self._length = self._capacity = 0
+        self._keys = self._values = torch.empty(0)
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add new positions and return all there are."""
-        if self._keys is not None and self._values is not None:
-            keys = torch.cat([self._keys, keys], dim=2)
-            values = torch.cat([self._values, values], dim=2)
-        self._keys, self._values = keys, values
-        return keys, values
+        """Add entries ``(batch, num_heads, new, d_k or d_v)`` and return all there are."""
+        start, end = self._length, self._length + keys.size(2)
+        if end > self._capacity:
+            self._grow(keys, values, max(_FIRST_CAPACITY * keys.size(2), 2 * end))
+        # Keys lie transposed, as the product with queries reads them.
+        self._keys[..., start:end] = keys.transpose(2, 3)
+        self._values[:, :, start:end] = values
+        self._length = end
+        return self._keys[..., :end].transpose(2, 3), self._values[:, :, :end]
 
-    def select(self, rows: Tensor) -> None:
-        """Keep the given rows, in the given order; a row may be taken several times."""
-        if self._keys is not None and self._values is not None:
-            self._keys = self._keys.index_select(0, rows)
-            self._values = self._values.index_select(0, rows)
+    def _grow(self, keys: Tensor, values: Tensor, capacity: int) -> None:
+        batch, num_heads, _, d_k = keys.shape
+        old_keys, old_values, length = self._keys, self._values, self._length
+        self._keys = keys.new_empty(batch, num_heads, d_k, capacity)
+        self._values = values.new_empty(batch, num_heads, capacity, values.size(3))
+        self._capacity = capacity
+        if length > 0:
+            self._keys[..., :length] = old_keys[..., :length]
+            self._values[:, :, :length] = old_values[:, :, :length]
+
+    def select(self, sentences: Tensor) -> None:
+        """Keep the given sentences, in the given order."""
+        if self._length > 0:
+            self._keys = self._keys.index_select(0, sentences)
+            self._values = self._values.index_select(0, sentences)
 
 
 class MultiHeadAttention(nn.Module):

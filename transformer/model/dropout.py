@@ -42,7 +42,7 @@ class Dropout(nn.Module):
         """Any shape to the same shape."""
         if not self.training or self.p == 0.0:
             return x
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
         dropped = round(self.p * _LEVELS)
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)

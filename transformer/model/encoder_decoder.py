@@ -35,23 +35,40 @@ class DecoderState:
     """What decoding carries from one position to the next.
 
     ``memory`` holds each decoder layer's projected keys and values of the encoder's output,
-    ``caches`` those of the positions decoded so far.
+    ``caches`` those of the positions decoded so far. ``past_mask`` ``(batch, 1, beam, entries)``
+    is 0 where a hypothesis descends from an entry of the caches, else -inf.
     """
 
     memory: list[tuple[Tensor, Tensor]]
     memory_mask: Tensor
     caches: list[KeyValueCache]
+    past_mask: Tensor
     position: int = 0
 
-    def select_hypotheses(self, rows: Tensor) -> None:
-        """Keep these hypotheses, as indices into ``(batch * beam)``; a row may be repeated."""
+    def select_hypotheses(self, parents: Tensor) -> None:
+        """Go on with these hypotheses of each sentence, ``(batch, beam)``; some may be repeated."""
+        index = parents[:, None, :, None].expand(-1, 1, -1, self.past_mask.size(3))
+        self.past_mask = self.past_mask.gather(2, index)
+
+    def select_sentences(self, rows: Tensor) -> None:
+        """Keep these sentences, as indices into ``batch``."""
+        self.memory = [_memory(k[rows], v[rows]) for k, v in self.memory]
+        self.memory_mask = self.memory_mask.index_select(0, rows)
+        self.past_mask = self.past_mask.index_select(0, rows)
         for cache in self.caches:
             cache.select(rows)
 
-    def select_sentences(self, rows: Tensor) -> None:
-        """Keep these sentences' memory, as indices into ``batch``."""
-        self.memory = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.memory]
-        self.memory_mask = self.memory_mask.index_select(0, rows)
+    def advance(self, beam: int) -> None:
+        """Let each hypothesis descend from the entry that it is about to add."""
+        own = _additive(~torch.eye(beam, dtype=torch.bool, device=self.past_mask.device))
+        past = self.past_mask.expand(-1, -1, beam, -1)
+        self.past_mask = torch.cat([past, own.expand(*past.shape[:3], beam)], dim=3)
+        self.position += 1
+
+
+def _memory(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Laid out as the products of every step read them."""
+    return key.transpose(2, 3).contiguous().transpose(2, 3), value.contiguous()
 
 
 class Transformer(nn.Module):
@@ -104,10 +121,12 @@ class Transformer(nn.Module):
         """Encode ``src`` ``(batch, src)`` and prepare to decode position by position."""
         mask = padding_mask(src)
         memory = self.encode(src, mask)
+        layers = self._decoder_layers()
         return DecoderState(
-            memory=[layer.cross_attention.keys_values(memory) for layer in self._decoder_layers()],
+            memory=[_memory(*layer.cross_attention.keys_values(memory)) for layer in layers],
             memory_mask=mask,
-            caches=[KeyValueCache() for _ in self._decoder_layers()],
+            caches=[KeyValueCache() for _ in layers],
+            past_mask=mask.new_empty(src.size(0), 1, 1, 0),
         )
 
     def decode_step(self, tokens: Tensor, state: DecoderState) -> Tensor:
@@ -117,10 +136,10 @@ class Transformer(nn.Module):
             tokens: ``(batch, beam)``, the word-piece at ``state.position``; the state advances.
         """
         states = self.embedding.step(tokens, state.position)
+        state.advance(tokens.size(1))
         layers = zip(self._decoder_layers(), state.caches, state.memory, strict=True)
         for layer, cache, memory in layers:
-            states = layer.step(states, cache, memory, state.memory_mask)
-        state.position += 1
+            states = layer.step(states, state.past_mask, cache, memory, state.memory_mask)
         return self.embedding.logits(states)
 
     def _decoder_layers(self) -> list[DecoderLayer]:

@@ -86,20 +86,18 @@ class DecoderLayer(nn.Module):
     def step(
         self,
         tgt: Tensor,
+        tgt_mask: Tensor,
         cache: KeyValueCache,
         memory: tuple[Tensor, Tensor],
         memory_mask: Tensor,
     ) -> Tensor:
         """One new position of each of ``beam`` hypotheses, ``(batch, beam, d_model)``.
 
-        ``memory`` holds the projected keys and values of the encoder's output. To them the
-        hypotheses of one sentence are so many queries, so they are not copied for each.
+        ``tgt_mask`` ``(batch, 1, beam, entries)`` leaves each its own past among the entries of
+        ``cache``; ``memory`` holds the projected keys and values of the encoder's output.
         """
-        batch, beam, d_model = tgt.shape
-        rows = tgt.reshape(batch * beam, 1, d_model)
-        key, value = cache.append(*self.self_attention.keys_values(rows))
-        attended = self.self_attention(rows, key, value, rows.new_zeros(1))
-        tgt = self.add_attention(tgt, attended.view(batch, beam, d_model))
+        key, value = cache.append(*self.self_attention.keys_values(tgt))
+        tgt = self.add_attention(tgt, self.self_attention(tgt, key, value, tgt_mask))
         return self._after_self_attention(tgt, memory, memory_mask)
 
     def _after_self_attention(

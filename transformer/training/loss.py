@@ -32,12 +32,27 @@ def smoothed_cross_entropy(
     Returns:
         ``(smoothed, nll)``, two scalars in nats; only the first carries a gradient.
     """
+    if torch.compiler.is_compiling():
+        return _compiled(states, weight, targets, smoothing)
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     result = _SmoothedCrossEntropy.apply(
         states, weight, targets, smoothing, dtype, torch.is_grad_enabled()
     )
     return cast(tuple[Tensor, Tensor], result)
+
+
+def _compiled(
+    states: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """In whole: a compiler fuses what follows the product, and that is faster than pieces."""
+    logits = states @ weight.t()
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    log_z = logits.logsumexp(-1)
+    target_logit = logits.gather(1, targets[:, None]).squeeze(1)
+    nll = (log_z - target_logit).sum()
+    smoothed = nll + smoothing * (target_logit - logits.mean(-1)).sum()
+    return smoothed, nll.detach()
 
 
 class _SmoothedCrossEntropy(Function):

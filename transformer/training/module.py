@@ -13,10 +13,10 @@ from torch import Tensor
 from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch
 from transformer.model.encoder_decoder import Transformer
+from transformer.training.halves import loss_of_halves
 from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.precision import autocast
 from transformer.training.schedule import learning_rate
-from transformer.training.threads import loss_of_halves
 
 
 class NonFiniteError(Exception):
@@ -37,6 +37,8 @@ class TransformerModule(lightning.LightningModule):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.training.seed)
             self.model = Transformer(config.model)
+        compiled = torch.compile(self._sums, dynamic=True) if config.training.compile else None
+        self._compiled_sums = compiled
         self._batch_number = 0
         self._unchecked: list[tuple[int, int, Tensor]] = []
         self._valid_sums = torch.zeros(2, dtype=torch.float64)
@@ -64,18 +66,22 @@ class TransformerModule(lightning.LightningModule):
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sums over the target word-pieces: the smoothed loss and the plain one, in nats."""
         with autocast(self.config.training.precision, self.device):
-            states = self.model.states(batch.src, batch.tgt[:, :-1])
-            labels = batch.tgt[:, 1:].flatten()
-            real = labels.ne(PAD_ID).nonzero().squeeze(1)
-            return smoothed_cross_entropy(
-                states.flatten(0, 1).index_select(0, real),
-                self.model.embedding.weight,
-                labels.index_select(0, real),
-                self.config.training.label_smoothing,
-            )
+            return self._sums(batch.src, batch.tgt, batch.real_targets)
+
+    def _sums(self, src: Tensor, tgt: Tensor, real_targets: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.model.states(src, tgt[:, :-1]).flatten(0, 1)
+        return smoothed_cross_entropy(
+            states.index_select(0, real_targets),
+            self.model.embedding.weight,
+            tgt[:, 1:].flatten().index_select(0, real_targets),
+            self.config.training.label_smoothing,
+        )
 
     def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What ``loss`` gives, by the fastest way to its gradient; only rounding differs."""
+        if self._compiled_sums is not None:
+            with autocast(self.config.training.precision, self.device):
+                return self._compiled_sums(batch.src, batch.tgt, batch.real_targets)
         if self.device.type == "cpu" and torch.get_num_threads() > 1 and len(batch.src) > 1:
             trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
             return loss_of_halves(self.loss, batch, trained)
@@ -85,7 +91,7 @@ class TransformerModule(lightning.LightningModule):
         """The mean smoothed loss per target word-piece of the global batch."""
         del batch_idx
         training = self.config.training
-        torch.manual_seed(_step_seed(training.seed, batch.number, self.global_rank))
+        self._seed(_step_seed(training.seed, batch.number, self.global_rank))
         smoothed, nll = self.training_loss(batch)
         # Ranks average their gradients, so each scales its share of the sum by their number.
         scale = self.trainer.world_size / batch.target_tokens
@@ -95,6 +101,12 @@ class TransformerModule(lightning.LightningModule):
             self.log("perplexity", torch.exp(nll * scale), sync_dist=True)
             self.log("learning_rate", self.learning_rate_after(self.global_step))
         return smoothed * scale
+
+    def _seed(self, seed: int) -> None:
+        # torch.manual_seed takes a millisecond for devices that are not there, and never frees it.
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     def configure_gradient_clipping(
         self,

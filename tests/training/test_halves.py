@@ -11,8 +11,8 @@ from torch import Tensor
 from transformer.config import PAD_ID, Config, override
 from transformer.data.batches import Batch
 from transformer.data.module import TranslationDataModule
+from transformer.training.halves import split
 from transformer.training.module import TransformerModule
-from transformer.training.threads import split
 
 
 def first_batch(config: Config) -> Batch:

@@ -1,17 +1,12 @@
 """The two halves of a batch on threads of their own, for CPUs.
 
-One operation after the other on all cores makes each wait for the slowest some thousand times a
-step, which is costly on small models and ruinous on a machine that does something else besides.
-Two halves wait for each other once a step. More parts than two would mostly wait for Python's
-interpreter, so further cores share the work inside each half.
+Two halves wait for each other once a step, operations on all cores after each. More parts than
+two would mostly wait for Python's interpreter, so further cores share the work inside each half.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import cache
 from typing import Any, cast
 
 import torch
@@ -21,6 +16,7 @@ from torch.autograd import Function
 from transformer.config import PAD_ID
 from transformer.data.batches import Batch
 from transformer.model.dropout import drawing_from
+from transformer.threads import map_on_threads
 
 Loss = Callable[[Batch], tuple[Tensor, Tensor]]
 
@@ -44,18 +40,16 @@ class _Halves(Function):
     @staticmethod
     def forward(ctx: Any, loss: Loss, batch: Batch, *parameters: Tensor) -> tuple[Tensor, Tensor]:
         seeds = torch.randint(2**62, (2,)).tolist()
-        threads = torch.get_num_threads()
 
-        def differentiate(half: Batch, seed: int) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-            torch.set_num_threads(max(1, threads // 2))
+        def differentiate(half: tuple[Batch, int]) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+            part, seed = half
             with drawing_from(torch.Generator().manual_seed(seed)):
-                value, other = loss(half)
+                value, other = loss(part)
                 return value.detach(), other, torch.autograd.grad(value, parameters)
 
-        try:
-            first, second = _pool().map(differentiate, split(batch), seeds)
-        finally:
-            torch.set_num_threads(threads)  # a part of the setting belongs to the whole process
+        first, second = map_on_threads(
+            differentiate, zip(split(batch), seeds, strict=True), threads=2
+        )
         ctx.save_for_backward(*(a.add_(b) for a, b in zip(first[2], second[2], strict=True)))
         other = first[1] + second[1]
         ctx.mark_non_differentiable(other)
@@ -66,11 +60,6 @@ class _Halves(Function):
         return (None, None, *(gradient * grad_outputs[0] for gradient in ctx.saved_tensors))
 
 
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(2, thread_name_prefix="half")
-
-
 def split(batch: Batch) -> tuple[Batch, Batch]:
     """The shorter and the longer sentences, about as many word-pieces in both, trimmed."""
     lengths = batch.src.ne(PAD_ID).sum(1) + batch.tgt.ne(PAD_ID).sum(1)
@@ -78,7 +67,13 @@ def split(batch: Batch) -> tuple[Batch, Batch]:
     total = lengths.cumsum(0)
     shorter = int((total <= total[-1] / 2).sum().clamp(1, len(order) - 1))
     first, second = (
-        replace(batch, src=_trim(batch.src[rows]), tgt=_trim(batch.tgt[rows]))
+        Batch(
+            src=_trim(batch.src[rows]),
+            tgt=_trim(batch.tgt[rows]),
+            source_tokens=batch.source_tokens,
+            target_tokens=batch.target_tokens,
+            number=batch.number,
+        )
         for rows in (order[:shorter], order[shorter:])
     )
     return first, second

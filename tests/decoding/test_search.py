@@ -199,17 +199,17 @@ def test_selected_sentences_and_hypotheses_go_on_as_themselves() -> None:
     model = lively_model(LARGE)
     src = random_sentences([5, 2, 7])
     tgt = torch.stack([random_targets([7, 7]) for _ in range(3)])
-    parents = torch.tensor([[5, 4], [0, 0]])  # of sentences 2 and 0, as rows of (sentence, beam)
+    parents = torch.tensor([[1, 0], [0, 0]])  # of sentences 2 and 0
     with torch.no_grad():
         state = model.start_decoding(src)
         for i in range(4):
             model.decode_step(tgt[:, :, i], state)
         state.select_sentences(torch.tensor([2, 0]))
-        state.select_hypotheses(parents.flatten())
-        last = tgt.flatten(0, 1)[parents][:, :, 4]
+        state.select_hypotheses(parents)
+        last = torch.stack([tgt[2, parents[0], 4], tgt[0, parents[1], 4]])
         found = model.decode_step(last, state)
         for row, (sentence, hypotheses) in enumerate(zip((2, 0), parents, strict=True)):
-            expected = model(src[[sentence]].expand(2, -1), tgt.flatten(0, 1)[hypotheses, :5])
+            expected = model(src[[sentence]].expand(2, -1), tgt[sentence, hypotheses, :5])
             torch.testing.assert_close(found[row], expected[:, -1], rtol=1e-12, atol=1e-12)
 
 
@@ -221,7 +221,8 @@ def test_the_result_does_not_depend_on_the_batch_size(beam_size: int) -> None:
     lengths = torch.randint(1, 20, (61,)).tolist()
     sources = [random_sentences([length])[0].tolist() for length in lengths]
     results = [
-        dict(decode_sentences(model, sources, config, batch_size=size)) for size in (1, 7, 61)
+        dict(decode_sentences(model, sources, config, tokens_per_batch=size))
+        for size in (1, 77, 611)
     ]
     assert all(result == results[0] for result in results)
     assert sorted(results[0]) == list(range(61))
@@ -232,7 +233,7 @@ def test_each_source_gets_the_hypothesis_of_its_own() -> None:
     model = lively_model(LARGE, end=2.0)
     config = DecodingConfig(beam_size=3, max_extra_length=7)
     sources = [random_sentences([length])[0].tolist() for length in (5, 13, 2, 7, 3)]
-    found = dict(decode_sentences(model, sources, config, batch_size=2))
+    found = dict(decode_sentences(model, sources, config, tokens_per_batch=13))
     for index, source in enumerate(sources):
         with torch.no_grad():
             assert [found[index]] == beam_search(model, torch.tensor([source]), config)
@@ -297,6 +298,46 @@ def test_finished_sentences_leave_the_batch(
     assert steps_of(src) == max(alone)
     assert sizes == [sum(n > step for n in alone) for step in range(max(alone))]
     assert sizes[0] == 8 > sizes[-1]
+
+
+def test_a_few_that_have_ended_stay_until_they_are_an_eighth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To leave costs a copy of all that stays; what stays changes nothing that was found."""
+    model = lively_model(LARGE, end=2.0)
+    config = DecodingConfig(beam_size=3, max_extra_length=5)
+    src = random_sentences(list(range(2, 42)))
+    with torch.no_grad():
+        alone = [beam_search(model, row[row.ne(PAD_ID)][None], config)[0] for row in src]
+        sizes: list[int] = []
+        step = model.decode_step
+
+        def spy(tokens: Tensor, state: DecoderState) -> Tensor:
+            sizes.append(tokens.size(0))
+            return step(tokens, state)
+
+        monkeypatch.setattr(model, "decode_step", spy)
+        assert beam_search(model, src, config) == alone
+    left = [before - after for before, after in itertools.pairwise(sizes) if before > after]
+    assert left and all(
+        before - after >= before / 8
+        for before, after in itertools.pairwise(sizes)
+        if before > after
+    )
+    assert sizes[-1] < 8
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_result_does_not_depend_on_the_number_of_threads(threads: int) -> None:
+    model = lively_model(LARGE, end=2.0)
+    config = DecodingConfig(beam_size=3, max_extra_length=7)
+    sources = [random_sentences([length])[0].tolist() for length in range(2, 31)]
+    expected = dict(decode_sentences(model, sources, config))
+    torch.set_num_threads(threads)
+    try:
+        assert dict(decode_sentences(model, sources, config)) == expected
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_a_search_stops_when_none_that_goes_on_could_win(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,120 @@
+"""The code that one writes first, from torch's own parts: what the benchmark compares with."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
+from transformer.data.batches import Batch
+from transformer.model.embeddings import sinusoids
+
+
+class PlainTransformer(nn.Module):
+    """The same sizes from torch's own parts; h·d_k must be d_model, as those demand."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.d_model = config.d_model
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.positions: Tensor
+        self.register_buffer("positions", sinusoids(config.max_positions, config.d_model))
+        self.dropout = nn.Dropout(config.dropout)
+        self.transformer = nn.Transformer(
+            config.d_model,
+            config.num_heads,
+            config.num_layers,
+            config.num_layers,
+            config.d_ff,
+            config.dropout,
+            batch_first=True,
+        )
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Logits ``(batch, tgt, vocab_size)``."""
+        padding = src.eq(PAD_ID)
+        return self.logits(self.decode(tgt, self.encode(src, padding), padding))
+
+    def encode(self, src: Tensor, padding: Tensor) -> Tensor:
+        """``(batch, src)`` to the memory ``(batch, src, d_model)``."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*nested tensors is in prototype")
+            return self.transformer.encoder(self._embed(src), src_key_padding_mask=padding)
+
+    def decode(self, tgt: Tensor, memory: Tensor, padding: Tensor) -> Tensor:
+        """``(batch, tgt)`` to states ``(batch, tgt, d_model)``."""
+        return self.transformer.decoder(
+            self._embed(tgt),
+            memory,
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(
+                tgt.size(1), device=tgt.device, dtype=torch.bool
+            ),
+            memory_key_padding_mask=padding,
+            tgt_is_causal=True,
+        )
+
+    def logits(self, states: Tensor) -> Tensor:
+        """``(..., d_model)`` to ``(..., vocab_size)``."""
+        return F.linear(states, self.embedding.weight)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        embedded = self.embedding(tokens) * math.sqrt(self.d_model)
+        return self.dropout(embedded + self.positions[: tokens.size(1)])
+
+
+def plain_step(
+    model: PlainTransformer, optimizer: torch.optim.Optimizer, batch: Batch, smoothing: float
+) -> None:
+    """One update."""
+    logits = model(batch.src, batch.tgt[:, :-1])
+    loss = F.cross_entropy(
+        logits.flatten(0, 1),
+        batch.tgt[:, 1:].flatten(),
+        ignore_index=PAD_ID,
+        label_smoothing=smoothing,
+    )
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+@torch.inference_mode()
+def plain_beam_search(
+    model: PlainTransformer, src: Tensor, beam_size: int, length: int
+) -> list[list[int]]:
+    """Beam search that decodes every prefix anew at each of ``length`` steps; no penalty.
+
+    Args:
+        src: ``(batch, src)``
+
+    Returns:
+        The best hypothesis of each source, up to its end of sentence.
+    """
+    batch = src.size(0)
+    padding = src.eq(PAD_ID)
+    memory = model.encode(src, padding).repeat_interleave(beam_size, dim=0)
+    padding = padding.repeat_interleave(beam_size, dim=0)
+    tgt = torch.full((batch * beam_size, 1), BOS_ID, device=src.device)
+    scores = torch.full((batch, beam_size), -torch.inf, device=src.device)
+    scores[:, 0] = 0.0
+    first = torch.arange(batch, device=src.device).unsqueeze(1) * beam_size
+    for _ in range(length):
+        log_p = model.logits(model.decode(tgt, memory, padding)[:, -1]).log_softmax(-1)
+        vocab_size = log_p.size(-1)
+        # A hypothesis that has ended goes on at no cost with ends alone.
+        ended = tgt[:, -1].eq(EOS_ID)
+        log_p[ended] = -torch.inf
+        log_p[ended, EOS_ID] = 0.0
+        totals = (scores.unsqueeze(2) + log_p.view(batch, beam_size, -1)).flatten(1)
+        scores, index = totals.topk(beam_size, dim=1)
+        parents = (first + index // vocab_size).flatten()
+        tgt = torch.cat([tgt[parents], (index % vocab_size).view(-1, 1)], dim=1)
+        if bool(tgt[:, -1].eq(EOS_ID).all()):
+            break
+    best: list[list[int]] = tgt.view(batch, beam_size, -1)[:, 0, 1:].tolist()
+    return [tokens[: tokens.index(EOS_ID)] if EOS_ID in tokens else tokens for tokens in best]

@@ -1,0 +1,55 @@
+"""Times of several things in turn, and what they say of one another."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The median over the turns, and its quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def ratio_of(above: Sequence[float], below: Sequence[float]) -> Ratio:
+    """``above / below``, turn by turn."""
+    ratios = [a / b for a, b in zip(above, below, strict=True)]
+    if len(ratios) == 1:
+        return Ratio(ratios[0], ratios[0], ratios[0])
+    low, median, high = statistics.quantiles(ratios, n=4)
+    return Ratio(median, low, high)
+
+
+def in_turn(
+    items: Iterable[Item], *functions: Callable[[Item], object], device: torch.device
+) -> list[list[float]]:
+    """Seconds that each function takes for each item; one after another, item by item."""
+    times: list[list[float]] = [[] for _ in functions]
+    for item in items:
+        for function, seconds in zip(functions, times, strict=True):
+            wait_for(device)
+            start = time.perf_counter()
+            function(item)
+            wait_for(device)
+            seconds.append(time.perf_counter() - start)
+    return times
+
+
+def wait_for(device: torch.device) -> None:
+    """Until a GPU has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

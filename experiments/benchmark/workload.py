@@ -1,0 +1,101 @@
+"""What is measured on: the shapes, and sentences as long as real ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from transformer.config import (
+    EOS_ID,
+    Config,
+    Corpus,
+    DataConfig,
+    ModelConfig,
+    ParallelText,
+    TextFile,
+    TrainingConfig,
+)
+from transformer.data.batches import Batch, BatchPlan, collate
+from transformer.data.store import PairsInMemory
+
+Size = Literal["tiny", "base", "big"]
+
+SIZES: dict[str, ModelConfig] = {
+    "tiny": ModelConfig(num_layers=3, d_model=128, d_ff=512, num_heads=8, d_k=16, d_v=16),
+    "base": ModelConfig(),
+    "big": ModelConfig(d_model=1024, d_ff=4096, num_heads=16, dropout=0.3),
+}
+
+_LENGTHS = Path(__file__).parent / "lengths"
+_SEED = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workload:
+    """Sentences as long as those of a real text; which word-pieces they hold is of no account.
+
+    ``text`` names a table of how many pairs have which source and target length, the end of
+    sentence included: ``multi30k`` is its training text in 8,000 word-pieces, ``news`` are the
+    newstests of 2012, 2013 and 2014, EN-DE, in 37,000.
+    """
+
+    text: str
+    vocab_size: int
+    tokens_per_batch: int
+
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """``(pairs, 2)``, in no particular order."""
+        table = np.loadtxt(_LENGTHS / f"{self.text}.csv", np.int64, delimiter=",", skiprows=1)
+        lengths = np.repeat(table[:, :2], table[:, 2], axis=0)
+        return np.random.default_rng(_SEED).permutation(lengths)
+
+    def pairs(self, number: int | None = None) -> PairsInMemory:
+        """The first ``number`` pairs, or all, filled with word-pieces drawn at random."""
+        lengths = self.lengths()[:number]
+        random = np.random.default_rng(_SEED)
+
+        def side(column: int) -> list[list[int]]:
+            return [
+                [*random.integers(EOS_ID + 1, self.vocab_size, length - 1).tolist(), EOS_ID]
+                for length in lengths[:, column]
+            ]
+
+        return PairsInMemory(side(0), side(1))
+
+    def batches(self, number: int, device: torch.device) -> list[Batch]:
+        """The first batches of training; over several epochs where the text is short."""
+        pairs = self.pairs()
+        plan = BatchPlan(pairs.lengths, self.tokens_per_batch, _SEED)
+        return [collate(pairs, plan.batch(n), number=n).to(device) for n in range(number)]
+
+
+def workload(device: torch.device) -> Workload:
+    """Captions in small batches for a CPU, news in the paper's batches for a GPU."""
+    if device.type == "cpu":
+        return Workload(text="multi30k", vocab_size=8_000, tokens_per_batch=2_000)
+    return Workload(text="news", vocab_size=37_000, tokens_per_batch=25_000)
+
+
+def config_of(size: Size, load: Workload) -> Config:
+    """The size as a configuration; its corpus is never read."""
+    nothing = TextFile(location="builtin:none/none")
+    text = ParallelText(source=nothing, target=nothing)
+    corpus = Corpus(
+        name=load.text,
+        source_language="en",
+        target_language="de",
+        licence="",
+        train=(text,),
+        valid=text,
+    )
+    return Config(
+        model=dataclasses.replace(SIZES[size], vocab_size=load.vocab_size),
+        data=DataConfig(corpus=corpus, tokens_per_batch=load.tokens_per_batch),
+        training=TrainingConfig(seed=_SEED),
+    )

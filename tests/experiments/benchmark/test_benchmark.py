@@ -1,0 +1,89 @@
+"""The benchmark as a user runs it: a plain copy of the tree with torch and lightning alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.experiments.conftest import Command
+
+ROOT = Path(__file__).parents[3]
+# What the project needs otherwise, less what Lightning may take itself.
+_ABSENT = "babel dacite filelock jinja2 num2words optuna sacrebleu sentencepiece wandb".split()  # noqa: SIM905
+_RUN = """
+import runpy, sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+sys.argv = ["experiments", *{arguments}]
+runpy.run_module("experiments", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    for package in ("transformer", "experiments"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    return folder
+
+
+def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: Path):
+    arguments = ["benchmark", "--size", "tiny", "--turns", "1", "--output", "out/figures.json"]
+    script = _RUN.format(absent=_ABSENT, arguments=arguments)
+    environment = {"OMP_NUM_THREADS": "1"} | {k: v for k, v in os.environ.items() if k == "PATH"}
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=copy,
+        env=environment | {"HOME": str(copy)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert not ended.stderr
+    figures = json.loads((copy / "out" / "figures.json").read_text())
+    assert figures["workload"] == {
+        "text": "multi30k",
+        "vocab_size": 8_000,
+        "tokens_per_batch": 2_000,
+    }
+    train, decode, data = (figures[what] for what in ("train", "decode", "data"))
+    per_second = train["target_tokens_per_second"]
+    assert per_second > 0 and train["peak_memory_bytes"] > 1e8
+    assert train["ratio"]["median"] == pytest.approx(
+        per_second / train["plain_target_tokens_per_second"]
+    )
+    # Both products were timed beside the one step; flops are by the formula of transformer.flops.
+    for name, peak in train["peak_tflops"].items():
+        assert train["mfu"][name]["median"] == pytest.approx(train["tflops"] / peak)
+    assert 0.8 < data["fill"] < 1 and 0.3 < data["plain_fill"] < data["fill"]
+    assert data["pairs"] == 29_000
+    assert 20 < decode["mean_length"] <= 25
+    assert figures["commit"] == "unknown" and "torch" in figures["versions"]
+    for word in ("target tokens/s", "sentences/s", "pairs/s", "fill", "MFU"):
+        assert word in ended.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_one_line(command: Command):
+    ended = command("experiments", "benchmark", "--device", "cuda")
+    assert ended.code == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert "torch finds no GPU" in ended.stderr and "--device cpu" in ended.stderr
+
+
+def test_no_turns_is_one_line(command: Command):
+    ended = command("experiments", "benchmark", "--turns", "0")
+    assert ended.code == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert "turns" in ended.stderr

@@ -1,0 +1,121 @@
+"""The book-keeping of a beam search: which hypotheses live, which have finished, which won."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
+
+
+def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
+    """((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14); the end of sentence counts."""
+    return ((5.0 + torch.as_tensor(length)) / 6.0) ** alpha
+
+
+def length_limits(src: Tensor, config: DecodingConfig) -> Tensor:
+    """How long a hypothesis may become, its end included, for each of ``src`` ``(batch, src)``."""
+    return src.ne(PAD_ID).sum(1) + config.max_extra_length
+
+
+@dataclass
+class Beams:
+    """The hypotheses of the sentences of a batch.
+
+    Shapes: ``sentences``, ``limits``, ``finished``, ``best_score``, ``done`` ``(batch,)``;
+    ``scores``, ``last_tokens`` ``(batch, beam)``; ``history`` ``(batch, beam, length)``;
+    ``best_history`` ``(batch, longest limit)``.
+    """
+
+    config: DecodingConfig
+    sentences: Tensor
+    limits: Tensor
+    scores: Tensor
+    last_tokens: Tensor
+    history: Tensor
+    finished: Tensor
+    best_score: Tensor
+    best_history: Tensor
+    done: Tensor
+
+    @classmethod
+    def start(cls, src: Tensor, config: DecodingConfig) -> Beams:
+        """One living hypothesis for each source; the others of its beam cannot be continued."""
+        batch, beam, device = src.size(0), config.beam_size, src.device
+        limits = length_limits(src, config)
+        scores = torch.full((batch, beam), -torch.inf, device=device)
+        scores[:, 0] = 0.0
+        return cls(
+            config=config,
+            sentences=torch.arange(batch, device=device),
+            limits=limits,
+            scores=scores,
+            last_tokens=torch.full((batch, beam), BOS_ID, device=device),
+            history=torch.empty((batch, beam, 0), dtype=torch.long, device=device),
+            finished=torch.zeros(batch, dtype=torch.long, device=device),
+            best_score=torch.full((batch,), -torch.inf, device=device),
+            best_history=torch.full((batch, int(limits.max())), EOS_ID, device=device),
+            done=torch.zeros(batch, dtype=torch.bool, device=device),
+        )
+
+    def extend(self, log_probabilities: Tensor, tokens: Tensor) -> Tensor:
+        """Take the best continuations.
+
+        Args:
+            log_probabilities: ``(batch, beam, candidates)`` of each hypothesis, the best first
+            tokens: the word-pieces that have them
+
+        Returns:
+            Which of the old hypotheses each of the new ones continues, ``(batch, beam)``.
+        """
+        beam, candidates = tokens.shape[1:]
+        totals = (self.scores.unsqueeze(2) + log_probabilities).flatten(1)
+        # At most beam of the best 2 * beam end their sentence, so beam of them go on.
+        scores, index = totals.topk(min(2 * beam, totals.size(1)), dim=1)
+        parents, tokens = index // candidates, tokens.flatten(1).gather(1, index)
+        ends = tokens.eq(EOS_ID)
+        self._finish(scores[:, :beam].masked_fill(~ends[:, :beam], -torch.inf), parents[:, :beam])
+        self.scores, alive = scores.masked_fill(ends, -torch.inf).topk(beam, dim=1)
+        parents, self.last_tokens = parents.gather(1, alive), tokens.gather(1, alive)
+        history = self.history.gather(1, parents.unsqueeze(2).expand(-1, -1, self.history.size(2)))
+        self.history = torch.cat([history, self.last_tokens.unsqueeze(2)], dim=2)
+        return parents
+
+    def _finish(self, scores: Tensor, parents: Tensor) -> None:
+        """Note hypotheses that end here; ``scores`` is -inf for those that do not."""
+        length = self.history.size(2) + 1
+        self.finished += scores.isfinite().sum(1)
+        score, which = (scores / length_penalty(length, self.config.length_penalty)).max(1)
+        rows = ((score > self.best_score) & ~self.done).nonzero().squeeze(1)
+        self.best_score[rows] = score[rows]
+        self.best_history[rows] = EOS_ID
+        self.best_history[rows, : length - 1] = self.history[rows, parents[rows, which[rows]]]
+
+    def end(self) -> list[int]:
+        """The rows that end here; at its limit the best hypothesis counts as it is."""
+        length, alpha = self.history.size(2), self.config.length_penalty
+        best_possible = self.scores[:, 0] / length_penalty(self.limits, alpha)
+        at_limit = length >= self.limits
+        ended = (self.finished >= self.config.beam_size) | (self.best_score >= best_possible)
+        ended = (ended | at_limit) & ~self.done
+        rows = ended.nonzero().squeeze(1)
+        if len(rows) > 0:
+            self.done |= ended
+            unfinished = (ended & self.finished.eq(0)).nonzero().squeeze(1)
+            self.best_history[unfinished, :length] = self.history[unfinished, 0]
+        return rows.tolist()
+
+    def best(self, row: int) -> list[int]:
+        """The best hypothesis of a row, up to its end of sentence."""
+        tokens: list[int] = self.best_history[row].tolist()
+        return tokens[: tokens.index(EOS_ID)] if EOS_ID in tokens else tokens
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                setattr(self, field.name, value.index_select(0, rows))
