@@ -36,6 +36,12 @@ ALLOWED = {
         "transformer.training",
         "transformer.decoding",
     ),
+    "transformer.pretrained": (
+        "transformer.config",
+        "transformer.errors",
+        "transformer.model",
+        "transformer.data",
+    ),
     "transformer": ("transformer",),
     "experiments": ("transformer",),
     "ablations": ("transformer", "experiments"),
@@ -46,6 +52,8 @@ DOORS = {
     "sacrebleu": {"transformer.evaluation"},
     "wandb": {"experiments.tracking"},
     "optuna": {"ablations.study", "ablations.search"},
+    "safetensors": {"transformer.pretrained"},
+    "ctranslate2": {"experiments.ctranslate2_model", "experiments.ctranslate2_engine"},
     "babel": {"transformer.data.cldr_phrases"},
 }
 
