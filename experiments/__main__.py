@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from experiments.benchmark.report import What
     from experiments.benchmark.workload import Size
 
+# As CTranslate2 names them.
+_QUANTIZATIONS = (
+    "int8",
+    "int8_float32",
+    "int8_float16",
+    "int8_bfloat16",
+    "int16",
+    "float16",
+    "bfloat16",
+    "float32",
+)
+
 # Imports of what a single command needs stand in that command: --help is to answer at once.
 
 
@@ -84,6 +96,7 @@ def evaluate(
     beam_size: int | None,
     length_penalty: float | None,
     output: Path | None,
+    engine: str,
 ) -> int:
     """Score a run on a split of its corpus, or on a text of your own."""
     from experiments.evaluate import evaluate_run
@@ -97,12 +110,17 @@ def evaluate(
         beam_size=beam_size,
         length_penalty=length_penalty,
         output=output,
+        engine=engine,
     )
     return 0
 
 
 def translate(
-    directory: Path, average: int | None, beam_size: int | None, length_penalty: float | None
+    directory: Path,
+    average: int | None,
+    beam_size: int | None,
+    length_penalty: float | None,
+    engine: str,
 ) -> int:
     """Translate standard input to standard output, line by line."""
     from experiments.evaluate import translate_stream
@@ -113,9 +131,32 @@ def translate(
         average=average,
         beam_size=beam_size,
         length_penalty=length_penalty,
+        engine=engine,
     ):
         sys.stdout.buffer.write(f"{line}\n".encode())
         sys.stdout.buffer.flush()
+    return 0
+
+
+def export(
+    directory: Path,
+    format: str,
+    quantization: str | None,
+    average: int | None,
+    output: Path | None,
+    check: int | None,
+) -> int:
+    """Write a run's model for CTranslate2, or as safetensors."""
+    from experiments.export import export_run
+
+    export_run(
+        directory,
+        format,
+        quantization=quantization,
+        average=average,
+        output=output,
+        check=check,
+    )
     return 0
 
 
@@ -170,6 +211,15 @@ def _parser() -> Parser:
     _add_decoding(command)
     command.set_defaults(command=translate)
 
+    command = commands.add_parser("export", help=export.__doc__)
+    _add_directory(command)
+    add = command.add_argument
+    add("--format", required=True, choices=("ctranslate2", "safetensors"), help="what is written")
+    add("--quantization", choices=_QUANTIZATIONS, metavar="TYPE", help="int8, float16, … (float32)")
+    add("--output", type=Path, metavar="DIR", help="the folder to write (DIR/FORMAT)")
+    add("--check", type=int, metavar="N", help="translate N lines by both engines and compare")
+    command.set_defaults(command=export)
+
     command = commands.add_parser("benchmark", help=benchmark.__doc__)
     add = command.add_argument
     add("--size", choices=["tiny", "base", "big"], help="tiny on a CPU, base on a GPU")
@@ -188,11 +238,17 @@ def _add_experiment(command: Parser) -> None:
 
 
 def _add_decoding(command: Parser) -> None:
+    _add_directory(command)
     add = command.add_argument
-    add("directory", type=Path, metavar="DIR", help="the directory of a run")
-    add("--average", type=int, metavar="N", help="average the last N checkpoints")
+    add("--engine", choices=("torch", "ctranslate2"), default="torch", help="what searches (torch)")
     add("--beam-size", type=int, metavar="K", help="hypotheses; 1 is greedy")
     add("--length-penalty", type=float, metavar="A", help="alpha of the paper's formula")
+
+
+def _add_directory(command: Parser) -> None:
+    add = command.add_argument
+    add("directory", type=Path, metavar="DIR", help="the directory of a run, or safetensors")
+    add("--average", type=int, metavar="N", help="average the last N checkpoints")
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ from typing import IO
 
 from experiments.device import default_device
 from experiments.display import Display
+from experiments.engine import open_engine
 from experiments.experiment import Experiment, load_experiment
-from experiments.scoring import choose_checkpoints, load_model, score
+from experiments.scoring import score
+from experiments.weights import load_trained
 from transformer.config import DecodingConfig, override
-from transformer.data.prepare import VOCABULARY_FILE, prepare
+from transformer.data.prepare import prepare
 from transformer.data.text import aligned_lines, decode_line, read_text
-from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.evaluation import sacrebleu_text, translate
 
@@ -34,6 +35,7 @@ def evaluate_run(
     beam_size: int | None,
     length_penalty: float | None,
     output: Path | None,
+    engine: str = "torch",
 ) -> None:
     """Print the scores of a run on a split, or on a text of the user's own.
 
@@ -48,15 +50,22 @@ def evaluate_run(
     text = (
         _own_text(source, reference)
         if source is not None and reference is not None
-        else _text_of_split(experiment, split)
+        else text_of_split(experiment, split)
     )
     decoding = _decoding(experiment, beam_size, length_penalty)
-    checkpoints = choose_checkpoints(experiment, directory, average)
-    model = load_model(experiment, checkpoints, device=default_device())
+    trained = load_trained(directory, average, device=default_device())
+    model, vocabulary = trained.model, trained.vocabulary
+    decode = open_engine(engine, model, vocabulary, decoding)
     display = Display(None)
     try:
         scores = score(
-            model, _vocabulary(directory), text, decoding, hypotheses_file=output, display=display
+            model,
+            vocabulary,
+            text,
+            decoding,
+            decode=decode,
+            hypotheses_file=output,
+            display=display,
         )
     finally:
         display.stop()
@@ -65,7 +74,7 @@ def evaluate_run(
         f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
         f"{scores.perplexity.per_char:.3f} per character"
     )
-    averaged = f", {len(checkpoints)} checkpoints averaged" if len(checkpoints) > 1 else ""
+    averaged = f", {trained.averaged} checkpoints averaged" if trained.averaged > 1 else ""
     print(
         f"{len(text[0]):,} lines, beam {decoding.beam_size}, "
         f"alpha {decoding.length_penalty}{averaged}"
@@ -79,6 +88,7 @@ def translate_stream(
     average: int | None,
     beam_size: int | None,
     length_penalty: float | None,
+    engine: str = "torch",
 ) -> Iterator[str]:
     """The translation of each line, in order, some hundred lines at a time.
 
@@ -87,15 +97,15 @@ def translate_stream(
     """
     experiment = load_experiment(directory)
     decoding = _decoding(experiment, beam_size, length_penalty)
-    checkpoints = choose_checkpoints(experiment, directory, average)
-    model = load_model(experiment, checkpoints, device=default_device())
-    vocabulary = _vocabulary(directory)
+    trained = load_trained(directory, average, device=default_device())
+    model, vocabulary = trained.model, trained.vocabulary
+    decode = open_engine(engine, model, vocabulary, decoding)
     lines = (
         decode_line(line.removesuffix(b"\n").removesuffix(b"\r"), "standard input", number)
         for number, line in enumerate(stream, start=1)
     )
     while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
-        yield from translate(model, vocabulary, chunk, decoding)
+        yield from translate(model, vocabulary, chunk, decoding, decode=decode)
 
 
 def _own_text(source: Path, reference: Path) -> Text:
@@ -107,7 +117,12 @@ def _own_text(source: Path, reference: Path) -> Text:
     return text
 
 
-def _text_of_split(experiment: Experiment, split: str) -> Text:
+def text_of_split(experiment: Experiment, split: str) -> Text:
+    """Source and reference lines of ``valid``, ``test`` or a set that sacreBLEU knows.
+
+    Raises:
+        InputError: if there is no such split.
+    """
     corpus = experiment.config.data.corpus
     if split in ("valid", "test"):
         if split not in corpus.splits:
@@ -124,7 +139,3 @@ def _decoding(
     changes = {"beam_size": beam_size, "length_penalty": length_penalty}
     given = {name: value for name, value in changes.items() if value is not None}
     return override(experiment.config, **given).decoding
-
-
-def _vocabulary(directory: Path) -> Vocabulary:
-    return Vocabulary(directory / VOCABULARY_FILE)

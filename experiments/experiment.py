@@ -32,6 +32,10 @@ def load_experiment(directory: Path) -> Experiment:
     path = directory / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{directory} is not the directory of a run: it has no {CONFIG_FILE}")
+    if (directory / "model.bin").is_file():
+        raise InputError(
+            f"{directory} is an export for CTranslate2: give the run, with --engine ctranslate2"
+        )
     return from_dict(Experiment, read_json(path), str(path))
 
 

@@ -17,7 +17,7 @@ from experiments.progress import Progress
 from transformer.config import DecodingConfig
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
-from transformer.evaluation import Bleu, Perplexity, bleu, perplexity, translate
+from transformer.evaluation import Bleu, Decode, Perplexity, bleu, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.averaging import average_weights
 from transformer.training.module import TransformerModule
@@ -69,14 +69,21 @@ def score(
     text: tuple[list[str], list[str]],
     decoding: DecodingConfig,
     *,
+    decode: Decode | None = None,
     hypotheses_file: Path | None = None,
     display: Display,
 ) -> Scores:
-    """Score the translations of ``text``, source and reference lines, and write them down."""
+    """Score the translations of ``text``, source and reference lines, and write them down.
+
+    Args:
+        decode: the search, if not our own
+    """
     source, reference = text
     display.start("evaluate")
     on_progress = show_lines(display, len(source))
-    hypotheses = translate(model, vocabulary, source, decoding, on_progress=on_progress)
+    hypotheses = translate(
+        model, vocabulary, source, decoding, decode=decode, on_progress=on_progress
+    )
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     return Scores(

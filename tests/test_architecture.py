@@ -38,6 +38,12 @@ ALLOWED = {
         "transformer.training",
         "transformer.decoding",
     ),
+    "transformer.pretrained": (
+        "transformer.config",
+        "transformer.errors",
+        "transformer.model",
+        "transformer.data",
+    ),
     "transformer": ("transformer",),
     "experiments": ("transformer",),
     "ablations": ("transformer", "experiments"),
@@ -48,6 +54,8 @@ DOORS = {
     "sacrebleu": {"transformer.evaluation"},
     "wandb": {"experiments.tracking"},
     "optuna": {"ablations.study", "ablations.search"},
+    "safetensors": {"transformer.pretrained"},
+    "ctranslate2": {"experiments.ctranslate2_model", "experiments.ctranslate2_engine"},
     "babel": {"transformer.data.cldr_phrases"},
 }
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from transformer.errors import InputError
     from transformer.evaluation import bleu, perplexity, translate
     from transformer.model.encoder_decoder import Transformer
+    from transformer.pretrained import load_pretrained
     from transformer.training.module import TransformerModule
 
 _MODULES = {
@@ -51,6 +52,7 @@ _MODULES = {
     "transformer.errors": ("InputError",),
     "transformer.evaluation": ("bleu", "perplexity", "translate"),
     "transformer.model.encoder_decoder": ("Transformer",),
+    "transformer.pretrained": ("load_pretrained",),
     "transformer.training.module": ("TransformerModule",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -70,6 +72,7 @@ __all__ = [  # noqa: RUF022 - in the order in which one needs them
     "TransformerModule",
     "TranslationDataModule",
     "Transformer",
+    "load_pretrained",
     "translate",
     "bleu",
     "perplexity",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from transformer.decoding import decode_sentences
 from transformer.errors import InputError, unknown_name
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.loss import smoothed_cross_entropy
+
+# As decode_sentences: sources to the index of each and its hypothesis, in any order.
+Decode = Callable[[list[list[int]]], Iterable[tuple[int, list[int]]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,17 +92,19 @@ def translate(
     lines: Sequence[str],
     config: DecodingConfig,
     *,
+    decode: Decode | None = None,
     on_progress: Callable[[int], Any] | None = None,
 ) -> list[str]:
     """Translate lines of text; an empty line stays empty.
 
     Args:
+        decode: the search, in place of :func:`decode_sentences`
         on_progress: called with the number of lines done so far
     """
     translations = [""] * len(lines)
     rows = [row for row, line in enumerate(lines) if line.strip()]
     sources = vocabulary.encode([lines[row] for row in rows])
-    decoded = decode_sentences(model, sources, config)
+    decoded = decode_sentences(model, sources, config) if decode is None else decode(sources)
     for done, (index, hypothesis) in enumerate(decoded, start=1):
         (translations[rows[index]],) = vocabulary.decode([hypothesis])
         if on_progress is not None:

@@ -57,6 +57,7 @@ def log_probabilities(model: Transformer, src: Tensor, prefixes: list[Hypothesis
     """Of the next word-piece, by the whole model and no cache; in fp32, as the search has it."""
     tgt = torch.tensor([[BOS_ID, *prefix] for prefix in prefixes])
     logits = model(src.expand(len(prefixes), -1), tgt)[:, -1].float()
+    logits[:, [PAD_ID, BOS_ID]] = -torch.inf
     return logits.log_softmax(-1)
 
 
@@ -175,7 +176,6 @@ def test_greedy_takes_the_likeliest_each_time() -> None:
             ended_by_themselves += ended and len(found) > 1
             for position, token in enumerate([*found, EOS_ID] if ended else found):
                 (following,) = log_probabilities(model, src, [tuple(found[:position])])
-                following[[PAD_ID, BOS_ID]] = -math.inf
                 assert token == following.argmax().item()
     assert ended_by_themselves > 1
 

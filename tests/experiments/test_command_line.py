@@ -12,7 +12,8 @@ from experiments.results import load_result
 from tests.experiments.conftest import Command
 from tests.samples import write_corpus
 
-_COMMANDS = ("list", "prepare", "train", "evaluate", "translate")
+_COMMANDS = ("list", "prepare", "train", "evaluate", "translate", "export")
+_SLOW = ("torch", "lightning", "wandb", "sentencepiece", "ctranslate2", "safetensors")
 
 
 def test_list_names_every_experiment_with_a_line(command: Command):
@@ -38,7 +39,7 @@ def test_neither_help_nor_list_imports_what_is_slow(arguments: tuple[str, ...]):
         f"sys.argv = ['experiments', *{arguments!r}]\n"
         "try:\n    runpy.run_module('experiments', run_name='__main__')\n"
         "except SystemExit as end:\n    assert not end.code\n"
-        "print([m for m in ('torch', 'lightning', 'wandb', 'sentencepiece') if m in sys.modules])"
+        f"print([m for m in {_SLOW!r} if m in sys.modules])"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ended.stdout.splitlines()[-1] == "[]", ended

@@ -32,6 +32,10 @@ class Vocabulary:
     def __len__(self) -> int:
         return self._model.get_piece_size()
 
+    def pieces(self) -> list[str]:
+        """The word-pieces in the order of their ids."""
+        return [self._model.id_to_piece(i) for i in range(len(self))]
+
     def encode(self, lines: list[str]) -> list[list[int]]:
         """Each line as word-piece ids, the end-of-sentence id last."""
         return self._model.encode(lines, add_eos=True)

@@ -20,16 +20,14 @@ def best_continuations(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
         count: at most ``vocab_size``
 
     Returns:
-        Their log-probabilities under the softmax over the whole vocabulary, and their ids, both
-        ``(..., count)``.
+        Their log-probabilities under the softmax over all that may be chosen, and their ids,
+        both ``(..., count)``.
     """
-    never = logits[..., [PAD_ID, BOS_ID]]
     logits[..., [PAD_ID, BOS_ID]] = -torch.inf
     best, ids = _largest(logits, count)
-    top = torch.maximum(best[..., :1], never.amax(-1, keepdim=True))
-    total = logits.sub_(top).exp_().sum(-1, keepdim=True)
-    total += (never - top).exp_().sum(-1, keepdim=True)
-    return best - top - total.log_(), ids
+    best_of_all = best[..., :1]
+    total = logits.sub_(best_of_all).exp_().sum(-1, keepdim=True)
+    return best - best_of_all - total.log_(), ids
 
 
 def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -105,6 +105,7 @@ def greedy_search(model: Transformer, src: Tensor, config: DecodingConfig) -> li
 def beam_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list[list[int]]:
     """The best of ``config.beam_size`` finished hypotheses by log p / length penalty.
 
+    The probabilities are those of the word-pieces that may be chosen: all but padding and begin.
     A hypothesis finishes when the end of sentence is among the best ``beam_size`` continuations.
     A sentence ends when ``beam_size`` of its hypotheses have finished, when none that goes on
     could still win, or at its length limit.

@@ -1,0 +1,129 @@
+"""The model as CTranslate2 reads it, for any d_k and d_v: sections 3.1 to 3.5 in its terms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from ctranslate2.specs import (
+    TransformerDecoderSpec,
+    TransformerEncoderSpec,
+    TransformerSpec,
+)
+from torch import Tensor, nn
+
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig
+from transformer.data.vocabulary import Vocabulary
+from transformer.model.attention import MultiHeadAttention
+from transformer.model.embeddings import Embedding, sinusoids
+from transformer.model.encoder_decoder import Transformer
+from transformer.model.layers import DecoderLayer, EncoderLayer, FeedForward, PostNorm
+
+# Rows of the table of positions; CTranslate2 refuses a sentence that needs more.
+POSITIONS = 2_048
+# Added to the logits of padding and begin, which our search does not choose either. A number that
+# fp16 holds, and no logit outweighs.
+_NEVER = -1e4
+
+
+def write_ctranslate2_model(
+    model: Transformer, vocabulary: Vocabulary, folder: Path, quantization: str | None = None
+) -> None:
+    """Write ``model`` into an existing folder: weights, vocabulary and CTranslate2's settings.
+
+    Args:
+        quantization: what CTranslate2 calls a type, such as int8 or float16; None for float32
+    """
+    spec = _specify(model, vocabulary)
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+
+
+def _specify(model: Transformer, vocabulary: Vocabulary) -> Any:
+    config = model.config
+    settings: dict[str, Any] = {"pre_norm": False, "head_dim": max(config.d_k, config.d_v)}
+    encoder: Any = TransformerEncoderSpec(config.num_layers, config.num_heads, **settings)
+    decoder: Any = TransformerDecoderSpec(config.num_layers, config.num_heads, **settings)
+    positions = _positions(model.embedding, config)
+    for stack, embeddings in ((encoder, encoder.embeddings[0]), (decoder, decoder.embeddings)):
+        embeddings.weight = _copy(model.embedding.weight)
+        stack.position_encodings.encodings = positions
+    decoder.projection.weight = _copy(model.embedding.weight)
+    decoder.projection.bias = torch.zeros(config.vocab_size)
+    decoder.projection.bias[[PAD_ID, BOS_ID]] = _NEVER
+    for layer, target in zip(model.encoder, encoder.layer, strict=True):
+        assert isinstance(layer, EncoderLayer)
+        _set_attention(target.self_attention, layer.self_attention, layer.add_attention)
+        _set_feed_forward(target.ffn, layer.feed_forward, layer.add_feed_forward)
+    for layer, target in zip(model.decoder, decoder.layer, strict=True):
+        assert isinstance(layer, DecoderLayer)
+        _set_attention(target.self_attention, layer.self_attention, layer.add_attention)
+        _set_attention(target.attention, layer.cross_attention, layer.add_cross_attention)
+        _set_feed_forward(target.ffn, layer.feed_forward, layer.add_feed_forward)
+    return _with_vocabulary(TransformerSpec(encoder, decoder), vocabulary)
+
+
+def _with_vocabulary(spec: Any, vocabulary: Vocabulary) -> Any:
+    pieces = vocabulary.pieces()
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    spec.config.unk_token = pieces[UNK_ID]
+    spec.config.bos_token = spec.config.decoder_start_token = pieces[BOS_ID]
+    spec.config.eos_token = pieces[EOS_ID]
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = 1e-5  # torch's own
+    return spec
+
+
+def _positions(embedding: Embedding, config: ModelConfig) -> Tensor:
+    """``(POSITIONS, d_model)``; learned positions go on with their last, as ours do."""
+    if embedding.positions is None:
+        return sinusoids(POSITIONS, config.d_model)
+    index = torch.arange(POSITIONS).clamp_(max=config.max_positions - 1)
+    return _copy(embedding.positions)[index]
+
+
+def _set_attention(target: Any, attention: MultiHeadAttention, add: PostNorm) -> None:
+    """Queries, keys and values of one width: the narrower are filled with zeros, which changes
+    no product, and the scale stays that of the true d_k.
+    """
+    heads, d_k, d_v = attention.num_heads, attention.d_k, attention.d_v
+    width = max(d_k, d_v)
+    key, value = _copy(attention.key_value.weight).split([heads * d_k, heads * d_v])
+    query = _widen_heads(_copy(attention.query.weight), heads, width)
+    key, value = _widen_heads(key, heads, width), _widen_heads(value, heads, width)
+    if len(target.linear) == 2:
+        target.linear[0].weight = torch.cat([query, key, value])
+    else:
+        target.linear[0].weight = query
+        target.linear[1].weight = torch.cat([key, value])
+    output = _copy(attention.output.weight)
+    target.linear[-1].weight = _widen_heads(output.T, heads, width).T.contiguous()
+    target.queries_scale = d_k**-0.5
+    _set_norm(target.layer_norm, add.norm)
+
+
+def _widen_heads(weight: Tensor, heads: int, width: int) -> Tensor:
+    """``(heads * narrow, columns)`` to ``(heads * width, columns)``, zeros below each head."""
+    by_head = weight.unflatten(0, (heads, -1))
+    return nn.functional.pad(by_head, (0, 0, 0, width - by_head.size(1))).flatten(0, 1)
+
+
+def _set_feed_forward(target: Any, feed_forward: FeedForward, add: PostNorm) -> None:
+    for spec, linear in (
+        (target.linear_0, feed_forward.inner),
+        (target.linear_1, feed_forward.outer),
+    ):
+        spec.weight, spec.bias = _copy(linear.weight), _copy(linear.bias)
+    _set_norm(target.layer_norm, add.norm)
+
+
+def _set_norm(target: Any, norm: nn.LayerNorm) -> None:
+    target.gamma, target.beta = _copy(norm.weight), _copy(norm.bias)
+
+
+def _copy(weight: Tensor) -> Tensor:
+    """In fp32 and of its own memory: CTranslate2 quantizes in place."""
+    return weight.detach().to("cpu", torch.float32, copy=True)

@@ -1,0 +1,71 @@
+"""An export as safetensors gives the model back bit for bit, or one line that says why not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.samples import TINY_MODEL, number_pairs
+from transformer import DecodingConfig, InputError, Transformer, load_pretrained, translate
+from transformer.config import ModelConfig
+from transformer.data.vocabulary import train_vocabulary
+from transformer.pretrained import load_weights, save_weights
+
+
+def exported(folder: Path, config: ModelConfig = TINY_MODEL) -> Transformer:
+    """A folder as an export writes it, and its model."""
+    model = Transformer(config).eval()
+    lines = [line for pair in number_pairs(211, seed=0) for line in pair]
+    train_vocabulary(lines, config.vocab_size, folder / "vocabulary.model")
+    save_weights(model, folder)
+    values = {"name": "numbers", "config": {"model": dataclasses.asdict(config)}}
+    (folder / "config.json").write_text(json.dumps(values))
+    return model
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_the_model_comes_back_bit_for_bit_and_translates(positions: str, tmp_path: Path) -> None:
+    learned = dataclasses.replace(TINY_MODEL, positions="learned")
+    model = exported(tmp_path, learned if positions == "learned" else TINY_MODEL)
+    found, vocabulary = load_pretrained(tmp_path)
+    assert found.config == model.config and not found.training
+    expected = model.state_dict()
+    assert found.state_dict().keys() == expected.keys()
+    assert all(torch.equal(w, expected[name]) for name, w in found.state_dict().items())
+    lines, decoding = ["one two", "", "three"], DecodingConfig(max_extra_length=5)
+    assert translate(found, vocabulary, lines, decoding) == translate(
+        model, vocabulary, lines, decoding
+    )
+
+
+def test_what_is_no_export_is_told_by_its_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is no export: .*config\.json"):
+        load_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"add_source_eos": true}')
+    with pytest.raises(InputError, match=r"is no export: .*config\.json"):
+        load_pretrained(tmp_path)
+
+
+def test_weights_that_cannot_be_used_are_told_in_one_line(tmp_path: Path) -> None:
+    exported(tmp_path)
+    other = dataclasses.replace(TINY_MODEL, d_ff=19)
+    path = tmp_path / "model.safetensors"
+    for config, content in ((other, path.read_bytes()), (TINY_MODEL, b"half of it"), (other, None)):
+        path.unlink() if content is None else path.write_bytes(content)
+        with pytest.raises(InputError, match=r"model\.safetensors cannot be used: ") as raised:
+            load_weights(config, tmp_path)
+        assert "\n" not in str(raised.value)
+
+
+def test_without_the_library_one_line_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported(tmp_path)
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(InputError, match=r"safetensors is not installed: pip install '\.\[export"):
+        load_pretrained(tmp_path)

@@ -1,0 +1,63 @@
+"""A trained model in a folder of its own: safetensors, configuration and vocabulary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from transformer.config import ModelConfig, from_dict
+from transformer.data.prepare import VOCABULARY_FILE
+from transformer.data.vocabulary import Vocabulary
+from transformer.errors import InputError, require
+from transformer.model.encoder_decoder import Transformer
+
+WEIGHTS_FILE = "model.safetensors"
+_CONFIG_FILE = "config.json"
+
+
+def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
+    """The model and the vocabulary of an export as safetensors, for :func:`translate`.
+
+    Raises:
+        InputError: if the folder holds none, or one that is damaged.
+    """
+    path = Path(directory) / _CONFIG_FILE
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))["config"]["model"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{directory} is no export: {path} cannot be used ({error!r})") from error
+    config = from_dict(ModelConfig, values, str(path))
+    return load_weights(config, Path(directory)), Vocabulary(Path(directory) / VOCABULARY_FILE)
+
+
+def load_weights(config: ModelConfig, directory: Path) -> Transformer:
+    """A model of ``config`` with the weights that stand in ``directory``, on the CPU.
+
+    Raises:
+        InputError: if they cannot be read, or belong to another configuration.
+    """
+    require("safetensors")
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = directory / WEIGHTS_FILE
+    model = Transformer(config)
+    try:
+        model.load_state_dict(load_file(path))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be used: {said}; export it anew") from error
+    return model.eval()
+
+
+def save_weights(model: Transformer, directory: Path) -> None:
+    """Write the weights of ``model`` into an existing folder.
+
+    Raises:
+        InputError: if safetensors is not installed.
+    """
+    require("safetensors")
+    from safetensors.torch import save
+
+    weights = {name: weight.cpu().contiguous() for name, weight in model.state_dict().items()}
+    (directory / WEIGHTS_FILE).write_bytes(save(weights, {"format": "pt"}))
