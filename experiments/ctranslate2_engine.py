@@ -180,6 +180,9 @@ def _penalty(length: int, alpha: float) -> float:
 
 
 def _load(folder: Path) -> Any:
-    return ctranslate2.Translator(
-        str(folder), device="cpu", inter_threads=torch.get_num_threads(), intra_threads=1
+    threads = torch.get_num_threads()
+    translator = ctranslate2.Translator(
+        str(folder), device="cpu", inter_threads=threads, intra_threads=1
     )
+    torch.set_num_threads(threads)  # it has set torch's too
+    return translator

@@ -11,12 +11,14 @@ def recipe(corpus: Corpus) -> Config:
     """A small model that ten minutes on two cores take a long way; chosen on validation only.
 
     Dropout slows the first epochs by more than it gains in them. The straight line to zero
-    suits a run that ends soon.
+    suits a run that ends soon. Two layers and a third more steps gain 0.8 BLEU over three; wider
+    ones, smaller batches and a vocabulary twice as large gain nothing for their time, half the
+    vocabulary loses 1.8.
     """
     return Config(
         model=ModelConfig(
             vocab_size=4_000,
-            num_layers=3,
+            num_layers=2,
             d_model=128,
             d_ff=512,
             num_heads=4,
@@ -26,7 +28,7 @@ def recipe(corpus: Corpus) -> Config:
         ),
         data=DataConfig(corpus=corpus, tokens_per_batch=1_000, max_length=128),
         training=TrainingConfig(
-            max_steps=3_600,
+            max_steps=4_800,
             warmup_steps=300,
             learning_rate_factor=0.5,
             schedule="linear",
@@ -49,6 +51,7 @@ MULTI30K_LONG = Experiment(
     description="Multi30k EN-DE, the small model for as long as it gains from it",
     config=override(
         recipe(MULTI30K_EN_DE),
+        num_layers=3,
         dropout=0.1,
         max_steps=12_000,
         warmup_steps=500,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.plain_search import Hypothesis, penalised, plain_beam_search
 from tests.samples import random_sentences, random_targets
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig
 from transformer.decoding import beam_search, decode_sentences, greedy_search, length_penalty
@@ -22,8 +24,6 @@ SMALL = ModelConfig(
 )
 LARGE = dataclasses.replace(SMALL, vocab_size=61, num_layers=2)
 alphas = pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
-
-Hypothesis = tuple[int, ...]
 
 
 class LivelyEmbedding(Embedding):
@@ -79,35 +79,6 @@ def enumerate_finished(model: Transformer, src: Tensor, limit: int) -> dict[Hypo
     return finished
 
 
-def penalised(total: float, length: int, alpha: float) -> float:
-    return total / ((5 + length) / 6) ** alpha
-
-
-def plain_beam_search(
-    model: Transformer, src: Tensor, config: DecodingConfig, limit: int
-) -> Hypothesis:
-    """What beam_search's docstring says, for one sentence, in lists."""
-    beam, alpha = config.beam_size, config.length_penalty
-    alive: list[tuple[float, Hypothesis]] = [(0.0, ())]
-    finished: list[tuple[float, Hypothesis]] = []
-    for length in range(1, limit + 1):
-        candidates: list[tuple[float, Hypothesis]] = []
-        following = log_probabilities(model, src, [prefix for _, prefix in alive]).tolist()
-        for (total, prefix), row in zip(alive, following, strict=True):
-            candidates += [(total + row[t], (*prefix, t)) for t in choosable(model.config)]
-        candidates.sort(reverse=True)
-        finished += [
-            (penalised(total, length, alpha), tokens[:-1])
-            for total, tokens in candidates[:beam]
-            if tokens[-1] == EOS_ID
-        ]
-        alive = [c for c in candidates if c[1][-1] != EOS_ID][:beam]
-        best_possible = penalised(alive[0][0], limit, alpha)
-        if len(finished) >= beam or (finished and max(finished)[0] >= best_possible):
-            break
-    return max(finished)[1] if finished else alive[0][1]
-
-
 @pytest.mark.parametrize(
     ("length", "alpha", "expected"),
     [(1, 0.6, 1.0), (7, 1.0, 2.0), (19, 0.5, 2.0), (7, 0.0, 1.0), (13, 0.6, 3**0.6)],
@@ -145,7 +116,8 @@ def test_a_narrow_beam_does_what_its_definition_says(beam_size: int, alpha: floa
         sources = [random_sentences([length], vocab_size=8) for length in (2, 3, 5)]
         for src in sources:
             with torch.no_grad():
-                expected = plain_beam_search(model, src, config, limit=src.size(1) + 5)
+                following = functools.partial(log_probabilities, model, src)
+                expected = plain_beam_search(following, config, limit=src.size(1) + 5)
                 (found,) = beam_search(model, src, config)
             assert tuple(found) == expected
             outcomes.add(expected)

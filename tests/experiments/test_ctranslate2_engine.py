@@ -20,7 +20,7 @@ from experiments.ctranslate2_model import write_ctranslate2_model
 from experiments.evaluate import text_of_split
 from experiments.run import run
 from experiments.weights import load_trained
-from tests.samples import TINY_MODEL, number_pairs, random_sentences
+from tests.samples import TINY_MODEL, number_pairs, random_sentences, tiny_model
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, override
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.decoding import decode_sentences
@@ -193,3 +193,12 @@ def test_a_thousand_sentences_of_a_trained_model(tmp_path: Path) -> None:
         found = compare(trained.model, trained.vocabulary, decoding, lines[:1_000], decoder.decode)
         assert all(x.tie for x in found.differences), str(found)
         assert len(found.differences) < 5, str(found)
+
+
+def test_torch_keeps_its_threads(vocabulary: Vocabulary) -> None:
+    torch.set_num_threads(2)
+    try:
+        CTranslate2Decoder(tiny_model().float(), vocabulary, DecodingConfig())
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)

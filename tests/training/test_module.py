@@ -353,3 +353,37 @@ def test_accumulated_batches_are_all_seen(tiny_config: Config, tmp_path: Path) -
         weights_only=True,
     )
     assert rest.values == losses[9:]
+
+
+@pytest.mark.slow
+def test_bf16_learns_as_fp32_does(files_corpus: Corpus) -> None:
+    """The losses of 200 steps: what bounds the difference that the precision makes."""
+    fp32, bf16 = (
+        torch.tensor(fit(tiny(files_corpus, precision=precision, max_steps=200), 200)[1])
+        for precision in ("fp32", "bf16")
+    )
+    assert not torch.equal(fp32, bf16)
+    difference = (bf16 - fp32).abs() / fp32
+    assert difference[:20].max() < 0.03
+    assert difference.mean() < 0.02
+    assert abs(bf16[-20:].mean() / fp32[-20:].mean() - 1) < 0.02
+    assert fp32[-20:].mean() < 0.5 * fp32[:20].mean()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_training_never_waits_for_a_gpu(files_corpus: Corpus) -> None:
+    """Between logged steps; what asks the GPU for a value raises."""
+    config = tiny(files_corpus, max_steps=8, log_every_steps=1_000)
+    module = TransformerModule(config).to("cuda").train()
+    optimizer = module.configure_optimizers()["optimizer"]
+    loader = TranslationDataModule(config).train_dataloader()
+    for number, batch in zip(range(6), loader, strict=False):
+        if number == 2:
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            smoothed, _ = module.training_loss(batch.to("cuda"))
+            (smoothed / batch.target_tokens).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

@@ -16,7 +16,7 @@ from transformer.threads import map_on_threads
 
 # Word-pieces of the sources of a batch: a CPU's caches hold the logits of so many sentences,
 # a GPU is filled by more.
-_CPU_TOKENS = 1_024
+_CPU_TOKENS = 2_048
 _GPU_TOKENS = 16_384
 # More threads than these would mostly wait for Python's interpreter.
 _THREADS_AT_MOST = 4
