@@ -23,7 +23,7 @@ from transformer.training.module import TransformerModule
 ROWS = {row.name: QUICK.apply(TABLE.configure(row)) for row in TABLE.rows}
 rows = pytest.mark.parametrize("name", ROWS)
 # A sentence of its end alone, odd and even lengths, and one beyond the learned positions.
-SRC, TGT = [1, 2, 7, 4, 13], [3, 2, 6, 11, 5]
+SRC, TGT = [1, 7, 12], [5, 10, 2]
 
 
 def config_of(name: str, corpus: Corpus) -> Config:
@@ -46,7 +46,7 @@ def lively(model: Transformer) -> Transformer:
 
 def a_batch() -> Batch:
     src, tgt = random_sentences(SRC), random_targets(TGT)
-    return Batch(src=src, tgt=tgt, source_tokens=sum(SRC), target_tokens=21)
+    return Batch(src=src, tgt=tgt, source_tokens=sum(SRC), target_tokens=14)
 
 
 @rows
@@ -86,7 +86,7 @@ def test_logits_whatever_else_is_in_the_batch(name: str, files_corpus: Corpus) -
 def test_decoding_word_piece_for_word_piece(name: str, files_corpus: Corpus) -> None:
     model = lively(Transformer(config_of(name, files_corpus).model)).double().eval()
     decoding = DecodingConfig(beam_size=3, max_extra_length=2)
-    sources = [random_sentences([length])[0].tolist() for length in (1, 2, 5)]
+    sources = [random_sentences([length])[0].tolist() for length in (1, 4)]
 
     def following(src: list[int], prefixes: list[Hypothesis]) -> Tensor:
         logits = torch.stack([plain_logits(model, src, [BOS_ID, *p])[-1] for p in prefixes])

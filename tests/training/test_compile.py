@@ -34,8 +34,8 @@ def test_compiled_training_gives_the_same_loss_and_gradients(tiny_config: Config
         torch.testing.assert_close(nll, other_nll)
         assert not other_nll.requires_grad
         for g, h in zip(
-            torch.autograd.grad(one, eager.parameters()),
-            torch.autograd.grad(other, compiled.parameters()),
+            torch.autograd.grad(one, list(eager.parameters())),
+            torch.autograd.grad(other, list(compiled.parameters())),
             strict=True,
         ):
             torch.testing.assert_close(g, h, rtol=1e-4, atol=1e-4)
