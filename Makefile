@@ -37,4 +37,4 @@ format: setup
 	$(BIN)/ruff format
 
 benchmark: setup
-	$(BIN)/python -m experiments benchmark multi30k
+	$(BIN)/python -m experiments benchmark

@@ -62,6 +62,9 @@ def benchmark(
         "decode": lambda: measure_decoding(size, device, turns or _ROUNDS),
         "data": lambda: measure_data(device, turns or _ROUNDS),
     }
+    about = {"size": size, "device": name, "workload": asdict(workload(device))}
+    made = {"commit": commit(), "versions": versions()}
+    output.parent.mkdir(parents=True, exist_ok=True)
     print(_line(("", "ours", "plain", "ratio (quartiles)")), flush=True)
     speeds: dict[str, object] = {}
     for key, measure in measures.items():
@@ -69,11 +72,8 @@ def benchmark(
             speed = measure()
             speeds[key] = asdict(speed)
             print("\n".join(map(_line, rows(speed))), flush=True)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"size": size, "device": name, "workload": asdict(workload(device))}
-    made = {"commit": commit(), "versions": versions(), "finished_at": now}
-    output.parent.mkdir(parents=True, exist_ok=True)
-    write_json(output, about | speeds | made)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            write_json(output, about | speeds | made | {"finished_at": now})
     print(output)
 
 
@@ -107,7 +107,9 @@ def _training_rows(speed: TrainingSpeed) -> list[Row]:
     peaks = [
         (f"  MFU of {peak:.2f} TFLOP/s {name}", f"{speed.mfu[name].median:.1%}", "", "")
         for name, peak in speed.peak_tflops.items()
+        if name != "bf16" or speed.native_bf16
     ]
+    overhead = speed.trainer_overhead_seconds
     return [
         (
             f"train, {speed.precision}: target tokens/s",
@@ -121,7 +123,7 @@ def _training_rows(speed: TrainingSpeed) -> list[Row]:
         ("  fill of the batches", f"{speed.fill:.1%}", "", ""),
         ("  peak memory, MiB", f"{memory / 2**20:,.0f}" if memory else "", "", ""),
         ("  ms a step", f"{1e3 * speed.seconds_per_step:.1f}", "", ""),
-        ("  ms a step by the Trainer", f"{1e3 * speed.trainer_overhead_seconds:.2f}", "", ""),
+        ("  ms a step by the Trainer", f"{1e3 * overhead:.2f}", "", ""),
     ]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from tqdm import tqdm
 
 Item = TypeVar("Item")
 
@@ -35,11 +36,12 @@ def ratio_of(above: Sequence[float], below: Sequence[float]) -> Ratio:
 
 
 def in_turn(
-    items: Iterable[Item], *functions: Callable[[Item], object], device: torch.device
+    items: Collection[Item], *functions: Callable[[Item], object], device: torch.device
 ) -> list[list[float]]:
     """Seconds that each function takes for each item; one after another, item by item."""
     times: list[list[float]] = [[] for _ in functions]
-    for item in items:
+    # On a terminal only; what is left of it is estimated.
+    for item in tqdm(items, disable=None, leave=False):
         for function, seconds in zip(functions, times, strict=True):
             wait_for(device)
             start = time.perf_counter()

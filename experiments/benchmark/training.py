@@ -20,7 +20,7 @@ from transformer.config import Config, override
 from transformer.data.batches import Batch, FixedBatches
 from transformer.flops import training_flops
 from transformer.training.module import TransformerModule
-from transformer.training.precision import effective_precision
+from transformer.training.precision import effective_precision, multiplies_bf16
 
 _WARM_UP_STEPS = 2
 _OVERHEAD_STEPS = 200
@@ -30,12 +30,13 @@ Step = Callable[[Batch], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingSpeed:
-    """Real tokens per second; ``flops`` are those of the paper's model on real tokens.
+    """Real tokens per second; ``tflops`` are those of the model's products on real tokens.
 
     ``mfu`` is flops per second by those of a large matrix product, in fp32 and in bf16, that was
-    timed in turn with the steps. ``ratio`` is plain time by ours. Memory is this process's, or
-    the GPU's, up to the largest step of ours. ``trainer_overhead_seconds`` is what Lightning's
-    Trainer adds to each step, found with a step of next to nothing.
+    timed in turn with the steps; where ``native_bf16`` is false, that of bf16 was emulated.
+    ``ratio`` is plain time by ours. Memory is this process's, or the GPU's, up to the largest
+    step of ours. ``trainer_overhead_seconds`` is what Lightning's Trainer adds to each step,
+    found with a step of next to nothing.
     """
 
     steps: int
@@ -45,6 +46,7 @@ class TrainingSpeed:
     plain_target_tokens_per_second: float
     ratio: Ratio
     tflops: float
+    native_bf16: bool
     peak_tflops: dict[str, float]
     mfu: dict[str, Ratio]
     fill: float
@@ -90,6 +92,7 @@ def measure_training(
         plain_target_tokens_per_second=target / sum(plain_times),
         ratio=ratio_of(plain_times, our_times),
         tflops=sum(flops) / sum(our_times) / 1e12,
+        native_bf16=multiplies_bf16(device),
         peak_tflops={name: statistics.median(x) / 1e12 for name, x in peak_rates.items()},
         mfu={name: ratio_of(our_rates, rates) for name, rates in peak_rates.items()},
         fill=(source + target) / positions,
