@@ -155,15 +155,10 @@ def collate(
     """
     lengths = store.lengths[pairs]
     mine = pairs[rank::world_size] if rank < len(pairs) else pairs[:1]
-    src_length, tgt_length = store.lengths[mine].max(axis=0)
-    src = np.full((len(mine), src_length), PAD_ID, dtype=np.int64)
-    tgt = np.full((len(mine), 1 + tgt_length), PAD_ID, dtype=np.int64)
-    tgt[:, 0] = BOS_ID
-    for row, pair in enumerate(mine):
-        source, target = store[pair]
-        src[row, : len(source)] = source
-        if rank < len(pairs):
-            tgt[row, 1 : 1 + len(target)] = target
+    src, targets = store.padded(mine, 0), store.padded(mine, 1)
+    if rank >= len(pairs):
+        targets[:] = PAD_ID
+    tgt = np.insert(targets, 0, BOS_ID, axis=1)
     source_tokens, target_tokens = lengths.sum(axis=0).tolist()
     return Batch(
         src=torch.from_numpy(src),
