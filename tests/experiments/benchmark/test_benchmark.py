@@ -24,6 +24,8 @@ class Absent:
         if name.partition(".")[0] in {absent}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
+import experiments.benchmark.decoding as decoding
+decoding._OURS, decoding._PLAIN = {{"cpu": 12}}, {{"cpu": 4}}
 sys.argv = ["experiments", *{arguments}]
 runpy.run_module("experiments", run_name="__main__")
 """
