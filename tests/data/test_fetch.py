@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import socket
-import threading
+import tarfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.data.scripted_server import ScriptedServer, cut, status
 from transformer.config import TextFile
 from transformer.data import cldr
+from transformer.data import fetch as fetch_module
 from transformer.data.fetch import cache_directory, fetch, sha256_of
 from transformer.errors import InputError
 
@@ -22,35 +24,10 @@ URL = "https://data.example.org/corpus/train.en.gz"
 FILE = TextFile(location=URL, sha256=hashlib.sha256(CONTENT).hexdigest())
 
 
-class Server(BaseHTTPRequestHandler):
-    """Serves ``CONTENT`` below ``/whole``, half of it below ``/cut``, and nothing elsewhere."""
-
-    requests: list[str]
-
-    def do_GET(self) -> None:
-        self.requests.append(self.path)
-        if not self.path.startswith(("/whole", "/cut")):
-            self.send_error(404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(CONTENT)))
-        self.end_headers()
-        cut = self.path.startswith("/cut")
-        self.wfile.write(CONTENT[: len(CONTENT) // 2] if cut else CONTENT)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Stay silent."""
-
-
 @pytest.fixture
-def server() -> Iterator[str]:
-    Server.requests = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as http:
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}"
-        http.shutdown()
-        thread.join()
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer(CONTENT).running() as running:
+        yield running
 
 
 def mirror_folder(folder: Path, content: bytes = CONTENT) -> Path:
@@ -76,31 +53,46 @@ def test_a_mirror_may_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("end", ["", "/"])
-def test_a_mirror_may_be_a_url(end: str, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATA_MIRROR", f"{server}/whole{end}")
+def test_a_mirror_may_be_a_url(
+    end: str, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_MIRROR", f"{server.url}{end}")
     assert fetch(FILE).read_bytes() == CONTENT
-    assert Server.requests == ["/whole/data.example.org/corpus/train.en.gz"]
+    assert server.paths == ["/data.example.org/corpus/train.en.gz"]
 
 
 def test_without_a_mirror_the_declared_address_is_asked(
-    server: str, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DATA_MIRROR", raising=False)
-    file = TextFile(location=f"{server}/whole/train.en", sha256=FILE.sha256)
+    file = TextFile(location=f"{server.url}/whole/train.en", sha256=FILE.sha256)
     assert fetch(file).read_bytes() == CONTENT
-    assert Server.requests == ["/whole/train.en"]
+    assert server.paths == ["/whole/train.en"]
 
 
-def test_a_download_is_kept(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATA_MIRROR", f"{server}/whole")
-    assert fetch(FILE) == fetch(FILE)
-    assert len(Server.requests) == 1
+def test_a_download_is_kept_and_read_again_only_if_it_has_changed(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_MIRROR", server.url)
+    path = fetch(FILE)
+    monkeypatch.setattr(fetch_module, "sha256_of", lambda _: pytest.fail("it was read"))
+    assert fetch(FILE) == path
+    assert len(server.paths) == 1
+
+
+def test_a_kept_download_whose_time_alone_changed_is_kept(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_MIRROR", server.url)
+    fetch(FILE).touch()
+    assert fetch(FILE).read_bytes() == CONTENT
+    assert len(server.paths) == 1
 
 
 def test_a_kept_download_that_was_altered_is_fetched_again(
-    server: str, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DATA_MIRROR", f"{server}/whole")
+    monkeypatch.setenv("DATA_MIRROR", server.url)
     fetch(FILE).write_bytes(CONTENT[:-1])
     assert fetch(FILE).read_bytes() == CONTENT
 
@@ -130,22 +122,12 @@ def test_a_mirror_that_lacks_the_file_is_named(
 
 
 def test_a_server_that_lacks_the_file_is_named(
-    server: str, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DATA_MIRROR", f"{server}/elsewhere")
-    with pytest.raises(InputError, match=f"{server}/elsewhere/data.* \\(HTTP 404\\)"):
+    server.script = [status(404)]
+    monkeypatch.setenv("DATA_MIRROR", f"{server.url}/elsewhere")
+    with pytest.raises(InputError, match=f"{server.url}/elsewhere/data.* \\(HTTP 404\\)"):
         fetch(FILE)
-    assert nothing_left_behind()
-
-
-def test_a_body_cut_short_names_the_bytes_expected_and_found(
-    server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DATA_MIRROR", f"{server}/cut")
-    half = len(CONTENT) // 2
-    with pytest.raises(InputError, match=f"{half} of {len(CONTENT)} bytes came") as error:
-        fetch(FILE)
-    assert f"{server}/cut/data.example.org" in str(error.value)
     assert nothing_left_behind()
 
 
@@ -183,13 +165,36 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
         fetch(TextFile(location=str(tmp_path / "none")))
 
 
-def test_archives_are_refused_before_anything_is_fetched(
-    server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DATA_MIRROR", f"{server}/whole")
-    with pytest.raises(InputError, match="archives are not read yet"):
-        fetch(TextFile(location=URL, sha256=FILE.sha256, member="train.en"))
-    assert Server.requests == []
+def packed(content: bytes) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as tar:
+        info = tarfile.TarInfo("training/train.en")
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+def test_a_member_of_a_downloaded_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = packed(CONTENT)
+    sha256 = hashlib.sha256(archive).hexdigest()
+    url = "https://data.example.org/corpus.tgz"
+    with ScriptedServer(archive).running() as server:
+        server.script = [cut(len(archive) // 2)]
+        monkeypatch.setenv("DATA_MIRROR", server.url)
+        path = fetch(TextFile(location=url, sha256=sha256, member="training/train.en"))
+        assert path.read_bytes() == CONTENT
+        assert fetch(TextFile(location=url, sha256=sha256, member="training/train.en")) == path
+        assert len(server.paths) == 2
+
+
+def test_a_member_of_an_archive_of_ones_own(tmp_path: Path) -> None:
+    archive = tmp_path / "mine.tar.gz"
+    archive.write_bytes(packed(CONTENT))
+    path = fetch(TextFile(location=str(archive), member="training/train.en"))
+    assert path.read_bytes() == CONTENT
+    archive.write_bytes(packed(b"other\n"))
+    path = fetch(TextFile(location=str(archive), member="training/train.en"))
+    assert path.read_bytes() == b"other\n"
 
 
 def test_text_the_project_writes_is_written_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:

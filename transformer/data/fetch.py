@@ -8,17 +8,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import requests
 from filelock import FileLock
-from rich.progress import Progress
 
 from transformer.config import TextFile
 from transformer.data import cldr
+from transformer.data.archives import member
+from transformer.data.download import download
+from transformer.data.space import check_space
 from transformer.errors import InputError
-
-# (connect, read) in seconds
-_TIMEOUT = (10, 60)
-_CHUNK = 2**20
 
 # Text that the project writes itself: what determines its bytes, and how it is written.
 _GENERATORS: dict[str, tuple[str, Callable[[Path], None]]] = {
@@ -40,15 +37,19 @@ def fetch(file: TextFile) -> Path:
     Raises:
         InputError: if it cannot be had, or is not what was declared.
     """
-    if file.member is not None:
-        raise InputError(
-            f"{file.location} is an archive, and archives are not read yet: "
-            "take another corpus, or the scale quick or small"
-        )
     if file.location.startswith("builtin:"):
         return _generate(file.location.removeprefix("builtin:"))
+    path = _whole(file)
+    if file.member is None:
+        return path
+    checksum = file.sha256 or sha256_of(path)
+    return member(path, file.member, cache_directory() / "members" / checksum[:16])
+
+
+def _whole(file: TextFile) -> Path:
+    """The declared file, which may be an archive."""
     if file.location.startswith(("http://", "https://")):
-        return _download(file)
+        return _cached(file)
     path = Path(file.location).expanduser()
     if not path.is_file():
         raise InputError(f"{path} does not exist")
@@ -78,63 +79,63 @@ def _generate(name: str) -> Path:
     return directory / member
 
 
-def _download(file: TextFile) -> Path:
+def _cached(file: TextFile) -> Path:
+    """The download of ``file``, fetched unless it is in the cache and has not changed there."""
     address = file.location.partition("://")[2]
     path = cache_directory() / "downloads" / address
     path.parent.mkdir(parents=True, exist_ok=True)
     assert file.sha256 is not None, "TextFile refuses a download without one"
     with FileLock(f"{path}.lock"):
-        if path.exists() and sha256_of(path) == file.sha256:
-            return path
-        partial = path.with_name(f"{path.name}.part")
-        try:
-            origin = _copy_from_mirror_or_origin(file.location, partial)
-            _verify(partial, file.sha256, origin)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        if not _is_verified(path, file.sha256):
+            _download(file.location, path, file.sha256)
+            _note_verified(path, file.sha256)
     return path
 
 
-def _copy_from_mirror_or_origin(url: str, path: Path) -> str:
-    """Write what stands at ``url``, or at its place in ``DATA_MIRROR``; return where it was."""
+def _download(url: str, path: Path, sha256: str) -> None:
+    """From ``url``, or from its place in ``DATA_MIRROR``."""
     mirror = os.environ.get("DATA_MIRROR", "").rstrip("/")
     address = url.partition("://")[2]
-    if mirror and not mirror.startswith(("http://", "https://")):
-        origin = Path(mirror).expanduser() / address
-        if not origin.is_file():
-            raise InputError(f"{origin} does not exist: DATA_MIRROR lacks {url}")
-        shutil.copyfile(origin, path)
-        return str(origin)
-    origin = f"{mirror}/{address}" if mirror else url
+    if not mirror or mirror.startswith(("http://", "https://")):
+        download(f"{mirror}/{address}" if mirror else url, path, sha256)
+        return
+    origin = Path(mirror).expanduser() / address
+    if not origin.is_file():
+        raise InputError(f"{origin} does not exist: DATA_MIRROR lacks {url}")
+    _verify(origin, sha256, str(origin))
+    check_space(path, origin.stat().st_size, str(origin))
+    partial = path.with_name(f"{path.name}.part")
     try:
-        headers = {"Accept-Encoding": "identity"}
-        with requests.get(origin, stream=True, timeout=_TIMEOUT, headers=headers) as response:
-            response.raise_for_status()
-            _write_body(response, path)
-    except requests.RequestException as error:
-        status = getattr(error.response, "status_code", None)
-        reason = f"HTTP {status}" if status else type(error).__name__
-        raise InputError(
-            f"{origin} cannot be downloaded ({reason}); "
-            "set DATA_MIRROR to a URL or a folder that holds host/path of it"
-        ) from error
-    return origin
+        shutil.copyfile(origin, partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
-def _write_body(response: requests.Response, path: Path) -> None:
-    size = int(response.headers.get("Content-Length", 0)) or None
-    try:
-        with Progress(transient=True) as progress, path.open("wb") as out:
-            task = progress.add_task(path.stem, total=size)
-            for chunk in response.iter_content(_CHUNK):
-                out.write(chunk)
-                progress.advance(task, len(chunk))
-    except requests.RequestException as error:
-        raise InputError(
-            f"{response.url} broke off: {response.raw.tell()} of {size or 'unknown'} bytes came; "
-            "try again"
-        ) from error
+def _is_verified(path: Path, sha256: str) -> bool:
+    """Whether the cached file is the declared one; it is read only if it has changed since."""
+    if not path.exists():
+        return False
+    note = _note(path)
+    if note.exists() and note.read_text(encoding="utf-8") == _fingerprint(path, sha256):
+        return True
+    if sha256_of(path) != sha256:
+        return False
+    _note_verified(path, sha256)
+    return True
+
+
+def _note_verified(path: Path, sha256: str) -> None:
+    _note(path).write_text(_fingerprint(path, sha256), encoding="utf-8")
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(f"{path.name}.verified")
+
+
+def _fingerprint(path: Path, sha256: str) -> str:
+    found = path.stat()
+    return f"{sha256} {found.st_size} {found.st_mtime_ns}\n"
 
 
 def _verify(path: Path, expected: str, origin: str) -> None:

@@ -21,7 +21,7 @@ from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.errors import InputError
 
 # Counts up when the same settings would give another folder.
-_FORMAT = 1
+_FORMAT = 2
 _ENCODE_AT_ONCE = 10_000
 _TOO_LONG = "too long"
 _REPORT_FILE = "report.json"
@@ -91,7 +91,12 @@ def prepare(config: Config) -> PreparedCorpus:
 
 def _key(config: Config, local: dict[str, list[LocalText]]) -> str:
     """A short name for all that decides the contents of the folder."""
-    checksums = [sha256_of(f) for texts in local.values() for pair in texts for f in pair]
+    checksums = [
+        [declared.sha256 or sha256_of(path), declared.member]
+        for name, texts in config.data.corpus.splits.items()
+        for text, paths in zip(texts, local[name], strict=True)
+        for declared, path in zip((text.source, text.target), paths, strict=True)
+    ]
     shape = {name: len(texts) for name, texts in local.items()}
     parts = [_FORMAT, shape, checksums, config.model.vocab_size, config.data.max_length]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

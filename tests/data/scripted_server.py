@@ -1,0 +1,114 @@
+"""A server on this machine that fails as it is told to, request by request."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Behaviour = Callable[[BaseHTTPRequestHandler, bytes], None]
+
+
+def _start_of(handler: BaseHTTPRequestHandler) -> int:
+    return int(handler.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+
+
+def _send_head(handler: BaseHTTPRequestHandler, content: bytes, start: int) -> None:
+    handler.send_response(206 if start else 200)
+    if start:
+        last = len(content) - 1
+        handler.send_header("Content-Range", f"bytes {start}-{last}/{len(content)}")
+    handler.send_header("Content-Length", str(len(content) - start))
+    handler.end_headers()
+
+
+def whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+    """What was asked for, from the byte that was asked for."""
+    start = _start_of(handler)
+    if start >= len(content):
+        handler.send_error(416)
+        return
+    _send_head(handler, content, start)
+    handler.wfile.write(content[start:])
+
+
+def cut(size: int) -> Behaviour:
+    """``size`` bytes of it, and the connection ends."""
+
+    def behave(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        start = _start_of(handler)
+        _send_head(handler, content, start)
+        handler.wfile.write(content[start : start + size])
+
+    return behave
+
+
+def stalled(size: int) -> Behaviour:
+    """``size`` bytes of it, and no more although the connection stands."""
+
+    def behave(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        cut(size)(handler, content)
+        time.sleep(2)
+
+    return behave
+
+
+def ignoring_ranges(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+    """All of it, whatever part was asked for."""
+    _send_head(handler, content, 0)
+    handler.wfile.write(content)
+
+
+def other(content: bytes, kind: str = "application/gzip") -> Behaviour:
+    """Other bytes than the right ones."""
+
+    def behave(handler: BaseHTTPRequestHandler, _: bytes) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", kind)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    return behave
+
+
+def status(code: int) -> Behaviour:
+    """No body but that of an error."""
+    return lambda handler, _: handler.send_error(code)
+
+
+class ScriptedServer:
+    """Behaves for each request as the next of ``script`` says; after its end all goes well."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.script: list[Behaviour] = []
+        self.ranges: list[str | None] = []
+        self.paths: list[str] = []
+        self.url = ""
+
+    @contextmanager
+    def running(self) -> Generator[ScriptedServer]:
+        """While it answers."""
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server.ranges.append(self.headers.get("Range"))
+                server.paths.append(self.path)
+                behave = server.script.pop(0) if server.script else whole
+                behave(self, server.content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Stay silent."""
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+            http.daemon_threads = True
+            thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            self.url = f"http://127.0.0.1:{http.server_port}"
+            yield self
+            http.shutdown()
+            thread.join()

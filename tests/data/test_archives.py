@@ -1,0 +1,117 @@
+"""Members of archives: the right bytes, nothing else written, and nothing followed."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import shutil
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from transformer.data.archives import member
+from transformer.errors import InputError
+
+ENGLISH = "".join(f"number {i * i}\n" for i in range(5_003)).encode()
+
+
+def write_archive(path: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> Path:
+    """Packed as the ending of ``path`` says."""
+    mode = {".tgz": "w:gz", ".bz2": "w:bz2", ".xz": "w:xz"}.get(path.suffix, "w")
+    with tarfile.open(path, mode) as tar:  # pyright: ignore[reportCallIssue,reportArgumentType]
+        for info, content in entries:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def files_of(folder: Path) -> list[str]:
+    found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return sorted(str(path.relative_to(folder)) for path in found)
+
+
+@pytest.mark.parametrize("ending", ["tgz", "tar", "tar.bz2", "tar.xz"])
+@pytest.mark.parametrize("prefix", ["", "./"])
+def test_the_member_comes_out_and_nothing_else(tmp_path: Path, ending: str, prefix: str) -> None:
+    archive = write_archive(
+        tmp_path / f"a.{ending}",
+        (entry("training"), b""),
+        (entry(f"{prefix}training/x.de"), b"eins\n"),
+        (entry(f"{prefix}training/x.en"), ENGLISH),
+        (entry("/etc/evil"), b"evil"),
+        (entry("../evil"), b"evil"),
+    )
+    path = member(archive, "training/x.en", tmp_path / "out")
+    assert path.read_bytes() == ENGLISH
+    assert path.suffix == ".en", "its ending says how to unpack it"
+    assert files_of(tmp_path / "out") == ["training/x.en"]
+
+
+def test_it_is_unpacked_once(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "a.tgz", (entry("x.en"), ENGLISH))
+    first = member(archive, "x.en", tmp_path / "out")
+    archive.unlink()
+    assert member(archive, "x.en", tmp_path / "out") == first
+
+
+@pytest.mark.parametrize("name", ["../x.en", "/x.en", "a/../../x.en"])
+def test_a_name_that_points_outside_is_refused(tmp_path: Path, name: str) -> None:
+    archive = write_archive(tmp_path / "a.tgz", (entry(name), ENGLISH))
+    with pytest.raises(InputError, match="points outside"):
+        member(archive, name, tmp_path / "out")
+    assert not (tmp_path / "x.en").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_a_link_in_its_place_is_refused(tmp_path: Path, kind: bytes) -> None:
+    archive = write_archive(tmp_path / "a.tgz", (entry("x.en", kind, "/etc/passwd"), b""))
+    with pytest.raises(InputError, match=r"x\.en is a link or a device"):
+        member(archive, "x.en", tmp_path / "out")
+    assert files_of(tmp_path / "out") == []
+
+
+def test_a_member_that_is_missing_is_named(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "a.tgz", (entry("x.de"), b"eins\n"))
+    with pytest.raises(InputError, match=r"a\.tgz has no member x\.en"):
+        member(archive, "x.en", tmp_path / "out")
+
+
+@pytest.mark.parametrize("ending", ["tgz", "tar", "tar.xz"])
+def test_an_archive_cut_short_is_named_and_leaves_nothing(tmp_path: Path, ending: str) -> None:
+    noise = lzma.compress(bytes(i * i % 251 for i in range(90_001)))
+    archive = write_archive(tmp_path / f"a.{ending}", (entry("x.en"), ENGLISH + noise))
+    archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
+    with pytest.raises(InputError, match=f"a.{ending} cannot be read") as error:
+        member(archive, "x.en", tmp_path / "out")
+    assert "\n" not in str(error.value)
+    assert files_of(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("content", [b"<html>no</html>" * 99, b""])
+def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.tgz").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.tgz (cannot be read|has no member)"):
+        member(tmp_path / "a.tgz", "x.en", tmp_path / "out")
+
+
+def test_what_would_grow_beyond_all_text_is_refused(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "a.tgz", (entry("x.en"), b"\0" * 10_000_000))
+    with pytest.raises(InputError, match="claims 10000000 bytes, more than 100 times"):
+        member(archive, "x.en", tmp_path / "out")
+    assert files_of(tmp_path / "out") == []
+
+
+def test_a_disk_without_room_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = write_archive(tmp_path / "a.tgz", (entry("x.en"), ENGLISH))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=7))
+    with pytest.raises(InputError, match=r"x\.en of a\.tgz needs"):
+        member(archive, "x.en", tmp_path / "out")
+    assert files_of(tmp_path / "out") == []

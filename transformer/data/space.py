@@ -1,0 +1,26 @@
+"""Room on the disk, asked for before it is needed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from transformer.errors import InputError
+
+
+def check_space(path: Path, needed: int, what: str) -> None:
+    """Refuse to write ``needed`` bytes at ``path`` where there is less room.
+
+    Raises:
+        InputError: naming both amounts.
+    """
+    free = shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise InputError(
+            f"{what} needs {_shown(needed)} in {path.parent}, where {_shown(free)} are free: "
+            "make room, or set DATA_CACHE to another disk"
+        )
+
+
+def _shown(size: int) -> str:
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
