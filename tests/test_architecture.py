@@ -21,8 +21,9 @@ ALLOWED = {
     "transformer.config": ("transformer.errors",),
     "transformer.flops": ("transformer.config",),
     "transformer.threads": (),
+    "transformer.progress": (),
     "transformer.model": ("transformer.config",),
-    "transformer.data": ("transformer.config", "transformer.errors"),
+    "transformer.data": ("transformer.config", "transformer.errors", "transformer.progress"),
     "transformer.training": (
         "transformer.config",
         "transformer.model",
@@ -57,6 +58,7 @@ DOORS = {
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {"experiments.ctranslate2_model", "experiments.ctranslate2_engine"},
     "babel": {"transformer.data.cldr_phrases"},
+    "loky": {"transformer.data.workers"},
 }
 
 
