@@ -12,11 +12,11 @@ from tests.experiments.processes import Finished
 from tests.experiments.samples import copy_of
 
 
-def _scores(ended: Finished) -> tuple[float, float]:
-    """BLEU and perplexity that were printed."""
+def _scores(ended: Finished) -> tuple[float, float, float]:
+    """Both kinds of BLEU and the perplexity that were printed."""
     assert ended.code == 0, ended
-    first, second, _ = ended.stdout.splitlines()
-    return float(first.split()[1]), float(second.split()[1])
+    first, second, third, _ = ended.stdout.splitlines()
+    return float(first.split()[1]), float(second.split()[2]), float(third.split()[1])
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
@@ -24,28 +24,29 @@ def test_evaluate_prints_what_the_result_says(split: str, finished: Path, comman
     result = load_result(finished)
     assert result is not None
     scores = _scores(command("experiments", "evaluate", finished, "--split", split))
-    wanted = (result.bleu, result.perplexity)
+    wanted = (result.bleu, result.tokenised_bleu, result.perplexity)
     if split == "test":
-        assert result.test_bleu is not None and result.test_perplexity is not None
-        wanted = result.test_bleu, result.test_perplexity
+        wanted = (result.test_bleu, result.test_tokenised_bleu, result.test_perplexity)
     assert scores == pytest.approx(wanted, abs=0.006)
 
 
 def test_evaluate_prints_the_signature_and_the_settings(finished: Path, command: Command):
     ended = command("experiments", "evaluate", finished)
-    first, second, third = ended.stdout.splitlines()
+    first, second, third, fourth = ended.stdout.splitlines()
     result = load_result(finished)
-    assert result is not None
+    assert result is not None and result.tokenised_bleu_signature is not None
     assert first.endswith(result.bleu_signature)
-    assert "per word-piece" in second and "per character" in second
-    assert third == "13 lines, beam 4, alpha 0.6, 2 checkpoints averaged"
+    assert second.startswith("tokenised BLEU ")
+    assert second.endswith(result.tokenised_bleu_signature)
+    assert "per word-piece" in third and "per character" in third
+    assert fourth == "13 lines, beam 4, alpha 0.6, 2 checkpoints averaged"
     assert {line.split()[0] for line in ended.lines} == {"evaluate"}
 
 
 def test_options_change_how_it_decodes(finished: Path, command: Command):
     options = ("--beam-size", "1", "--length-penalty", "1.5", "--average", "1")
     ended = command("experiments", "evaluate", finished, *options)
-    assert ended.stdout.splitlines()[2] == "13 lines, beam 1, alpha 1.5"
+    assert ended.stdout.splitlines()[3] == "13 lines, beam 1, alpha 1.5"
 
 
 def test_a_text_of_ones_own_is_scored_and_written(
