@@ -66,7 +66,8 @@ def paired_bootstrap(
 ) -> Significance:
     """sacreBLEU's paired bootstrap over 1,000 samples of the lines, drawn anew with its own seed.
 
-    The result is the same at every call. It takes about 40 kB of memory a line.
+    It speaks of the choice of lines: that another seed of training moves a system as far, it
+    cannot know. The result is the same at every call. It takes about 40 kB of memory a line.
 
     Args:
         first: the name of a system, and its translations as detokenised lines
