@@ -44,10 +44,12 @@ def prepare(name: str, vocab_size: int | None) -> int:
     from transformer.data.prepare import prepare as prepare_corpus
 
     corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config)
-    for split, counts in corpus.report().items():
-        dropped = {k: v for k, v in counts.items() if k not in ("lines", "kept") and v > 0}
-        reasons = "".join(f", {count:,} dropped: {reason}" for reason, count in dropped.items())
-        print(f"{split}: {counts['lines']:,} lines read, {counts['kept']:,} pairs kept{reasons}")
+    for entry in corpus.report():
+        reasons = "".join(f", {n:,} dropped: {reason}" for reason, n in entry.dropped.items())
+        print(
+            f"{entry.split} {entry.text}: {entry.lines:,} lines read, "
+            f"{entry.kept:,} pairs kept{reasons}"
+        )
     print(corpus.directory)
     return 0
 

@@ -66,8 +66,8 @@ def run_command_line(parser: Parser) -> int:
 
 
 def is_bad_input(error: Exception) -> bool:
-    """Whether a user, not a programmer, can mend it: bad input, or a full disk."""
-    return isinstance(error, InputError) or (
+    """Whether a user, not a programmer, can mend it: bad input, a full disk, a killed process."""
+    return isinstance(error, InputError | ChildProcessError) or (
         isinstance(error, OSError) and error.errno in _ENVIRONMENT
     )
 

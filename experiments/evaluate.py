@@ -15,7 +15,7 @@ from experiments.scoring import score
 from experiments.weights import load_trained
 from transformer.config import DecodingConfig, override
 from transformer.data.prepare import prepare
-from transformer.data.text import aligned_lines, decode_line, read_text
+from transformer.data.text import decode_line, read_aligned
 from transformer.errors import InputError
 from transformer.evaluation import sacrebleu_text, translate
 
@@ -48,7 +48,7 @@ def evaluate_run(
         raise InputError(f"{output.parent} is not a folder: --output cannot be written")
     experiment = load_experiment(directory)
     text = (
-        _own_text(source, reference)
+        read_aligned(source, reference)
         if source is not None and reference is not None
         else text_of_split(experiment, split)
     )
@@ -108,15 +108,6 @@ def translate_stream(
     )
     while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
         yield from translate(model, vocabulary, chunk, decoding, decode=decode)
-
-
-def _own_text(source: Path, reference: Path) -> Text:
-    for _ in aligned_lines(source, reference):
-        pass  # refuses files of different lengths
-    text = read_text(source), read_text(reference)
-    if not text[0]:
-        raise InputError(f"{source} is empty")
-    return text
 
 
 def text_of_split(experiment: Experiment, split: str) -> Text:

@@ -128,16 +128,22 @@ class Corpus:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
     """Section 5.1. ``tokens_per_batch`` bounds the real source tokens, and as many target tokens,
-    of one optimiser step over all devices; pairs with a side over ``max_length`` word-pieces
-    are left out of training.
+    of one optimiser step over all devices. Left out of training are pairs with a side over
+    ``max_length`` word-pieces, with one over ``max_length_ratio`` times as long as the other
+    (the paper names no such limit), and where ``drop_duplicates`` is set, all but the first of
+    equal pairs.
     """
 
     corpus: Corpus
     tokens_per_batch: int = 25_000
     max_length: int = 256
+    max_length_ratio: float | None = None
+    drop_duplicates: bool = False
 
     def __post_init__(self) -> None:
         _check_at_least(self, 2, "max_length")
+        if self.max_length_ratio is not None:
+            _check_at_least(self, 1, "max_length_ratio")
         _check(
             self.tokens_per_batch >= self.max_length,
             "tokens_per_batch",

@@ -16,6 +16,7 @@ from experiments.benchmark.timing import Ratio, in_turn, ratio_of
 from experiments.benchmark.workload import workload
 from transformer.config import PAD_ID
 from transformer.data.batches import BatchPlan, collate
+from transformer.data.buckets import Buckets
 from transformer.data.store import TokenStore, write_store
 
 
@@ -50,7 +51,7 @@ def measure_data(device: torch.device, rounds: int) -> DataSpeed:
             load.vocab_size,
         )
         store = TokenStore(Path(folder))
-        plan = BatchPlan(store.lengths, load.tokens_per_batch, seed=1)
+        plan = BatchPlan(Buckets.of(store.lengths), load.tokens_per_batch, seed=1)
         per_batch = max(1, int(load.tokens_per_batch / store.lengths.mean(axis=0).max()))
         times, plain_times = in_turn(
             range(rounds),

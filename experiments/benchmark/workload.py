@@ -22,6 +22,7 @@ from transformer.config import (
     TrainingConfig,
 )
 from transformer.data.batches import Batch, BatchPlan, collate
+from transformer.data.buckets import Buckets
 from transformer.data.store import PairsInMemory
 
 Size = Literal["tiny", "base", "big"]
@@ -71,7 +72,7 @@ class Workload:
     def batches(self, number: int, device: torch.device) -> list[Batch]:
         """The first batches of training; over several epochs where the text is short."""
         pairs = self.pairs()
-        plan = BatchPlan(pairs.lengths, self.tokens_per_batch, _SEED)
+        plan = BatchPlan(Buckets.of(pairs.lengths), self.tokens_per_batch, _SEED)
         return [collate(pairs, plan.batch(n), number=n).to(device) for n in range(number)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.samples import TINY_MODEL, tiny_model
 from transformer.config import BOS_ID, EOS_ID, PAD_ID
 from transformer.data.batches import Batch, BatchPlan, Integers, batches_by_length, collate
+from transformer.data.buckets import Buckets
 from transformer.data.store import PairsInMemory
 from transformer.training.loss import smoothed_cross_entropy
 
@@ -31,15 +32,19 @@ epochs = st.integers(0, 10_000)
 quickly = settings(max_examples=60, deadline=None)
 
 
-def lists(batches: list[Integers]) -> list[list[int]]:
+def plan_of(lengths: Integers, budget: int, seed: int) -> BatchPlan:
+    return BatchPlan(Buckets.of(lengths), budget, seed)
+
+
+def lists(batches: Iterable[Integers]) -> list[list[int]]:
     return [batch.tolist() for batch in batches]
 
 
 @quickly
 @given(lengths_of_pairs, seeds, epochs)
 def test_each_pair_is_in_an_epoch_once(lengths: Integers, seed: int, epoch: int) -> None:
-    plan = BatchPlan(lengths, BUDGET, seed)
-    batches = plan.epoch(epoch)
+    plan = plan_of(lengths, BUDGET, seed)
+    batches = list(plan.epoch(epoch))
     assert len(batches) == len(plan)
     assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
     assert all(len(batch) > 0 for batch in batches)
@@ -48,8 +53,8 @@ def test_each_pair_is_in_an_epoch_once(lengths: Integers, seed: int, epoch: int)
 @quickly
 @given(lengths_of_pairs, seeds, epochs)
 def test_both_sides_keep_to_the_budget(lengths: Integers, seed: int, epoch: int) -> None:
-    training = BatchPlan(lengths, BUDGET, seed).epoch(epoch)
-    for batch in training + batches_by_length(lengths, BUDGET):
+    training = plan_of(lengths, BUDGET, seed).epoch(epoch)
+    for batch in [*training, *batches_by_length(lengths, BUDGET)]:
         assert len(batch) == 1 or lengths[batch].sum(axis=0).max() <= BUDGET
 
 
@@ -69,7 +74,7 @@ def test_all_epochs_have_the_same_cuts(
     lengths: Integers, seed: int, epoch: int, other: int
 ) -> None:
     def sizes(number: int) -> list[int]:
-        return sorted(len(batch) for batch in BatchPlan(lengths, BUDGET, seed).epoch(number))
+        return sorted(len(batch) for batch in plan_of(lengths, BUDGET, seed).epoch(number))
 
     assert sizes(epoch) == sizes(other)
 
@@ -79,19 +84,19 @@ def test_all_epochs_have_the_same_cuts(
 def test_an_epoch_is_a_function_of_lengths_seed_and_epoch(
     lengths: Integers, seed: int, epoch: int, asked_before: int
 ) -> None:
-    plan = BatchPlan(lengths, BUDGET, seed)
+    plan = plan_of(lengths, BUDGET, seed)
     plan.epoch(asked_before)
     np.random.seed(asked_before)
-    assert lists(plan.epoch(epoch)) == lists(BatchPlan(lengths.copy(), BUDGET, seed).epoch(epoch))
+    assert lists(plan.epoch(epoch)) == lists(plan_of(lengths.copy(), BUDGET, seed).epoch(epoch))
 
 
 @quickly
 @given(lengths_of_pairs, seeds, st.integers(0, 3))
 def test_a_batch_is_found_by_its_number(lengths: Integers, seed: int, epochs_before: int) -> None:
-    plan = BatchPlan(lengths, BUDGET, seed)
+    plan = plan_of(lengths, BUDGET, seed)
     in_order = lists([batch for epoch in range(4) for batch in plan.epoch(epoch)])
     number = epochs_before * len(plan) + seed % len(plan)
-    fresh = BatchPlan(lengths, BUDGET, seed)
+    fresh = plan_of(lengths, BUDGET, seed)
     assert fresh.batch(number).tolist() == in_order[number]
 
 
@@ -101,7 +106,7 @@ def corpus() -> Integers:
 
 
 def test_epochs_and_seeds_differ_in_batches_and_in_their_order(corpus: Integers) -> None:
-    plans = [BatchPlan(corpus, 101, seed).epoch(epoch) for seed in (1, 2) for epoch in (0, 1)]
+    plans = [list(plan_of(corpus, 101, seed).epoch(epoch)) for seed in (1, 2) for epoch in (0, 1)]
     for i, one in enumerate(plans):
         for other in plans[:i]:
             assert len({*map(tuple, lists(one))} & {*map(tuple, lists(other))}) < len(one) / 10
@@ -110,19 +115,19 @@ def test_epochs_and_seeds_differ_in_batches_and_in_their_order(corpus: Integers)
 
 def test_the_corpus_is_shuffled_as_a_whole(corpus: Integers) -> None:
     """Two texts joined one behind the other are mixed in the batches of all sizes."""
-    second = [(batch >= 504).mean() for batch in BatchPlan(corpus, 101, 5).epoch(0)]
+    second = [(batch >= 504).mean() for batch in plan_of(corpus, 101, 5).epoch(0)]
     assert 0.45 < np.mean(second) < 0.55
     assert np.mean([0.1 < share < 0.9 for share in second]) > 0.8
 
 
 def test_the_order_of_batches_does_not_follow_length(corpus: Integers) -> None:
-    means = [corpus[batch, 0].mean() for batch in BatchPlan(corpus, 101, 5).epoch(0)]
+    means = [corpus[batch, 0].mean() for batch in plan_of(corpus, 101, 5).epoch(0)]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
 
 
 def test_a_batch_holds_pairs_of_like_length_but_not_of_one_length(corpus: Integers) -> None:
     """Those of one length on both sides are phrases of one kind, and training then stalls."""
-    batches = BatchPlan(corpus, 101, 5).epoch(0)
+    batches = list(plan_of(corpus, 101, 5).epoch(0))
     longest = [corpus[batch].max(axis=1) for batch in batches]
     # one batch may hold the longest of a bucket and the shortest of the next
     assert np.mean([sides.max() <= 1.1 * sides.min() + 1 for sides in longest]) > 0.95

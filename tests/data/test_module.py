@@ -10,6 +10,7 @@ import torch
 
 from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch, BatchPlan, collate
+from transformer.data.buckets import Buckets
 from transformer.data.module import PlannedLoader, TranslationDataModule
 from transformer.data.store import TokenStore, write_store
 
@@ -25,7 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
 
 @pytest.fixture
 def plan(store: TokenStore) -> BatchPlan:
-    return BatchPlan(store.lengths, 29, seed=7)
+    return BatchPlan(Buckets.of(store.lengths), 29, seed=7)
 
 
 def numbers(batches: list[Batch]) -> list[int]:
@@ -75,7 +76,9 @@ def test_the_module_plans_by_the_configuration(tiny_config: Config) -> None:
     module = TranslationDataModule(tiny_config)
     module.prepare_data()
     lengths = module.corpus.store("train").lengths
-    expected = BatchPlan(lengths, tiny_config.data.tokens_per_batch, tiny_config.training.seed)
+    expected = BatchPlan(
+        Buckets.of(lengths), tiny_config.data.tokens_per_batch, tiny_config.training.seed
+    )
     for found, batch in zip(module.train_dataloader(), expected.epoch(0), strict=True):
         assert found.src.size(0) == len(batch)
         assert found.source_tokens == lengths[batch, 0].sum() <= 101

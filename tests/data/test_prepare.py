@@ -11,15 +11,17 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import loky
 import numpy as np
 import pytest
 
 from tests.samples import number_pairs, tiny, write_corpus, write_pairs
 from transformer.config import Config, ParallelText, override, to_dict
+from transformer.data import cleaning, encoding
 from transformer.data import prepare as prepare_module
 from transformer.data.corpora import WMT14_EN_DE, files_corpus, folder_corpus
 from transformer.data.fetch import cache_directory, sha256_of
-from transformer.data.prepare import prepare
+from transformer.data.prepare import TextReport, prepare
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -51,24 +53,28 @@ def test_each_split_comes_back_as_it_was_written(tiny_config: Config) -> None:
         assert pairs == number_pairs(count, seed)
         assert len(vocabulary) == tiny_config.model.vocab_size
     assert corpus.text("valid") == tuple(map(list, zip(*number_pairs(13, 1), strict=True)))
-    assert corpus.report() == {
-        "train": {
-            "lines": 211, "kept": 211, "invalid UTF-8": 0, "NUL character": 0, "empty side": 0,
-            "too long": 0,
-        },
-        "valid": {"lines": 13, "kept": 13},
-        "test": {"lines": 11, "kept": 11},
-    }  # fmt: skip
+    assert corpus.report() == [
+        TextReport(split="train", text="train", lines=211, kept=211),
+        TextReport(split="valid", text="valid", lines=13, kept=13),
+        TextReport(split="test", text="test", lines=11, kept=11),
+    ]
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
 def test_the_folder_holds_nothing_but_its_parts(tiny_config: Config) -> None:
     directory = prepare(tiny_config).directory
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    assert {str(path.relative_to(directory)) for path in files} == {
-        "vocabulary.model", "report.json", "train/offsets.npy", "train/tokens.u16",
+    store = {"lengths.u32", "starts.u64", "tokens.u16"}
+    assert set(files_in(directory)) == {
+        "vocabulary.model", "report.json",
+        *(f"train/{name}" for name in (*store, "by_length.u32", "buckets.npy")),
         *(f"{split}/{name}" for split in ("valid", "test")
-          for name in ("offsets.npy", "tokens.u16", "source.txt", "reference.txt")),
+          for name in (*store, "source.txt", "reference.txt")),
     }  # fmt: skip
+    assert [path for path in directory.parent.iterdir() if path.is_dir()] == [directory]
 
 
 def test_a_second_call_does_nothing(tiny_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,34 +93,107 @@ def test_what_decides_the_contents_gives_a_folder_of_its_own(tmp_path: Path) -> 
             config,
             override(config, vocab_size=67),
             override(config, max_length=5),
+            override(config, max_length_ratio=1.5),
+            override(config, drop_duplicates=True),
         )
     ]
     (tmp_path / "numbers" / "valid.de").write_text("null\n" * 13)
     folders.append(prepare(config).directory)
-    assert len(set(folders)) == 4
-    assert len(prepared_folders()) == 4
+    assert len(set(folders)) == 6
+    assert len(prepared_folders()) == 6
 
 
-def test_a_crash_leaves_nothing_and_the_next_call_succeeds(
+# Ends with a SIGKILL when a function, named by its module, is called for the n-th time.
+KILL_AND_TELL = """
+import importlib, json, os, signal, sys
+from transformer.config import Config, from_dict
+from transformer.data import cleaning
+from transformer.data.prepare import prepare
+
+cleaning.CHUNK_PAIRS = 23
+config = from_dict(Config, json.loads(sys.argv[1]))
+moments = json.loads(sys.argv[2])
+for module, owner, name, calls in moments:
+    child = os.fork()
+    if child == 0:
+        holder = importlib.import_module(module)
+        holder = getattr(holder, owner) if owner else holder
+        function = getattr(holder, name)
+        def killed(*args, calls=[calls], **kwargs):
+            calls[0] -= 1
+            if calls[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **kwargs)
+        setattr(holder, name, killed)
+        prepare(config, workers=1)
+        os._exit(0)
+    print(os.WTERMSIG(os.waitpid(child, 0)[1]))
+print(prepare(config, workers=1).directory)
+"""
+_JOURNAL = "transformer.data.journal"
+_PREPARE = "transformer.data.prepare"
+MOMENTS = [
+    (_JOURNAL, "Journal", "append", 2),  # cleaning: 10 chunks
+    (_JOURNAL, "", "_sync", 2),  # a chunk is written, its line is not
+    (_JOURNAL, "Journal", "complete", 1),
+    (_PREPARE, "", "train_vocabulary", 1),
+    (_JOURNAL, "Journal", "append", 3),  # encoding
+    (_JOURNAL, "", "_sync", 4),
+    (_PREPARE, "Buckets", "of", 1),
+    (_PREPARE, "", "write_store", 2),
+    (_PREPARE, "", "to_dict", 1),
+    ("shutil", "", "rmtree", 1),  # all is there; the work is to be cleared away
+]
+
+
+def test_after_a_kill_in_any_stage_the_next_start_goes_on_to_the_same_bytes(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    undisturbed = files_in(prepare(tiny_config).directory)
+    monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
+    arguments = [json.dumps(to_dict(tiny_config)), json.dumps(MOMENTS)]
+    output = subprocess.run(
+        [sys.executable, "-c", KILL_AND_TELL, *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    ).stdout.split()  # fmt: skip
+    assert output[:-1] == ["9"] * len(MOMENTS)
+    directory = Path(output[-1])
+    assert files_in(directory) == undisturbed
+    assert [path for path in directory.parent.iterdir() if path.is_dir()] == [directory]
+
+
+def test_work_that_is_done_is_not_done_again(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cleaning, "CHUNK_PAIRS", 23)
     with monkeypatch.context() as broken:
         broken.setattr(prepare_module, "_write_scored", lambda *args: [][0])
         with pytest.raises(IndexError):
             prepare(tiny_config)
-    assert prepared_folders() == []
-    assert prepare(tiny_config).report()["train"]["kept"] == 211
+    for module, name in ((cleaning, "clean_lines"), (encoding, "_encode_chunk")):
+        monkeypatch.setattr(module, name, lambda *args, **kwargs: pytest.fail("did it again"))
+    monkeypatch.setattr(prepare_module, "train_vocabulary", lambda *args: pytest.fail("again"))
+    assert prepare(tiny_config).report()[0].kept == 211
 
 
-def test_what_a_kill_left_is_cleared_away(tiny_config: Config) -> None:
-    directory = prepare(tiny_config).directory
-    part = directory.with_name(f"{directory.name}.part")
-    directory.rename(part)
-    (part / "train" / "tokens.u16").unlink()
-    (part / "stray").write_text("half-written")
-    assert prepare(tiny_config).directory == directory
-    assert not (directory / "stray").exists()
-    assert prepared_folders() == [directory.name]
+def test_the_folder_does_not_depend_on_the_number_of_processes(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    alone = files_in(prepare(tiny_config, workers=1).directory)
+    monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cleaning, "CHUNK_PAIRS", 11)
+    monkeypatch.setattr(cleaning, "_CHUNK_BYTES", 101)
+    monkeypatch.setattr(prepare_module, "_LONG_TEXT", 1)
+    begun: list[int] = []
+    pool = loky.ProcessPoolExecutor
+
+    def counted(workers: int, **settings: Any) -> loky.ProcessPoolExecutor:
+        begun.append(workers)
+        return pool(workers, **settings)
+
+    monkeypatch.setattr(loky, "ProcessPoolExecutor", counted)
+    assert files_in(prepare(tiny_config, workers=2).directory) == alone
+    assert begun == [2, 1, 2], "cleaning, the vocabulary, encoding"
 
 
 def test_pairs_over_max_length_are_left_out_of_training_and_counted(tmp_path: Path) -> None:
@@ -126,8 +205,8 @@ def test_pairs_over_max_length_are_left_out_of_training_and_counted(tmp_path: Pa
     corpus = prepare(override(config, max_length=limit))
     assert np.array_equal(corpus.store("train").lengths, everything[fitting])
     report = corpus.report()
-    assert report["train"]["kept"] == fitting.sum()
-    assert report["train"]["too long"] == 211 - fitting.sum()
+    assert report[0].kept == fitting.sum()
+    assert report[0].dropped == {"too long": 211 - fitting.sum()}
     assert len(corpus.store("valid")) == 13, "what is scored stays whole"
 
 
@@ -136,11 +215,40 @@ def test_every_line_read_is_kept_or_dropped_for_a_reason(tmp_path: Path) -> None
     with (folder / "train.en").open("ab") as en, (folder / "train.de").open("ab") as de:
         en.write(b"one\0\n\none\n" + b"one " * 97 + b"\n")
         de.write(b"eins\neins\n\xfc\n" + b"eins " * 97 + b"\n")
-    report = prepare(config_of(folder)).report()["train"]
-    assert report == {
-        "lines": 215, "kept": 211, "invalid UTF-8": 1, "NUL character": 1, "empty side": 1,
-        "too long": 1,
-    }  # fmt: skip
+    report = prepare(config_of(folder)).report()[0]
+    assert report == TextReport(
+        split="train", text="train", lines=215, kept=211,
+        dropped={"NUL character": 1, "empty side": 1, "invalid UTF-8": 1, "too long": 1},
+    )  # fmt: skip
+    assert report.lines == report.kept + sum(report.dropped.values())
+
+
+def test_each_text_is_told_of(tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path / "numbers")
+    first = number_pairs(211, 0)[:2]
+    write_pairs(folder, "more", [*first, ("", "zwei"), *[("nine " * 7, "neun")] * 2])
+
+    def pair(split: str) -> tuple[Path, Path]:
+        return folder / f"{split}.en", folder / f"{split}.de"
+
+    corpus = files_corpus(
+        "two", languages=("en", "de"), train=[pair("train"), pair("more")], valid=pair("valid")
+    )
+    train, more, valid = prepare(tiny(corpus, drop_duplicates=True)).report()
+    assert (train.text, train.lines, train.kept) == ("train", 211, 211 - train.dropped["duplicate"])
+    assert (more.text, more.lines, more.kept) == ("more", 5, 1)
+    assert more.dropped == {"duplicate": 3, "empty side": 1}
+    assert (valid.split, valid.text, valid.lines) == ("valid", "valid", 13)
+
+
+def test_a_text_of_which_nothing_is_left_is_passed_over(tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path / "numbers")
+    write_pairs(folder, "more", [("one", "")])
+    texts = [(folder / f"{name}.en", folder / f"{name}.de") for name in ("more", "train", "valid")]
+    corpus = files_corpus("two", languages=("en", "de"), train=texts[:2], valid=texts[2])
+    prepared = prepare(tiny(corpus))
+    assert [entry.kept for entry in prepared.report()] == [0, 211, 13]
+    assert len(prepared.store("train")) == 211
 
 
 def test_texts_are_joined_in_their_order(tmp_path: Path) -> None:
@@ -234,7 +342,7 @@ def slowly(*args):
     write(*args)
 
 module._write = slowly
-print(module.prepare(from_dict(Config, json.loads(sys.argv[1]))).report()["train"]["kept"])
+print(module.prepare(from_dict(Config, json.loads(sys.argv[1]))).report()[0].kept)
 """
 
 
@@ -289,6 +397,6 @@ def test_archives_of_wmts_layout_are_prepared_from_a_mirror(
     )
     monkeypatch.setenv("DATA_MIRROR", str(tmp_path / "mirror"))
     prepared = prepare(tiny(corpus))
-    assert prepared.report()["train"]["kept"] == 3 * 211
+    assert [entry.kept for entry in prepared.report()] == [211, 211, 211, 13]
     assert len(prepared.store("valid")) == 13
     assert prepare(tiny(corpus)) == prepared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,13 +12,8 @@ import torch
 from torch import Tensor
 
 from transformer.config import BOS_ID, PAD_ID
-from transformer.data.store import EncodedPairs
-
-# How much longer the longest pair of a bucket may be than its shortest. Batches that are alike on
-# both sides would be fuller still, but hold phrases of one kind, and training then stalls: sorted
-# by the ratio of the sides within a bucket, batches are 96 % full and not 91 %, and the built-in
-# corpus ends at perplexity 9.7 and not 1.6.
-_BUCKET_RATIO = 1.1
+from transformer.data.buckets import Buckets, shuffled
+from transformer.data.store import EncodedPairs, Tokens
 
 Integers = npt.NDArray[np.int64]
 
@@ -66,47 +62,59 @@ class FixedBatches(list[Batch]):
 class BatchPlan:
     """Which pairs stand in which batch of training: a function of lengths, seed and epoch alone.
 
-    Pairs are sorted into buckets of similar length and each bucket is cut into batches. Where the
-    cuts lie depends on the lengths alone; which pairs of a bucket share a batch, and the order of
-    the batches, are drawn for each epoch over the whole corpus. So all epochs have the same
-    number of batches, and batch ``n`` of training is found without the ones before it.
+    Each bucket of pairs of similar length is cut into batches. Where the cuts lie depends on the
+    lengths alone; which pairs of a bucket share a batch, and the order of the batches, are drawn
+    for each epoch over the whole corpus. So all epochs have the same number of batches, and batch
+    ``n`` of training is found without the ones before it.
 
     Args:
-        lengths: ``(pairs, 2)``, source and target tokens
+        buckets: the pairs by length
         tokens_per_batch: no batch has more real tokens on either side, unless it is a single pair
         seed: of the order
     """
 
-    def __init__(self, lengths: Integers, tokens_per_batch: int, seed: int) -> None:
+    def __init__(self, buckets: Buckets, tokens_per_batch: int, seed: int) -> None:
         self.seed = seed
-        self._buckets = _buckets(lengths)
-        self._cuts = _cut(_bounds(lengths, self._buckets), tokens_per_batch)
-        self._epoch: tuple[int, list[Integers]] | None = None
+        self._buckets = buckets
+        self._ends = buckets.sizes.cumsum()
+        self._cuts = _cuts(buckets, tokens_per_batch)
+        self._order: tuple[int, Integers] | None = None
 
     def __len__(self) -> int:
         """Batches per epoch."""
-        return len(self._cuts)
+        return len(self._cuts) - 1
 
-    def epoch(self, epoch: int) -> list[Integers]:
-        """The batches of an epoch, each the indices of its pairs."""
-        if self._epoch is None or self._epoch[0] != epoch:
-            self._epoch = (epoch, self._plan(epoch))
-        return self._epoch[1]
+    def epoch(self, epoch: int) -> Iterator[Integers]:
+        """The batches of an epoch, each the numbers of its pairs."""
+        return (self.batch(epoch * len(self) + index) for index in range(len(self)))
 
     def batch(self, number: int) -> Integers:
         """The pairs of batch ``number`` counted from the start of training."""
         epoch, index = divmod(number, len(self))
-        return self.epoch(epoch)[index]
+        cut = self._order_of(epoch)[index]
+        places = np.arange(self._cuts[cut], self._cuts[cut + 1])
+        # A batch may end one bucket and begin the next.
+        buckets = np.searchsorted(self._ends, places, "right")
+        pairs = [
+            self._drawn(epoch, bucket, places[buckets == bucket])
+            for bucket in np.unique(buckets).tolist()
+        ]
+        return np.concatenate(pairs)
 
-    def _plan(self, epoch: int) -> list[Integers]:
-        random = np.random.default_rng((self.seed, epoch))
-        shuffled = random.permutation(len(self._buckets))
-        order = shuffled[np.argsort(self._buckets[shuffled], kind="stable")]
-        batches = np.split(order, self._cuts[:-1])
-        return [batches[i] for i in random.permutation(len(batches))]
+    def _order_of(self, epoch: int) -> Integers:
+        if self._order is None or self._order[0] != epoch:
+            order = np.random.default_rng((self.seed, epoch)).permutation(len(self))
+            self._order = (epoch, order)
+        return self._order[1]
+
+    def _drawn(self, epoch: int, bucket: int, places: Integers) -> Integers:
+        size = int(self._buckets.sizes[bucket])
+        start = int(self._ends[bucket]) - size
+        moved = shuffled(places - start, size, (self.seed, epoch, bucket))
+        return self._buckets.pairs[start + moved].astype(np.int64)
 
 
-def batches_by_length(lengths: Integers, tokens_per_batch: int) -> list[Integers]:
+def batches_by_length(lengths: Tokens, tokens_per_batch: int) -> list[Integers]:
     """The batches of an evaluation: as full as the budget allows, always the same.
 
     Pairs are ordered by source length and, within it, by target length, up and down in turn so
@@ -117,22 +125,32 @@ def batches_by_length(lengths: Integers, tokens_per_batch: int) -> list[Integers
     return np.split(order, _cut(lengths[order], tokens_per_batch)[:-1])
 
 
-def _buckets(lengths: Integers) -> Integers:
-    """The bucket of each pair: the longer side, on a scale on which each is a ratio wider."""
-    return np.floor(np.log(lengths.max(axis=1)) / np.log(_BUCKET_RATIO)).astype(np.int64)
+def _cuts(buckets: Buckets, budget: int) -> list[int]:
+    """Where each batch begins among the pairs by length, and where the last one ends.
+
+    Every pair counts as the longest of its bucket, so that no shuffle within buckets makes a batch
+    exceed ``budget`` on either side.
+    """
+    cuts, place, left = [0], 0, np.full(2, budget)
+    for size, longest in zip(buckets.sizes.tolist(), buckets.longest, strict=True):
+        end = place + size
+        while True:
+            fitting = max(0, int((left // longest).min()))
+            if fitting == 0 and cuts[-1] == place:
+                fitting = 1  # a single pair beyond the budget
+            if place + fitting >= end:
+                left = left - (end - place) * longest
+                place = end
+                break
+            place += fitting
+            cuts.append(place)
+            left = np.full(2, budget)
+    return [*cuts, place]
 
 
-def _bounds(lengths: Integers, buckets: Integers) -> Integers:
-    """For each pair in the order of buckets, the longest source and target of its bucket."""
-    order = np.argsort(buckets, kind="stable")
-    _, starts, sizes = np.unique(buckets[order], return_index=True, return_counts=True)
-    longest = np.maximum.reduceat(lengths[order], starts, axis=0)
-    return np.repeat(longest, sizes, axis=0)
-
-
-def _cut(lengths: Integers, budget: int) -> list[int]:
+def _cut(lengths: Tokens, budget: int) -> list[int]:
     """The end of each batch of pairs in order, such that neither side exceeds ``budget``."""
-    totals = np.cumsum(lengths, axis=0)
+    totals = np.cumsum(lengths, axis=0, dtype=np.int64)
     cuts: list[int] = []
     start, spent = 0, np.zeros(2, dtype=np.int64)
     while start < len(totals):

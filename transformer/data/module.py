@@ -75,9 +75,8 @@ class TranslationDataModule(lightning.LightningDataModule):
 
     def train_plan(self) -> BatchPlan:
         """The plan of training."""
-        store = self.corpus.store("train")
-        config = self.config
-        return BatchPlan(store.lengths, config.data.tokens_per_batch, config.training.seed)
+        data, training = self.config.data, self.config.training
+        return BatchPlan(self.corpus.buckets(), data.tokens_per_batch, training.seed)
 
     def train_dataloader(self) -> PlannedLoader:
         """Batches from the step on at which the Trainer stands."""

@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
-from transformer.config import Config
+from transformer.config import Config, Corpus, ParallelText, TextFile, from_dict, to_dict
+from transformer.data.buckets import Buckets
+from transformer.data.cleaning import KEPT, CleanText, LocalText, clean
+from transformer.data.encoding import Encoding, encode
 from transformer.data.fetch import cache_directory, fetch, sha256_of
 from transformer.data.store import TokenStore, write_store
-from transformer.data.text import DROPPED, KEPT, aligned_lines, clean_pairs, read_text
+from transformer.data.text import read_aligned, read_text
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.data.workers import available_cores, in_own_process
 from transformer.errors import InputError
+from transformer.progress import show_activity
 
 # Counts up when the same settings would give another folder.
-_FORMAT = 2
-_ENCODE_AT_ONCE = 10_000
-_TOO_LONG = "too long"
+_FORMAT = 3
+# Pairs of which the vocabulary is learned; more make it slower and hardly another.
+_SAMPLE_PAIRS = 1_000_000
+# From so many pairs on it takes long enough that one may want to stop it.
+_LONG_TEXT = 100_000
 _REPORT_FILE = "report.json"
 VOCABULARY_FILE = "vocabulary.model"
 
-LocalText = tuple[Path, Path]
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextReport:
+    """What became of the ``lines`` of one text: pairs kept, and dropped by reason."""
+
+    split: str
+    text: str
+    lines: int
+    kept: int
+    dropped: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,118 +69,163 @@ class PreparedCorpus:
         """The word-pieces of ``train``, ``valid`` or ``test``."""
         return TokenStore(self.directory / split)
 
+    def buckets(self) -> Buckets:
+        """The training pairs by length."""
+        return Buckets.load(self.directory / "train")
+
     def text(self, split: str) -> tuple[list[str], list[str]]:
         """Source and reference lines of ``valid`` or ``test``."""
         directory = self.directory / split
         return read_text(directory / "source.txt"), read_text(directory / "reference.txt")
 
-    def report(self) -> dict[str, dict[str, int]]:
-        """By split: lines read, pairs kept, and pairs dropped by reason."""
-        return json.loads((self.directory / _REPORT_FILE).read_text(encoding="utf-8"))
+    def report(self) -> list[TextReport]:
+        """What became of each text."""
+        path = self.directory / _REPORT_FILE
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return [from_dict(TextReport, entry, str(path)) for entry in entries]
 
 
-def prepare(config: Config) -> PreparedCorpus:
+def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
     """Prepare the corpus of ``config``, or find what an earlier run with the same data prepared.
+
+    A start that was killed is gone on with. Of several at once one works and the others wait.
+
+    Args:
+        workers: processes that clean and encode; as many as there are cores if None. The folder
+            is the same for any number.
 
     Raises:
         InputError: if a file cannot be had or used, or no pair is left.
     """
     corpus = config.data.corpus
-    local = {
-        name: [(fetch(text.source), fetch(text.target)) for text in texts]
-        for name, texts in corpus.splits.items()
-    }
-    directory = cache_directory() / "prepared" / f"{corpus.name}-{_key(config, local)}"
+    directory = cache_directory() / "prepared" / f"{corpus.name}-{_key(config)}"
     directory.parent.mkdir(parents=True, exist_ok=True)
+    work = directory.with_name(f"{directory.name}.work")
     with FileLock(f"{directory}.lock"):
         if not directory.exists():
-            temporary = directory.with_name(f"{directory.name}.part")
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir()
+            local = {split: _fetch(texts) for split, texts in corpus.splits.items()}
+            part = directory.with_name(f"{directory.name}.part")
+            for folder in (work, part):
+                folder.mkdir(exist_ok=True)
             try:
-                _write(config, local, temporary)
-                temporary.replace(directory)
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+                _write(config, local, part, work, workers or available_cores())
+            except InputError:
+                shutil.rmtree(part)
+                shutil.rmtree(work)
+                raise
+            part.replace(directory)
+        shutil.rmtree(work, ignore_errors=True)
     return PreparedCorpus(directory)
 
 
-def _key(config: Config, local: dict[str, list[LocalText]]) -> str:
+def _fetch(texts: Sequence[ParallelText]) -> list[LocalText]:
+    return [(fetch(text.source), fetch(text.target)) for text in texts]
+
+
+def _key(config: Config) -> str:
     """A short name for all that decides the contents of the folder."""
-    checksums = [
-        [declared.sha256 or sha256_of(path), declared.member]
-        for name, texts in config.data.corpus.splits.items()
-        for text, paths in zip(texts, local[name], strict=True)
-        for declared, path in zip((text.source, text.target), paths, strict=True)
-    ]
-    shape = {name: len(texts) for name, texts in local.items()}
-    parts = [_FORMAT, shape, checksums, config.model.vocab_size, config.data.max_length]
+    data = config.data
+    texts = {
+        split: [(_content(text.source), _content(text.target)) for text in texts]
+        for split, texts in data.corpus.splits.items()
+    }
+    limits = [data.max_length, data.max_length_ratio, data.drop_duplicates]
+    parts = [_FORMAT, texts, config.model.vocab_size, *limits]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _write(config: Config, local: dict[str, list[LocalText]], directory: Path) -> None:
-    size = config.model.vocab_size
-    clean = directory / "clean.txt"
-    counts = _write_clean(local["train"], clean)
-    train_vocabulary(_lines(clean), size, directory / VOCABULARY_FILE)
-    vocabulary = Vocabulary(directory / VOCABULARY_FILE)
-    (directory / "train").mkdir()
-    pairs = _encode(_lines(clean), vocabulary)
-    short = (pair for pair in pairs if max(map(len, pair)) <= config.data.max_length)
-    kept = write_store(directory / "train", short, size)
-    clean.unlink()
-    if kept == 0:
+def _content(file: TextFile) -> list[str | None]:
+    """What tells the content of a file; one whose checksum is declared need not be there."""
+    return [file.sha256 or sha256_of(fetch(file)), file.member]
+
+
+def _write(
+    config: Config, local: dict[str, list[LocalText]], part: Path, work: Path, workers: int
+) -> None:
+    """Write all into ``part``; what stands in ``work`` tells a later start how far it is."""
+    data = config.data
+    text = clean(local["train"], work, with_hashes=data.drop_duplicates, workers=workers)
+    vocabulary = part / VOCABULARY_FILE
+    if not vocabulary.exists():
+        learn_vocabulary(text, config.model.vocab_size, work / VOCABULARY_FILE)
+        (work / VOCABULARY_FILE).replace(vocabulary)
+    fates = encode(
+        text,
+        Encoding(
+            vocabulary=vocabulary,
+            max_length=data.max_length,
+            max_length_ratio=data.max_length_ratio,
+        ),
+        part / "train",
+        work,
+        workers=workers,
+    )
+    report = [
+        _text_report(data.corpus, text, number, fates) for number in range(len(data.corpus.train))
+    ]
+    if not any(entry.kept for entry in report):
         raise InputError(f"{local['train'][0][0]}: every pair is longer than max_length")
-    report = {
-        "train": {
-            "lines": counts.total(),
-            KEPT: kept,
-            **{reason: counts[reason] for reason in DROPPED},
-            _TOO_LONG: counts[KEPT] - kept,
-        }
-    }
+    Buckets.of(TokenStore(part / "train").lengths).save(part / "train")
     for split in ("valid", "test"):
         if split in local:
-            (directory / split).mkdir()
-            lines = _write_scored(local[split][0], vocabulary, directory / split)
-            report[split] = {"lines": lines, KEPT: lines}
-    (directory / _REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            lines = _write_scored(local[split][0], Vocabulary(vocabulary), part / split)
+            name = text_name(data.corpus.splits[split][0])
+            report.append(TextReport(split=split, text=name, lines=lines, kept=lines))
+    entries = [to_dict(entry) for entry in report]
+    (part / _REPORT_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
-def _write_clean(texts: list[LocalText], path: Path) -> Counter[str]:
-    """Write the usable pairs of all texts, source and target in turn; count every pair's fate."""
-    counts: Counter[str] = Counter()
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for source, target in texts:
-            for pair in clean_pairs(source, target, counts):
-                file.write(f"{pair[0]}\n{pair[1]}\n")
-    if counts[KEPT] == 0:
-        source, target = texts[0]
-        raise InputError(f"{source} and {target} hold no usable pair: the corpus is empty")
-    return counts
+def learn_vocabulary(text: CleanText, size: int, path: Path) -> None:
+    """Learn the vocabulary of a sample of ``text``; of a long one in a process of its own.
+
+    Raises:
+        InputError: if the text does not allow so many word-pieces, or needs more.
+    """
+    learn = partial(_learn, text, size)
+    if text.pairs < _LONG_TEXT:
+        learn(path)
+        return
+    with show_activity(
+        f"learning {size:,} word-pieces of {min(text.pairs, _SAMPLE_PAIRS):,} pairs"
+    ):
+        in_own_process(learn, path)
+
+
+def _learn(text: CleanText, size: int, path: Path) -> None:
+    train_vocabulary(text.sample(_SAMPLE_PAIRS), size, path)
+
+
+def _text_report(
+    corpus: Corpus, text: CleanText, number: int, fates: list[Counter[str]]
+) -> TextReport:
+    read: Counter[str] = Counter()
+    encoded: Counter[str] = Counter()
+    for chunk, fate in zip(text.chunks, fates, strict=True):
+        if chunk.text == number:
+            read += chunk.fates
+            encoded += fate
+    dropped = {k: v for k, v in (read + encoded).items() if k != KEPT}
+    return TextReport(
+        split="train",
+        text=text_name(corpus.train[number]),
+        lines=read.total(),
+        kept=encoded[KEPT],
+        dropped=dict(sorted(dropped.items())),
+    )
+
+
+def text_name(text: ParallelText) -> str:
+    """The name of a text for people: that of its source file without language and packing."""
+    source = text.source.member or text.source.location
+    return PurePosixPath(source).name.partition(".")[0]
 
 
 def _write_scored(text: LocalText, vocabulary: Vocabulary, directory: Path) -> int:
     """Write a split that is scored: every line is kept, or the score would be of another set."""
-    aligned = sum(1 for _ in aligned_lines(*text))
-    if aligned == 0:
-        raise InputError(f"{text[0]} and {text[1]} are empty")
-    source, target = read_text(text[0]), read_text(text[1])
-    for name, lines in (("source.txt", source), ("reference.txt", target)):
+    directory.mkdir(exist_ok=True)
+    sides = read_aligned(*text)
+    for name, lines in zip(("source.txt", "reference.txt"), sides, strict=True):
         (directory / name).write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
-    interleaved = itertools.chain.from_iterable(zip(source, target, strict=True))
-    write_store(directory, _encode(interleaved, vocabulary), len(vocabulary))
-    return aligned
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for line in file:
-            yield line.removesuffix("\n")
-
-
-def _encode(lines: Iterator[str], vocabulary: Vocabulary) -> Iterator[tuple[list[int], list[int]]]:
-    """The encoded pairs of lines in which source and target take turns."""
-    while chunk := list(itertools.islice(lines, _ENCODE_AT_ONCE)):
-        encoded = vocabulary.encode(chunk)
-        yield from zip(encoded[0::2], encoded[1::2], strict=True)
+    source, target = map(vocabulary.encode, sides)
+    write_store(directory, zip(source, target, strict=True), len(vocabulary))
+    return len(source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import numpy.typing as npt
 from transformer.config import PAD_ID
 from transformer.errors import InputError
 
-_OFFSETS_FILE = "offsets.npy"
-_TOKENS_FILES = {"tokens.u16": np.uint16, "tokens.u32": np.uint32}
+_TOKENS_FILES = {"tokens.u16": np.dtype(np.uint16), "tokens.u32": np.dtype(np.uint32)}
+_LENGTHS_FILE, _STARTS_FILE = "lengths.u32", "starts.u64"
 
 Tokens = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.int64]
@@ -25,19 +24,22 @@ class EncodedPairs:
 
     Args:
         tokens: of all pairs, source and target in turn
-        offsets: ``(1 + 2 * pairs,)``, where each sentence begins, and where the last one ends
+        lengths: ``(pairs, 2)``, word-pieces of source and target, their end included
+        starts: ``(pairs,)``, where each source begins; its target follows
+
+    Attributes:
+        lengths: as given
     """
 
-    def __init__(self, tokens: Tokens, offsets: Integers) -> None:
-        self._tokens, self._offsets = tokens, offsets
-        self.lengths: Integers = np.diff(offsets).reshape(-1, 2)
-        """``(pairs, 2)``: word-pieces of source and target, their end included."""
+    def __init__(self, tokens: Tokens, lengths: Tokens, starts: Tokens) -> None:
+        self._tokens, self.lengths, self._starts = tokens, lengths, starts
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, pair: int) -> tuple[Tokens, Tokens]:
-        start, middle, end = self._offsets[2 * pair : 2 * pair + 3]
+        start = int(self._starts[pair])
+        middle, end = (start + self.lengths[pair].astype(np.int64).cumsum()).tolist()
         return self._tokens[start:middle], self._tokens[middle:end]
 
     def padded(self, pairs: Integers, side: int) -> Integers:
@@ -45,11 +47,11 @@ class EncodedPairs:
 
         All at once: a loop over the pairs takes several times as long.
         """
-        lengths = self.lengths[pairs, side]
+        both = self.lengths[pairs].astype(np.int64)
+        lengths = both[:, side]
+        begins = self._starts[pairs].astype(np.int64) + (both[:, 0] if side else 0)
         ends = lengths.cumsum()
-        places = np.arange(ends[-1]) + np.repeat(
-            self._offsets[2 * pairs + side] - ends + lengths, lengths
-        )
+        places = np.arange(ends[-1]) + np.repeat(begins - ends + lengths, lengths)
         sentences = np.full((len(pairs), lengths.max()), PAD_ID, dtype=np.int64)
         sentences[np.arange(lengths.max()) < lengths[:, None]] = self._tokens[places]
         return sentences
@@ -59,14 +61,18 @@ class PairsInMemory(EncodedPairs):
     """A few pairs, such as a text to score."""
 
     def __init__(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> None:
-        sentences = [side for pair in zip(sources, targets, strict=True) for side in pair]
-        offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
-        tokens = np.fromiter(itertools.chain.from_iterable(sentences), np.int64, offsets[-1])
-        super().__init__(tokens, offsets)
+        lengths = np.array([list(map(len, sources)), list(map(len, targets))], dtype=np.int64).T
+        pairs = zip(sources, targets, strict=True)
+        ids = itertools.chain.from_iterable(itertools.chain.from_iterable(pairs))
+        tokens = np.fromiter(ids, np.int64, lengths.sum())
+        super().__init__(tokens, lengths, starts_of(lengths, 0))
 
 
 class TokenStore(EncodedPairs):
     """Encoded pairs in a folder, each pair contiguous: source, then target.
+
+    All is memory-mapped: opening takes the same time at any size, and the processes of a machine
+    share what they read.
 
     Raises:
         InputError: if the directory holds no store, or one cut short.
@@ -74,26 +80,38 @@ class TokenStore(EncodedPairs):
 
     def __init__(self, directory: Path) -> None:
         try:
-            offsets = np.load(directory / _OFFSETS_FILE, mmap_mode="r")
             (path,) = (directory / name for name in _TOKENS_FILES if (directory / name).exists())
-            tokens = np.memmap(path, dtype=_TOKENS_FILES[path.name], mode="r")
-        except (OSError, EOFError, ValueError) as error:
+            tokens = np.memmap(path, _TOKENS_FILES[path.name], "r")
+            lengths = np.memmap(directory / _LENGTHS_FILE, np.uint32, "r").reshape(-1, 2)
+            starts = np.memmap(directory / _STARTS_FILE, np.uint64, "r")
+        except (OSError, ValueError) as error:
             raise InputError(f"{directory} holds no token store; remove it ({error})") from error
-        if offsets[-1] != len(tokens):
-            raise InputError(f"{directory} is damaged: the tokens are cut short; remove it")
-        super().__init__(tokens, offsets)
+        if len(starts) != len(lengths) or starts[-1] + lengths[-1].sum() != len(tokens):
+            raise InputError(f"{directory} is damaged: a file of it is cut short; remove it")
+        super().__init__(tokens, lengths, starts)
+
+
+def store_files(
+    directory: Path, vocab_size: int
+) -> tuple[list[Path], np.dtype[np.unsignedinteger]]:
+    """The files of a store, of tokens, lengths and starts, and the type of its tokens."""
+    name = "tokens.u16" if vocab_size <= 2**16 else "tokens.u32"
+    return [directory / file for file in (name, _LENGTHS_FILE, _STARTS_FILE)], _TOKENS_FILES[name]
+
+
+def starts_of(lengths: Tokens, first: int) -> npt.NDArray[np.uint64]:
+    """Where the pairs of these lengths begin, the first of them at ``first``."""
+    sizes = lengths.sum(axis=1, dtype=np.uint64)
+    return np.uint64(first) + sizes.cumsum(dtype=np.uint64) - sizes
 
 
 def write_store(
     directory: Path, pairs: Iterable[tuple[list[int], list[int]]], vocab_size: int
-) -> int:
-    """Write ``pairs`` into an existing directory and return how many there were."""
-    name, code = ("tokens.u16", "H") if vocab_size <= 2**16 else ("tokens.u32", "I")
-    offsets = array("q", [0])
-    with (directory / name).open("wb") as file:
-        for source, target in pairs:
-            array(code, source + target).tofile(file)
-            offsets.append(offsets[-1] + len(source))
-            offsets.append(offsets[-1] + len(target))
-    np.save(directory / _OFFSETS_FILE, np.frombuffer(offsets, dtype=np.int64))
-    return len(offsets) // 2
+) -> None:
+    """Write some ``pairs`` into an existing directory."""
+    files, kind = store_files(directory, vocab_size)
+    sides = list(pairs)
+    lengths = np.array([[len(source), len(target)] for source, target in sides], dtype=np.uint32)
+    tokens = np.concatenate([np.array(source + target, dtype=kind) for source, target in sides])
+    for file, content in zip(files, (tokens, lengths, starts_of(lengths, 0)), strict=True):
+        content.tofile(file)

@@ -1,4 +1,4 @@
-"""Aligned lines of text: reading, cleaning, and counting what is dropped and why."""
+"""Lines of text files, and of two that are aligned."""
 
 from __future__ import annotations
 
@@ -7,23 +7,16 @@ import gzip
 import itertools
 import lzma
 import zlib
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, BinaryIO, cast
 
 from transformer.errors import InputError
 
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# A file of which more is undecodable is in another encoding altogether.
-_MOST_INVALID = 0.1
-
-KEPT = "kept"
-INVALID = "invalid UTF-8"
-NUL = "NUL character"
-EMPTY = "empty side"
-DROPPED = (INVALID, NUL, EMPTY)
+_AT_ONCE = 10_000
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -34,13 +27,25 @@ def read_lines(path: Path) -> Iterator[bytes]:
     Raises:
         InputError: if the file is missing, cut short or damaged.
     """
-    opener = _OPENERS.get(path.suffix, open)
+    with _open(path) as stored:
+        yield from _lines(stored, path)
+
+
+def _open(path: Path) -> BinaryIO:
     try:
-        with cast(IO[bytes], opener(path, "rb")) as file:
-            for number, line in enumerate(file):
-                if number == 0:
-                    line = line.removeprefix(_BYTE_ORDER_MARK)
-                yield line.removesuffix(b"\n").removesuffix(b"\r")
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def _lines(stored: BinaryIO, path: Path) -> Iterator[bytes]:
+    opener = _OPENERS.get(path.suffix)
+    try:
+        file = stored if opener is None else cast(IO[bytes], opener(stored, "rb"))
+        for number, line in enumerate(file):
+            if number == 0:
+                line = line.removeprefix(_BYTE_ORDER_MARK)
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
 
@@ -71,50 +76,45 @@ def decode_line(line: bytes, name: str, number: int) -> str:
         raise InputError(f"{name}, line {number} is not UTF-8: {error.reason}") from error
 
 
-def aligned_lines(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
-    """The pairs of two files.
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Some lines of two files, side by side, and how much of the source file is read so far."""
+
+    source: list[bytes]
+    target: list[bytes]
+    read: float
+
+
+def aligned_lines(source: Path, target: Path, at_once: int) -> Iterator[Lines]:
+    """The lines of two files, ``at_once`` of each at a time.
 
     Raises:
         InputError: at the end, if one has more lines; it names both and their counts.
     """
-    source_lines, target_lines = read_lines(source), read_lines(target)
-    for number, pair in enumerate(itertools.zip_longest(source_lines, target_lines)):
-        if pair[0] is None or pair[1] is None:
-            counts = [number + (line is not None) for line in pair]
-            counts[0] += sum(1 for _ in source_lines)
-            counts[1] += sum(1 for _ in target_lines)
-            raise InputError(
-                f"{source} has {counts[0]} lines but {target} has {counts[1]}: "
-                "they must be aligned line by line"
-            )
-        yield pair
+    with _open(source) as source_file, _open(target) as target_file:
+        size = max(1, source.stat().st_size)
+        sides = _lines(source_file, source), _lines(target_file, target)
+        counts = [0, 0]
+        while True:
+            lines = [list(itertools.islice(side, at_once)) for side in sides]
+            counts = [count + len(side) for count, side in zip(counts, lines, strict=True)]
+            if counts[0] != counts[1]:
+                counts = [n + sum(1 for _ in side) for n, side in zip(counts, sides, strict=True)]
+                raise InputError(
+                    f"{source} has {counts[0]} lines but {target} has {counts[1]}: "
+                    "they must be aligned line by line"
+                )
+            if not lines[0]:
+                return
+            yield Lines(*lines, read=source_file.tell() / size)
 
 
-def clean_pairs(source: Path, target: Path, counts: Counter[str]) -> Iterator[tuple[str, str]]:
-    """The usable pairs of a training text; ``counts`` gets each pair's fate.
+def read_aligned(source: Path, target: Path) -> tuple[list[str], list[str]]:
+    """All lines of two texts that must be whole, such as a test set.
 
     Raises:
-        InputError: if the counts of lines differ, or more than a tenth is not UTF-8.
+        InputError: if they are empty or of different lengths, naming both, or not UTF-8.
     """
-    own: Counter[str] = Counter()
-    for source_line, target_line in aligned_lines(source, target):
-        pair, fate = _clean(source_line, target_line)
-        own[fate] += 1
-        if pair is not None:
-            yield pair
-    counts.update(own)
-    if own[INVALID] > _MOST_INVALID * own.total():
-        raise InputError(
-            f"{source} or {target}: {own[INVALID]} of {own.total()} lines are not UTF-8; "
-            "convert the file"
-        )
-
-
-def _clean(source: bytes, target: bytes) -> tuple[tuple[str, str] | None, str]:
-    if b"\0" in source or b"\0" in target:
-        return None, NUL
-    try:
-        pair = normalise(source.decode("utf-8")), normalise(target.decode("utf-8"))
-    except UnicodeDecodeError:
-        return None, INVALID
-    return (pair, KEPT) if all(pair) else (None, EMPTY)
+    if sum(len(lines.source) for lines in aligned_lines(source, target, _AT_ONCE)) == 0:
+        raise InputError(f"{source} and {target} are empty")
+    return read_text(source), read_text(target)

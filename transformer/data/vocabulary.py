@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import sentencepiece
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from transformer.errors import InputError
 
-# In bytes. Sentencepiece passes over longer lines in silence, and its own bound is 4,192.
-_LONGEST_LINE = 2**30
+SPACE_SYMBOL = "\u2581"
+# In bytes. Sentencepiece passes over longer words in silence, and its own bound is 4,192.
+_LONGEST_WORD = 2**30
 
 
 class Vocabulary:
@@ -40,6 +42,10 @@ class Vocabulary:
         """Each line as word-piece ids, the end-of-sentence id last."""
         return self._model.encode(lines, add_eos=True)
 
+    def encode_word(self, word: str) -> list[int]:
+        """The ids of a text without white space, and no end behind them."""
+        return self._model.encode(word)
+
     def decode(self, sentences: list[list[int]]) -> list[str]:
         """Text again; control ids such as begin, end and padding vanish."""
         return self._model.decode(sentences)
@@ -51,18 +57,26 @@ def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
     Text is not normalised: what is encoded comes back as it was. Every character seen in
     training is a word-piece.
 
+    Args:
+        lines: with one space between words; they are counted here, as sentencepiece would hold
+            all lines in memory
+
     Raises:
         InputError: if the text does not allow so many word-pieces, or needs more.
     """
+    words: Counter[str] = Counter()
+    for line in lines:
+        words.update(line.split())
     model = io.BytesIO()  # a model that sentencepiece writes to a file holds the file's name
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=(f"{word}\t{count}" for word, count in words.items()),
+            input_format="tsv",
             model_writer=model,
             model_type="bpe",
             vocab_size=size,
             character_coverage=1.0,
-            max_sentence_length=_LONGEST_LINE,
+            max_sentence_length=_LONGEST_WORD,
             normalization_rule_name="identity",
             pad_id=PAD_ID,
             unk_id=UNK_ID,

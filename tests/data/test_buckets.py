@@ -1,0 +1,83 @@
+"""Buckets of similar length, and their shuffle."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer.data import buckets as buckets_module
+from transformer.data.buckets import Buckets, shuffled
+from transformer.errors import InputError
+
+
+@pytest.fixture
+def lengths() -> np.ndarray:
+    return np.random.default_rng(3).integers(1, 97, size=(1_013, 2), dtype=np.uint32)
+
+
+def test_buckets_hold_pairs_of_similar_length_in_rising_order(
+    lengths: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets_module, "_AT_ONCE", 101)
+    buckets = Buckets.of(lengths)
+    assert sorted(buckets.pairs) == list(range(1_013))
+    parts = np.split(buckets.pairs, buckets.sizes.cumsum()[:-1])
+    longer = [lengths[part].max(axis=1) for part in parts]
+    for part, sides, longest in zip(parts, longer, buckets.longest, strict=True):
+        assert len(part) > 0
+        assert sides.max() <= 1.1 * sides.min() + 1
+        assert lengths[part].max(axis=0).tolist() == longest.tolist()
+    for shorter, following in itertools.pairwise(longer):
+        assert shorter.max() < following.min()
+
+
+def test_what_is_saved_is_loaded(lengths: np.ndarray, tmp_path: Path) -> None:
+    buckets = Buckets.of(lengths)
+    buckets.save(tmp_path)
+    loaded = Buckets.load(tmp_path)
+    for name in ("pairs", "sizes", "longest"):
+        assert np.array_equal(getattr(loaded, name), getattr(buckets, name))
+
+
+@pytest.mark.parametrize("file", ["by_length.u32", "buckets.npy"])
+@pytest.mark.parametrize("left", [0, 4, -4, -1])
+def test_files_cut_short_are_refused(
+    file: str, left: int, lengths: np.ndarray, tmp_path: Path
+) -> None:
+    Buckets.of(lengths).save(tmp_path)
+    (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:left])
+    with pytest.raises(InputError, match=f"{tmp_path} is damaged.*remove it"):
+        Buckets.load(tmp_path)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 400), st.integers(0, 2**60), st.integers(0, 2**31))
+def test_a_shuffle_puts_each_thing_at_a_place_of_its_own(size: int, key: int, other: int) -> None:
+    moved = shuffled(np.arange(size), size, (key, other))
+    assert sorted(moved) == list(range(size))
+    some = np.arange(0, size, 3)
+    assert np.array_equal(shuffled(some, size, (key, other)), moved[::3])
+
+
+@pytest.mark.parametrize("size", [2, 7, 30])
+def test_everything_goes_everywhere_alike(size: int) -> None:
+    shuffles = np.array([shuffled(np.arange(size), size, (7, key)) for key in range(1_009)])
+    for place in (0, size // 2, size - 1):
+        shares = np.bincount(shuffles[:, place], minlength=size) / 1_009 * size
+        assert np.all(np.abs(shares - 1) < 5 * np.sqrt(size / 1_009))
+
+
+def test_neighbours_do_not_stay_together() -> None:
+    moved = shuffled(np.arange(100_003), 100_003, (1, 2, 3))
+    assert abs(np.corrcoef(moved[:-1], moved[1:])[0, 1]) < 0.02
+    assert abs(np.corrcoef(moved, np.arange(100_003))[0, 1]) < 0.02
+
+
+def test_keys_give_shuffles_of_their_own() -> None:
+    one, other = (shuffled(np.arange(1_009), 1_009, (5, key)) for key in (0, 1))
+    assert np.mean(one == other) < 0.01

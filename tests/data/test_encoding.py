@@ -1,0 +1,85 @@
+"""The store of the training pairs: what each line becomes, and which pairs are left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.samples import number_pairs, write_pairs
+from transformer.data import encoding
+from transformer.data.cleaning import KEPT, CleanText, clean
+from transformer.data.encoding import DUPLICATE, TOO_LONG, UNEQUAL, Encoding, WordByWord, encode
+from transformer.data.store import TokenStore
+from transformer.data.text import normalise
+from transformer.data.vocabulary import Vocabulary, train_vocabulary
+
+LINES = [line for pair in number_pairs(101, seed=5) for line in pair]
+# What sentencepiece sets for a space; marks that join; characters that no vocabulary has.
+ODD = "a\u2581b\u2581\u2581c\u0301ß日👩\u200d👧 \u00ad\ufeff\x7f"
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("vocabulary") / "v.model"
+    train_vocabulary([*LINES, "a ab abc \u2581a b\u2581"], 89, path)
+    return path
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=7), st.text(ODD, max_size=7))))
+def test_word_by_word_gives_what_the_whole_line_does(vocabulary: Path, parts: list[str]) -> None:
+    line = normalise(" ".join(parts).replace("\0", "").encode(errors="ignore").decode())
+    whole = Vocabulary(vocabulary)
+    (expected,) = whole.encode([line])
+    encoder = WordByWord(whole)
+    for _ in range(2):  # anew, and remembered
+        assert np.frombuffer(encoder.encode(line), np.uint16).tolist() == expected
+
+
+def test_words_beyond_those_remembered_are_encoded_too(
+    vocabulary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "_MOST_WORDS", 3)
+    whole = Vocabulary(vocabulary)
+    encoder = WordByWord(whole)
+    for line, expected in zip(LINES, whole.encode(LINES), strict=True):
+        assert np.frombuffer(encoder.encode(line), np.uint16).tolist() == expected
+    assert len(encoder) == 3
+
+
+def clean_text(folder: Path, pairs: list[tuple[str, str]]) -> CleanText:
+    folder.mkdir()
+    write_pairs(folder, "train", pairs)
+    files = [(folder / "train.en", folder / "train.de")]
+    return clean(files, folder, with_hashes=True, workers=1)
+
+
+def test_pairs_are_left_out_for_a_reason(tmp_path: Path, vocabulary: Path) -> None:
+    five = "one one one one one"
+    pairs = [("one", "eins"), (five, "eins"), ("one", "eins"), (f"{five} {five}", five)]
+    text = clean_text(tmp_path / "work", pairs)
+    whole = Vocabulary(vocabulary)
+    short, long, longest = (len(ids) for ids in whole.encode(["eins", five, f"{five} {five}"]))
+    settings = Encoding(
+        vocabulary=vocabulary, max_length=longest - 1, max_length_ratio=long / short - 0.01
+    )
+    (fates,) = encode(text, settings, tmp_path / "train", tmp_path / "work", workers=1)
+    assert fates == {KEPT: 1, UNEQUAL: 1, DUPLICATE: 1, TOO_LONG: 1}
+    store = TokenStore(tmp_path / "train")
+    assert [store[0][side].tolist() for side in (0, 1)] == whole.encode(["one", "eins"])
+
+
+def test_limits_hold_for_what_is_just_within_them(tmp_path: Path, vocabulary: Path) -> None:
+    text = clean_text(tmp_path / "work", [("one one one", "eins")])
+    lengths = [len(ids) for ids in Vocabulary(vocabulary).encode(["one one one", "eins"])]
+    settings = Encoding(
+        vocabulary=vocabulary,
+        max_length=max(lengths),
+        max_length_ratio=max(lengths) / min(lengths),
+    )
+    (fates,) = encode(text, settings, tmp_path / "train", tmp_path / "work", workers=1)
+    assert fates == {KEPT: 1}

@@ -1,0 +1,61 @@
+"""Files that grow chunk by chunk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from transformer.data.journal import Journal
+
+
+def journal(folder: Path) -> Journal:
+    return Journal(folder / "journal", [folder / "a", folder / "b"])
+
+
+def contents(folder: Path) -> tuple[bytes, bytes]:
+    return (folder / "a").read_bytes(), (folder / "b").read_bytes()
+
+
+def test_what_is_appended_is_there_with_its_records(tmp_path: Path) -> None:
+    with journal(tmp_path) as first:
+        first.append([b"one", b"1"], {"n": 1})
+    with journal(tmp_path) as second:
+        assert second.records == [{"n": 1}] and not second.is_complete
+        second.append([b"two", b""], {"n": 2})
+        second.complete()
+    with journal(tmp_path) as third:
+        assert third.records == [{"n": 1}, {"n": 2}] and third.is_complete
+        assert third.sizes == [[3, 1], [6, 1]]
+    assert contents(tmp_path) == (b"onetwo", b"1")
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"sizes": [6, 2', b"\0\0\0", b'{"sizes": [9, 9], "rec'])
+def test_a_chunk_without_its_line_is_cut_off(torn: bytes, tmp_path: Path) -> None:
+    with journal(tmp_path) as first:
+        first.append([b"one", b"1"], {"n": 1})
+    for name, more in (("a", b"tw"), ("b", b"2"), ("journal", torn)):
+        with (tmp_path / name).open("ab") as file:
+            file.write(more)
+    with journal(tmp_path) as second:
+        assert second.records == [{"n": 1}]
+        second.append([b"two", b"2"], {"n": 2})
+    assert contents(tmp_path) == (b"onetwo", b"12")
+    with journal(tmp_path) as third:
+        assert third.records == [{"n": 1}, {"n": 2}]
+
+
+def test_a_line_whose_chunk_is_not_all_there_does_not_count(tmp_path: Path) -> None:
+    """As after a loss of power, or where a file was removed."""
+    with journal(tmp_path) as first:
+        first.append([b"one", b"1"], {"n": 1})
+        first.append([b"two", b"2"], {"n": 2})
+        first.complete()
+    (tmp_path / "a").write_bytes(b"onet")
+    with journal(tmp_path) as second:
+        assert second.records == [{"n": 1}] and not second.is_complete
+    assert contents(tmp_path) == (b"one", b"1")
+    (tmp_path / "b").unlink()
+    with journal(tmp_path) as third:
+        assert third.records == []
+    assert contents(tmp_path) == (b"", b"")

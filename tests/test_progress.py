@@ -1,0 +1,34 @@
+"""What is shown of long work where there is no terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from transformer import progress
+from transformer.progress import duration, show_activity, show_progress
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.4, "0:00"), (59.6, "1:00"), (83, "1:23"), (3_723, "1:02:03")]
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_a_line_now_and_then_with_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([100.0, 110.0, 140.0, 150.0, 170.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
+    with show_progress("reading", 500, done=100) as update:
+        for done in (120, 200, 250, 300):
+            update(done)
+    lines = capsys.readouterr().err.splitlines()
+    # 100 in 40 s, so 300 more take 120 s; then 200 in 70 s
+    assert lines == ["reading: 40%, 2:00 left", "reading: 60%, 1:10 left"]
+
+
+def test_an_activity_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_activity("learning"):
+        pass
+    assert capsys.readouterr().err == "learning\n"

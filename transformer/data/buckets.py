@@ -1,0 +1,118 @@
+"""The pairs of a corpus in buckets of similar length, and how a bucket is shuffled."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from transformer.errors import InputError
+
+# How much longer the longest pair of a bucket may be than its shortest. Batches that are alike on
+# both sides would be fuller still, but hold phrases of one kind, and training then stalls: sorted
+# by the ratio of the sides within a bucket, batches are 96 % full and not 91 %, and the built-in
+# corpus ends at perplexity 9.7 and not 1.6.
+_RATIO = 1.1
+_PAIRS_FILE, _BOUNDS_FILE = "by_length.u32", "buckets.npy"
+_AT_ONCE = 2**20
+_ROUNDS = 4
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Pairs in the order of their longer side, as far as it is of another bucket.
+
+    Attributes:
+        pairs: ``(pairs,)``, their numbers, bucket after bucket
+        sizes: ``(buckets,)``, pairs in each
+        longest: ``(buckets, 2)``, the longest source and target of each
+    """
+
+    pairs: npt.NDArray[np.uint32]
+    sizes: Integers
+    longest: Integers
+
+    @classmethod
+    def of(cls, lengths: npt.NDArray[np.integer]) -> Buckets:
+        """The buckets of pairs of these lengths, ``(pairs, 2)``."""
+        number = np.empty(len(lengths), dtype=np.uint8)
+        longest = np.zeros((256, 2), dtype=np.int64)
+        for start in range(0, len(lengths), _AT_ONCE):
+            part = lengths[start : start + _AT_ONCE]
+            found = _bucket(part.max(axis=1))
+            number[start : start + _AT_ONCE] = found
+            for side in (0, 1):
+                np.maximum.at(longest[:, side], found, part[:, side])
+        sizes = np.bincount(number, minlength=256)
+        used = np.flatnonzero(sizes)
+        # One bucket after the other takes less memory than to sort all pairs by their bucket.
+        pairs = np.empty(len(lengths), dtype=np.uint32)
+        ends = sizes[used].cumsum()
+        for bucket, end in zip(used, ends, strict=True):
+            pairs[end - sizes[bucket] : end] = np.flatnonzero(number == bucket)
+        return cls(pairs, sizes[used], longest[used])
+
+    def save(self, directory: Path) -> None:
+        """Write them into ``directory``."""
+        self.pairs.tofile(directory / _PAIRS_FILE)
+        np.save(directory / _BOUNDS_FILE, np.column_stack([self.sizes, self.longest]))
+
+    @classmethod
+    def load(cls, directory: Path) -> Buckets:
+        """What :meth:`save` wrote, the pairs memory-mapped.
+
+        Raises:
+            InputError: if it is not there, or not whole.
+        """
+        try:
+            pairs = np.memmap(directory / _PAIRS_FILE, np.uint32, "r")
+            bounds = np.load(directory / _BOUNDS_FILE)
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"{directory} is damaged; remove it ({error})") from error
+        if bounds[:, 0].sum() != len(pairs):
+            raise InputError(f"{directory} is damaged: a file of it is cut short; remove it")
+        return cls(pairs, bounds[:, 0], bounds[:, 1:])
+
+
+def _bucket(length: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
+    return np.floor(np.log(length) / np.log(_RATIO)).astype(np.uint8)
+
+
+def shuffled(places: Integers, size: int, key: tuple[int, ...]) -> Integers:
+    """Where a shuffle of ``size`` things, drawn by ``key``, puts those at ``places``.
+
+    It is worked out for these places alone: a shuffle of 36 million pairs would have to be drawn,
+    held and read by every process anew in each epoch. A Feistel network on pairs (a, b) with
+    ``place = a * width + b`` permutes a range that is a little larger, and goes on from whatever
+    lies beyond ``size`` until it comes back (Black and Rogaway 2002, "Ciphers with arbitrary
+    finite domains").
+    """
+    width = math.isqrt(size - 1) + 1
+    keys = np.random.SeedSequence(key).generate_state(_ROUNDS, np.uint64).astype(np.uint64)
+    moved = places.astype(np.uint64)
+    outside = np.arange(len(moved))
+    while len(outside):
+        moved[outside] = _permuted(moved[outside], np.uint64(width), keys)
+        outside = outside[moved[outside] >= size]
+    return moved.astype(np.int64)
+
+
+def _permuted(
+    values: npt.NDArray[np.uint64], width: np.uint64, keys: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    high, low = values // width, values % width
+    for key in keys:
+        high, low = low, (high + _mixed(low + key) % width) % width
+    return high * width + low
+
+
+def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of SplitMix64: every bit depends on every bit."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

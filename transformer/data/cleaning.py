@@ -1,0 +1,175 @@
+"""The usable pairs of the training texts, in one file; every pair that is dropped is counted."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from transformer.data.journal import Journal, Record
+from transformer.data.text import Lines, aligned_lines, normalise
+from transformer.data.workers import map_in_order, useful_workers
+from transformer.errors import InputError
+from transformer.progress import show_progress
+
+# What one process works on at a time, and what a kill may cost: tenths of a second.
+CHUNK_PAIRS = 20_000
+_CHUNK_BYTES = 100 * CHUNK_PAIRS
+# In bytes. No sentence is as long; such lines only cost memory.
+_LONGEST_LINE = 2**16
+# A file of which more is undecodable is in another encoding altogether.
+_MOST_INVALID = 0.1
+_SAMPLE_SEED = 2017
+
+KEPT = "kept"
+INVALID = "invalid UTF-8"
+NUL = "NUL character"
+EMPTY = "empty side"
+OVERLONG = "overlong line"
+HASH_BYTES = 8
+
+LocalText = tuple[Path, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanChunk:
+    """A part of the clean text: of which training text, where it stands, what it was made of."""
+
+    text: int
+    start: int
+    end: int
+    fates: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanText:
+    """The usable pairs, source and target line in turn.
+
+    ``hashes`` holds 8 bytes for each pair, where they were asked for.
+    """
+
+    path: Path
+    hashes: Path | None
+    chunks: list[CleanChunk]
+
+    @property
+    def pairs(self) -> int:
+        """How many there are."""
+        return sum(chunk.fates[KEPT] for chunk in self.chunks)
+
+    def sample(self, most: int) -> Iterator[str]:
+        """Both lines of at most so many pairs, one drawn from each of as many equal parts of the
+        text; the same ones each time.
+        """
+        bounds = np.arange(min(most, self.pairs) + 1) * self.pairs // min(most, self.pairs)
+        drawn = np.random.default_rng(_SAMPLE_SEED).integers(bounds[:-1], bounds[1:])
+        with self.path.open(encoding="utf-8", newline="\n") as file:
+            read = 0
+            for pair in drawn.tolist():
+                start = 2 * (pair - read)
+                lines = itertools.islice(file, start, start + 2)
+                yield from (line.removesuffix("\n") for line in lines)
+                read = pair + 1
+
+
+def clean(
+    texts: Sequence[LocalText], directory: Path, *, with_hashes: bool, workers: int
+) -> CleanText:
+    """Write the usable pairs of all texts into ``directory``; go on where a kill ended it.
+
+    Raises:
+        InputError: if the counts of lines differ, more than a tenth of a text is not UTF-8, or
+            no pair is left.
+    """
+    path, hashes = directory / "clean.txt", directory / "hashes.u64" if with_hashes else None
+    files = [path] if hashes is None else [path, hashes]
+    with Journal(directory / "clean.journal", files) as journal:
+        if not journal.is_complete:
+            _clean_all(texts, journal, workers, with_hashes)
+        chunks = _chunks(journal)
+    _check(texts, chunks)
+    return CleanText(path, hashes, chunks)
+
+
+def _clean_all(
+    texts: Sequence[LocalText], journal: Journal, workers: int, with_hashes: bool
+) -> None:
+    done = len(journal.records)
+    work = itertools.islice(_read(texts), done, None)
+    size = sum(source.stat().st_size for source, _ in texts)
+    workers = useful_workers(workers, size // _CHUNK_BYTES)
+    before = journal.records[-1]["read"] if done else 0.0
+    with show_progress("cleaning", len(texts), before) as update:
+        for parts, record in map_in_order(partial(_clean_chunk, with_hashes), work, workers):
+            journal.append(parts, record)
+            update(record["read"])
+    journal.complete()
+
+
+def _clean_chunk(with_hashes: bool, item: tuple[int, Lines]) -> tuple[list[bytes], Record]:
+    text, lines = item
+    parts, fates = clean_lines(lines, with_hashes=with_hashes)
+    return parts, {"text": text, "read": text + lines.read, "fates": fates}
+
+
+def _read(texts: Sequence[LocalText]) -> Iterator[tuple[int, Lines]]:
+    for number, (source, target) in enumerate(texts):
+        for lines in aligned_lines(source, target, CHUNK_PAIRS):
+            yield number, lines
+
+
+def _chunks(journal: Journal) -> list[CleanChunk]:
+    ends = [sizes[0] for sizes in journal.sizes]
+    return [
+        CleanChunk(record["text"], start, end, Counter(record["fates"]))
+        for record, start, end in zip(journal.records, [0, *ends], ends, strict=False)
+    ]
+
+
+def _check(texts: Sequence[LocalText], chunks: Sequence[CleanChunk]) -> None:
+    for number, (source, target) in enumerate(texts):
+        fates: Counter[str] = sum((c.fates for c in chunks if c.text == number), Counter())
+        if fates[INVALID] > _MOST_INVALID * fates.total():
+            raise InputError(
+                f"{source} or {target}: {fates[INVALID]} of {fates.total()} lines are not UTF-8; "
+                "convert the file"
+            )
+    if not any(chunk.fates[KEPT] for chunk in chunks):
+        source, target = texts[0]
+        raise InputError(f"{source} and {target} hold no usable pair: the corpus is empty")
+
+
+def clean_lines(lines: Lines, *, with_hashes: bool) -> tuple[list[bytes], Counter[str]]:
+    """The usable pairs among ``lines`` as they are written, with their hashes if wanted, and how
+    many had which fate.
+    """
+    fates: Counter[str] = Counter()
+    kept: list[bytes] = []
+    for pair in zip(lines.source, lines.target, strict=True):
+        text, fate = _clean(*pair)
+        fates[fate] += 1
+        if fate == KEPT:
+            kept.append(text)
+    parts = [b"".join(kept)]
+    if with_hashes:
+        hashes = (hashlib.blake2b(text, digest_size=HASH_BYTES).digest() for text in kept)
+        parts.append(b"".join(hashes))
+    return parts, fates
+
+
+def _clean(source: bytes, target: bytes) -> tuple[bytes, str]:
+    if b"\0" in source or b"\0" in target:
+        return b"", NUL
+    if len(source) > _LONGEST_LINE or len(target) > _LONGEST_LINE:
+        return b"", OVERLONG
+    try:
+        pair = normalise(source.decode("utf-8")), normalise(target.decode("utf-8"))
+    except UnicodeDecodeError:
+        return b"", INVALID
+    return (f"{pair[0]}\n{pair[1]}\n".encode(), KEPT) if all(pair) else (b"", EMPTY)

@@ -1,0 +1,162 @@
+"""The store of the training pairs, made of the clean text."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from transformer.config import EOS_ID
+from transformer.data.cleaning import KEPT, CleanChunk, CleanText
+from transformer.data.duplicates import find_duplicates
+from transformer.data.journal import Journal
+from transformer.data.store import starts_of, store_files
+from transformer.data.vocabulary import SPACE_SYMBOL, Vocabulary
+from transformer.data.workers import map_in_order, useful_workers
+from transformer.progress import show_progress
+
+DUPLICATE = "duplicate"
+TOO_LONG = "too long"
+UNEQUAL = "lengths too unequal"
+# Words that an encoder remembers, some 200 bytes each.
+_MOST_WORDS = 300_000
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoding:
+    """How pairs are encoded, and which of them are left out.
+
+    ``max_length`` is in word-pieces, and ``max_length_ratio`` of them, the longer side over the
+    shorter; None for no limit.
+    """
+
+    vocabulary: Path
+    max_length: int
+    max_length_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    encoding: Encoding
+    path: Path
+    chunk: CleanChunk
+    duplicates: Flags | None
+
+
+def encode(
+    text: CleanText, encoding: Encoding, directory: Path, work: Path, *, workers: int
+) -> list[Counter[str]]:
+    """Write the store of ``text`` into ``directory``; go on where a kill ended it.
+
+    Args:
+        work: for what tells a later start how far it is
+
+    Returns:
+        For each chunk how many pairs were kept, and dropped for which reason.
+    """
+    directory.mkdir(exist_ok=True)
+    files, _ = store_files(directory, len(Vocabulary(encoding.vocabulary)))
+    with Journal(work / "encoding.journal", files) as journal:
+        if not journal.is_complete:
+            _encode_all(text, encoding, journal, useful_workers(workers, len(text.chunks)))
+        return [Counter(record) for record in journal.records]
+
+
+def _encode_all(text: CleanText, encoding: Encoding, journal: Journal, workers: int) -> None:
+    done = len(journal.records)
+    item_size = store_files(Path(), len(Vocabulary(encoding.vocabulary)))[1].itemsize
+    tokens = journal.sizes[-1][0] // item_size if done else 0
+    work = itertools.islice(_work(text, encoding), done, None)
+    encoded = sum(chunk.fates[KEPT] for chunk in text.chunks[:done])
+    with show_progress("encoding", text.pairs, encoded) as update:
+        for parts, fates in map_in_order(_encode_chunk, work, workers):
+            lengths = np.frombuffer(parts[1], dtype=np.uint32).reshape(-1, 2)
+            journal.append([*parts, starts_of(lengths, tokens).tobytes()], fates)
+            tokens += int(lengths.sum())
+            encoded += fates.total()
+            update(encoded)
+    journal.complete()
+    _encoder.cache_clear()
+
+
+def _work(text: CleanText, encoding: Encoding) -> Iterator[_Work]:
+    duplicates = None if text.hashes is None else find_duplicates(text.hashes)
+    first = 0
+    for chunk in text.chunks:
+        end = first + chunk.fates[KEPT]
+        flags = None if duplicates is None else duplicates[first:end]
+        yield _Work(encoding, text.path, chunk, flags)
+        first = end
+
+
+def _encode_chunk(work: _Work) -> tuple[list[bytes], Counter[str]]:
+    encoder = _encoder(work.encoding.vocabulary)
+    with work.path.open("rb") as file:
+        file.seek(work.chunk.start)
+        lines = file.read(work.chunk.end - work.chunk.start).decode().split("\n")
+    fates: Counter[str] = Counter()
+    tokens: list[bytes] = []
+    lengths: list[int] = []
+    for pair, sides in enumerate(zip(lines[0:-1:2], lines[1::2], strict=True)):
+        if work.duplicates is not None and work.duplicates[pair]:
+            fates[DUPLICATE] += 1
+            continue
+        encoded = [encoder.encode(side) for side in sides]
+        pieces = [len(side) // encoder.item_size for side in encoded]
+        fate = _fate(pieces, work.encoding)
+        fates[fate] += 1
+        if fate == KEPT:
+            tokens += encoded
+            lengths += pieces
+    return [b"".join(tokens), np.array(lengths, dtype=np.uint32).tobytes()], fates
+
+
+def _fate(pieces: list[int], encoding: Encoding) -> str:
+    longer, shorter = max(pieces), min(pieces)
+    if longer > encoding.max_length:
+        return TOO_LONG
+    ratio = encoding.max_length_ratio
+    return UNEQUAL if ratio is not None and longer > ratio * shorter else KEPT
+
+
+class WordByWord(dict[str, bytes]):
+    """Encodes lines as a store holds them.
+
+    No word-piece reaches beyond a space, so those of a line are those of its words; and since
+    most words have been seen before, this is several times as fast as encoding whole lines.
+    Only a line in which the symbol that sentencepiece sets for a space stands for itself needs to
+    be encoded as a whole.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self._vocabulary = vocabulary
+        self._kind = store_files(Path(), len(vocabulary))[1]
+        self._end = np.array([EOS_ID], dtype=self._kind).tobytes()
+        self.item_size: int = self._kind.itemsize
+
+    def encode(self, line: str) -> bytes:
+        """The word-pieces of ``line``, in which one space stands between words, and its end."""
+        if SPACE_SYMBOL in line or not line:
+            return np.array(self._vocabulary.encode([line])[0], dtype=self._kind).tobytes()
+        return b"".join(map(self.__getitem__, line.split(" "))) + self._end
+
+    def __missing__(self, word: str) -> bytes:
+        ids = np.array(self._vocabulary.encode_word(word), dtype=self._kind).tobytes()
+        if len(self) < _MOST_WORDS:
+            self[word] = ids
+        return ids
+
+
+@lru_cache(maxsize=1)
+def _encoder(vocabulary: Path) -> WordByWord:
+    """One for each process, as it is worth the more the longer it is kept."""
+    return WordByWord(Vocabulary(vocabulary))
