@@ -26,6 +26,12 @@ SETTINGS = {
 }
 PERPLEXITY_DIGITS, BLEU_DIGITS = 3, 1
 FIGURES = ("", "paper", "Δ", "Δ paper")
+# What some runs were scored by besides, and with how many decimals it is shown.
+_EXTRAS = {
+    "tokenised_bleu": ("BLEU tokenised", BLEU_DIGITS),
+    "averaged_perplexity": ("PPL averaged", PERPLEXITY_DIGITS),
+    "averaged_bleu": ("BLEU averaged", BLEU_DIGITS),
+}
 COST = ("params", "at 40,960", "paper", "seeds", "tokens/s", "training")
 
 
@@ -38,6 +44,7 @@ class Line:
     changes: str
     perplexity: tuple[str, ...]
     bleu: tuple[str, ...]
+    extras: tuple[str, ...]
     cost: tuple[str, ...]
     state: str
 
@@ -46,13 +53,15 @@ class Line:
 class Document:
     """A report. ``facts`` pairs a name with a value; ``notes`` and ``problems`` are sentences.
 
-    A table that is not the paper's has no figures to compare with, and no columns for them.
+    A table that is not the paper's has no figures to compare with, and no columns for them;
+    ``extra_names`` are of columns that are there only if a run has a figure for them.
     """
 
     title: str
     headline: str
     setting_names: tuple[str, ...]
     figure_names: tuple[str, ...]
+    extra_names: tuple[str, ...]
     lines: tuple[Line, ...]
     correlations: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]
@@ -66,6 +75,7 @@ def compose(summary: Summary) -> Document:
     shown = [
         name for name in SETTINGS if name != "positions" or any(name in row.changed for row in rows)
     ]
+    extras = [name for name in _EXTRAS if any(getattr(row, name) is not None for row in rows)]
     total = sum(len(row.row.seeds) for row in rows)
     compared = any(row.row.reported != Reported() for row in rows)
     corpus = plan.base.data.corpus
@@ -78,7 +88,8 @@ def compose(summary: Summary) -> Document:
         ),
         setting_names=tuple(SETTINGS[name] for name in shown),
         figure_names=tuple(name for name in FIGURES if compared or "paper" not in name),
-        lines=tuple(_line(row, summary.base, shown, compared) for row in rows),
+        extra_names=tuple(_EXTRAS[name][0] for name in extras),
+        lines=tuple(_line(row, summary.base, shown, extras, compared) for row in rows),
         correlations=(
             ("perplexity", _correlation(summary.perplexity_correlation())),
             ("BLEU", _correlation(summary.bleu_correlation())),
@@ -95,7 +106,9 @@ def compose(summary: Summary) -> Document:
     )
 
 
-def _line(row: RowSummary, base: RowSummary | None, shown: list[str], compared: bool) -> Line:
+def _line(
+    row: RowSummary, base: RowSummary | None, shown: list[str], extras: list[str], compared: bool
+) -> Line:
     cells = {name: _value(name, row.cells[name]) for name in shown}
     changes = [f"{SETTINGS[name]}={cells[name]}" for name in shown if name in row.changed]
     reported, base_reported = row.row.reported, base.row.reported if base else None
@@ -121,6 +134,7 @@ def _line(row: RowSummary, base: RowSummary | None, shown: list[str], compared: 
             digits=BLEU_DIGITS,
             paper_digits=1,
         )[:: 1 if compared else 2],
+        extras=tuple(estimate(getattr(row, name), _EXTRAS[name][1]) for name in extras),
         cost=_cost(row),
         state=_short_state(max(row.unfinished, key=_rank)) if row.unfinished else "",
     )

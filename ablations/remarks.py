@@ -36,6 +36,16 @@ def notes(summary: Summary) -> Iterator[str]:
             "told apart: at the paper's size that is about 0.3 to 0.5 BLEU, at a small scale more; "
             "perplexity separates rows better."
         )
+    if any(row.tokenised_bleu is not None for row in summary.rows):
+        yield (
+            "BLEU is sacreBLEU's. The paper's own is of tokens, as in the column BLEU tokenised: "
+            "quotes made plain, split by Moses' rules, German compounds into their parts."
+        )
+    if counts := {result.averaged.checkpoints for result in summary.results if result.averaged}:
+        yield (
+            "Averaged figures are of the mean of the last "
+            f"{' or '.join(map(str, sorted(counts)))} checkpoints; the paper's table is without."
+        )
     yield (
         "Parameters are in millions: the model's own, and with the embedding table of 40,960 "
         "rows that fits the paper's column (its big fits about 36,000)."
@@ -66,6 +76,9 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
     if not results:
         return
     yield "BLEU", _tally(result.bleu_signature for result in results)
+    tokenised = [x.tokenised_bleu_signature for x in results if x.tokenised_bleu_signature]
+    if tokenised:
+        yield "BLEU tokenised", _tally(tokenised)
     yield "device", _tally(result.device for result in results)
     yield "precision", _tally(result.precision for result in results)
     yield "versions", _tally(_versions(result) for result in results)

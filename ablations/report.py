@@ -48,8 +48,11 @@ def to_markdown(document: Document) -> str:
         f"# {_escape(document.title)}",
         _escape(document.headline),
         _grid(
-            ["row", *document.setting_names, *figures],
-            [[line.name, *line.settings, *_figure_cells(line)] for line in document.lines],
+            ["row", *document.setting_names, *figures, *document.extra_names],
+            [
+                [line.name, *line.settings, *_figure_cells(line), *line.extras]
+                for line in document.lines
+            ],
         ),
         *_correlation_sentence(document),
     ]
@@ -90,18 +93,16 @@ def to_html(document: Document, summary: Summary) -> str:
 
 
 def to_text(document: Document, width: int) -> str:
-    """The report for a terminal: the changes of a row are left out where it is too narrow.
+    """The report for a terminal: where it is too narrow a row's changes are left out, then what
+    it was scored by besides.
 
     It is laid out here and not by rich, whose import alone would take a fifth of the time that
     the command may take.
     """
-    names = document.figure_names
-    header = ["row", *(name or group for group in ("PPL", "BLEU") for name in names)]
-    rows = [[line.name, *_figure_cells(line)] for line in document.lines]
-    if width >= _WIDE:
-        header = [*header, "changes"]
-        rows = [[*cells, line.changes] for cells, line in zip(rows, document.lines, strict=True)]
-    table = _columns(header, rows, left=(0, 1 + 2 * len(names)))
+    layouts = ((True, True), (True, False), (False, False))
+    tables = [_results(document, extras=extras, changes=changes) for extras, changes in layouts]
+    fitting = (table for table in tables if max(map(len, table.splitlines())) <= width)
+    table = next(fitting, tables[-1])
     cost = _columns(["row", *COST], [[line.name, *line.cost] for line in document.lines])
     parts = [document.headline, table, cost, *_correlation_sentence(document)]
     if document.problems:
@@ -113,6 +114,21 @@ def announce(document: Document, directory: Path) -> None:
     """Print the report, and where its files are."""
     print(to_text(document, shutil.get_terminal_size((_WIDE, 24)).columns))
     print(f"report: {directory / MARKDOWN_FILE} and {directory / HTML_FILE}")
+
+
+def _results(document: Document, *, extras: bool, changes: bool) -> str:
+    names = document.figure_names
+    header = ["row", *(name or group for group in ("PPL", "BLEU") for name in names)]
+    rows = [[line.name, *_figure_cells(line)] for line in document.lines]
+    if extras:
+        header += document.extra_names
+        rows = [[*cells, *line.extras] for cells, line in zip(rows, document.lines, strict=True)]
+    left = [0]
+    if changes:
+        left.append(len(header))
+        header.append("changes")
+        rows = [[*cells, line.changes] for cells, line in zip(rows, document.lines, strict=True)]
+    return _columns(header, rows, left)
 
 
 def _columns(

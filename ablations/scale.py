@@ -26,6 +26,7 @@ class Settings(TypedDict, total=False):
     clip_norm: float | None
     precision: Precision
     average_checkpoints: int
+    also_average: int
     checkpoint_every_steps: int
     validate_every_steps: int
     log_every_steps: int

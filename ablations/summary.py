@@ -37,6 +37,7 @@ class RowSummary:
 
     ``cells`` are its columns as they are run, and ``changed`` those that differ from the base's.
     ``perplexity`` is per word-piece; it and ``bleu`` are of the validation set, over the seeds.
+    So are the paper's way of BLEU, and both by the mean of more checkpoints, where runs have them.
     """
 
     row: PlannedRow
@@ -46,6 +47,9 @@ class RowSummary:
     unfinished: tuple[Unfinished, ...]
     perplexity: Estimate | None
     bleu: Estimate | None
+    tokenised_bleu: Estimate | None
+    averaged_perplexity: Estimate | None
+    averaged_bleu: Estimate | None
 
     @property
     def is_base(self) -> bool:
@@ -152,6 +156,8 @@ def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary
             unfinished.append(Unfinished(cell, read_progress(path)))
         else:
             results.append(result)
+    averaged = [result.averaged for result in results if result.averaged is not None]
+    tokenised = [result.tokenised_bleu for result in results]
     return RowSummary(
         row=row,
         cells=cells,
@@ -160,6 +166,9 @@ def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary
         unfinished=tuple(unfinished),
         perplexity=_estimate([result.perplexity for result in results]),
         bleu=_estimate([result.bleu for result in results]),
+        tokenised_bleu=_estimate([value for value in tokenised if value is not None]),
+        averaged_perplexity=_estimate([scores.perplexity for scores in averaged]),
+        averaged_bleu=_estimate([scores.bleu for scores in averaged]),
     )
 
 

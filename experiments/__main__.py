@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.command_line import Parser, run_command_line
+from transformer.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.benchmark.report import What
@@ -66,7 +67,7 @@ def train(
     """Train an experiment and score it; go on where an earlier start was stopped."""
     from experiments.catalogue import find_experiment
     from experiments.process import carry_out
-    from experiments.results import load_result
+    from experiments.results import load_result, score_lines
 
     experiment = find_experiment(
         name, seed=seed, vocab_size=vocab_size, compile=True if compile else None
@@ -82,10 +83,7 @@ def train(
             f"{result.steps:,} steps in {result.train_seconds:,.0f} s "
             f"({result.tokens_per_second:,.0f} target tokens/s)"
         )
-        print(f"valid  BLEU {result.bleu:.2f}  perplexity {result.perplexity:.2f}")
-        if result.test_bleu is not None and result.test_perplexity is not None:
-            print(f"test   BLEU {result.test_bleu:.2f}  perplexity {result.test_perplexity:.2f}")
-        print(f"{result.bleu_signature}\n{directory}")
+        print("\n".join([*score_lines(result), str(directory)]))
     return code
 
 
@@ -114,6 +112,19 @@ def evaluate(
         output=output,
         engine=engine,
     )
+    return 0
+
+
+def compare(first: Path, second: Path, split: str | None, reference: Path | None) -> int:
+    """Tell whether two runs, or files of translations, differ by more than chance."""
+    from experiments.compare import compare_files, compare_runs
+
+    if reference is None:
+        print(compare_runs(first, second, split or "valid"))
+    elif split is None:
+        print(compare_files(first, second, reference))
+    else:
+        raise InputError("--split is for runs, --reference for files: give one of them")
     return 0
 
 
@@ -208,6 +219,14 @@ def _parser() -> Parser:
     add("--reference", type=Path, metavar="FILE", help="their translations")
     add("--output", type=Path, metavar="FILE", help="where the translations are written")
     command.set_defaults(command=evaluate)
+
+    command = commands.add_parser("compare", help=compare.__doc__)
+    add = command.add_argument
+    add("first", type=Path, metavar="FIRST", help="the directory of a run, or a file of lines")
+    add("second", type=Path, metavar="SECOND", help="another of the same kind")
+    add("--split", choices=("valid", "test"), help="of the corpus of both runs (valid)")
+    add("--reference", type=Path, metavar="FILE", help="what two files of lines should say")
+    command.set_defaults(command=compare)
 
     command = commands.add_parser("translate", help=translate.__doc__)
     _add_decoding(command)

@@ -100,7 +100,7 @@ class Checkpoints(lightning.Callback):
         self._directory = directory
         self._every = config.checkpoint_every_steps
         self._validate_every = config.validate_every_steps
-        self._keep = max(_FEWEST_KEPT, config.average_checkpoints)
+        self._keep = max(_FEWEST_KEPT, config.average_checkpoints, config.also_average or 0)
         self._best = float("inf")
         self._ending = False
 

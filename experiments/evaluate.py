@@ -63,6 +63,7 @@ def evaluate_run(
             vocabulary,
             text,
             decoding,
+            language=experiment.config.data.corpus.target_language,
             decode=decode,
             hypotheses_file=output,
             display=display,
@@ -70,6 +71,7 @@ def evaluate_run(
     finally:
         display.stop()
     print(f"BLEU {scores.bleu.score:.2f}  {scores.bleu.signature}")
+    print(f"tokenised BLEU {scores.tokenised_bleu.score:.2f}  {scores.tokenised_bleu.signature}")
     print(
         f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
         f"{scores.perplexity.per_char:.3f} per character"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "optuna", "wandb")
+_PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "sacremoses", "optuna", "wandb")
 
 
 @functools.cache

@@ -21,8 +21,8 @@ from experiments.metrics import MetricsCsv
 from experiments.provenance import commit, versions
 from experiments.quiet import quieten_libraries
 from experiments.ranks import is_first_rank
-from experiments.results import Result, load_result, save_result
-from experiments.scoring import Scores, choose_checkpoints, load_model, score
+from experiments.results import Averaged, Result, hypotheses_path, load_result, save_result
+from experiments.scoring import Scores, choose_checkpoints, load_model, score, score_average
 from experiments.stopping import StopOnSignal
 from experiments.tracking import Tracking
 from transformer.data.module import TranslationDataModule
@@ -132,13 +132,23 @@ def _train_and_score(
                 corpus.vocabulary(),
                 corpus.text(split),
                 experiment.config.decoding,
-                hypotheses_file=directory / f"{split}.hypotheses.txt",
+                language=experiment.config.data.corpus.target_language,
+                hypotheses_file=hypotheses_path(directory, split),
                 display=display,
             )
             for split in splits
             if corpus.has(split)
         }
-        result = _result(experiment, trainer, clock, scores, averaged=len(checkpoints))
+        averaged = score_average(
+            experiment,
+            directory,
+            corpus.vocabulary(),
+            corpus.text("valid"),
+            besides=checkpoints,
+            device=trainer.strategy.root_device,
+            display=display,
+        )
+        result = _result(experiment, trainer, clock, scores, len(checkpoints), averaged)
         save_result(directory, result)
         display.start("done")
         tracking.summarise(result)
@@ -197,8 +207,8 @@ def _result(
     trainer: lightning.Trainer,
     clock: Clock,
     scores: dict[str, Scores],
-    *,
-    averaged: int,
+    averaged_checkpoints: int,
+    averaged: Averaged | None,
 ) -> Result:
     config = experiment.config
     valid, test = scores["valid"], scores.get("test")
@@ -220,13 +230,17 @@ def _result(
         tokens_per_second=clock.target_tokens / clock.seconds,
         device=device_name(),
         precision=effective_precision(config.training.precision, device),
-        averaged_checkpoints=averaged,
+        averaged_checkpoints=averaged_checkpoints,
         versions=versions(),
         commit=commit(),
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         test_bleu=test.bleu.score if test else None,
         test_perplexity=test.perplexity.per_token if test else None,
         test_perplexity_per_char=test.perplexity.per_char if test else None,
+        tokenised_bleu=valid.tokenised_bleu.score,
+        tokenised_bleu_signature=valid.tokenised_bleu.signature,
+        test_tokenised_bleu=test.tokenised_bleu.score if test else None,
+        averaged=averaged,
     )
 
 

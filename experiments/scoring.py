@@ -14,10 +14,12 @@ from experiments.display import Display
 from experiments.experiment import Experiment
 from experiments.files import write_atomically
 from experiments.progress import Progress
+from experiments.results import Averaged, hypotheses_path
+from transformer.bleu import Bleu, bleu, tokenised_bleu
 from transformer.config import DecodingConfig
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
-from transformer.evaluation import Bleu, Decode, Perplexity, bleu, perplexity, translate
+from transformer.evaluation import Decode, Perplexity, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.averaging import average_weights
 from transformer.training.module import TransformerModule
@@ -25,9 +27,10 @@ from transformer.training.module import TransformerModule
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
-    """BLEU and perplexity of one text."""
+    """Both kinds of BLEU and the perplexity of one text."""
 
     bleu: Bleu
+    tokenised_bleu: Bleu
     perplexity: Perplexity
 
 
@@ -69,6 +72,7 @@ def score(
     text: tuple[list[str], list[str]],
     decoding: DecodingConfig,
     *,
+    language: str,
     decode: Decode | None = None,
     hypotheses_file: Path | None = None,
     display: Display,
@@ -76,6 +80,7 @@ def score(
     """Score the translations of ``text``, source and reference lines, and write them down.
 
     Args:
+        language: that of the references
         decode: the search, if not our own
     """
     source, reference = text
@@ -88,7 +93,46 @@ def score(
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     return Scores(
         bleu=bleu(hypotheses, reference),
+        tokenised_bleu=tokenised_bleu(hypotheses, reference, language),
         perplexity=perplexity(model, vocabulary, source, reference),
+    )
+
+
+def score_average(
+    experiment: Experiment,
+    directory: Path,
+    vocabulary: Vocabulary,
+    valid: tuple[list[str], list[str]],
+    *,
+    besides: list[Path],
+    device: torch.device,
+    display: Display,
+) -> Averaged | None:
+    """The mean of as many checkpoints as ``also_average`` says, scored on the validation set.
+
+    None where that is not set, or there are no checkpoints but those scored already, ``besides``.
+    """
+    training = experiment.config.training
+    if training.also_average is None:
+        return None
+    checkpoints = to_average(directory, training.also_average, training.checkpoint_every_steps)
+    if checkpoints == besides:
+        return None
+    scores = score(
+        load_model(experiment, checkpoints, device=device),
+        vocabulary,
+        valid,
+        experiment.config.decoding,
+        language=experiment.config.data.corpus.target_language,
+        hypotheses_file=hypotheses_path(directory, "valid-averaged"),
+        display=display,
+    )
+    return Averaged(
+        checkpoints=len(checkpoints),
+        bleu=scores.bleu.score,
+        tokenised_bleu=scores.tokenised_bleu.score,
+        perplexity=scores.perplexity.per_token,
+        perplexity_per_char=scores.perplexity.per_char,
     )
 
 

@@ -19,6 +19,7 @@ PACKAGES = ("transformer", "experiments", "ablations")
 ALLOWED = {
     "transformer.errors": (),
     "transformer.config": ("transformer.errors",),
+    "transformer.bleu": (),
     "transformer.flops": ("transformer.config",),
     "transformer.threads": (),
     "transformer.progress": (),
@@ -52,7 +53,8 @@ ALLOWED = {
 # Through which modules a library enters.
 DOORS = {
     "sentencepiece": {"transformer.data.vocabulary"},
-    "sacrebleu": {"transformer.evaluation"},
+    "sacrebleu": {"transformer.bleu", "transformer.evaluation", "experiments.significance"},
+    "sacremoses": {"transformer.bleu"},
     "wandb": {"experiments.tracking"},
     "optuna": {"ablations.study", "ablations.search"},
     "safetensors": {"transformer.pretrained"},

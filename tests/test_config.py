@@ -76,6 +76,7 @@ NAN, INF = float("nan"), float("inf")
         ("warmup_steps", 0, "at least 1"),
         ("schedule", "cosine", "one of inverse_sqrt, linear"),
         ("average_checkpoints", 0, "at least 1"),
+        ("also_average", 1, "at least 2"),
         ("checkpoint_every_steps", 0, "at least 1"),
         ("validate_every_steps", 0, "at least 1"),
         ("log_every_steps", 0, "at least 1"),

@@ -1,4 +1,4 @@
-"""Perplexity by hand, BLEU as sacreBLEU gives it, and translation line by line."""
+"""Perplexity by hand, and translation line by line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-import sacrebleu
 import torch
 from sacrebleu.dataset import DATASETS
 
@@ -15,7 +14,7 @@ from tests.samples import TINY_MODEL, number_pairs
 from transformer.config import BOS_ID, DecodingConfig
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.errors import InputError
-from transformer.evaluation import bleu, perplexity, sacrebleu_text, translate
+from transformer.evaluation import perplexity, sacrebleu_text, translate
 from transformer.model.dropout import Dropout
 from transformer.model.encoder_decoder import Transformer
 
@@ -80,28 +79,6 @@ def test_perplexity_turns_dropout_off(model: Transformer, vocabulary: Vocabulary
         if isinstance(layer, Dropout):
             layer.p = 0.5
     assert perplexity(model.train(), vocabulary, SOURCES, REFERENCES) == expected
-
-
-HYPOTHESES = ["The cat sat on the mat.", "A dog, barked loudly; at 3.5 cats!", "Quite another one."]
-TRUTHS = ["The cat sat on a mat.", "A dog barked loudly at 3.5 cats!", "Something else entirely."]
-
-
-def test_bleu_is_sacrebleus_with_its_signature() -> None:
-    found = bleu(HYPOTHESES, TRUTHS)
-    assert found.score == sacrebleu.corpus_bleu(HYPOTHESES, [TRUTHS]).score
-    assert 20 < found.score < 80
-    assert found.signature == (
-        f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
-    )
-
-
-def test_bleu_of_the_references_is_100() -> None:
-    assert math.isclose(bleu(TRUTHS, TRUTHS).score, 100.0)
-
-
-def test_bleu_of_different_numbers_of_lines_is_refused() -> None:
-    with pytest.raises(ValueError, match="2 hypotheses for 3 references"):
-        bleu(HYPOTHESES[:2], TRUTHS)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])

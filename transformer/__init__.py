@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transformer.bleu import bleu, tokenised_bleu
     from transformer.config import (
         Config,
         DataConfig,
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     )
     from transformer.data.module import TranslationDataModule
     from transformer.errors import InputError
-    from transformer.evaluation import bleu, perplexity, translate
+    from transformer.evaluation import perplexity, translate
     from transformer.model.encoder_decoder import Transformer
     from transformer.pretrained import load_pretrained
     from transformer.training.module import TransformerModule
 
 _MODULES = {
+    "transformer.bleu": ("bleu", "tokenised_bleu"),
     "transformer.config": (
         "Config",
         "DataConfig",
@@ -50,7 +52,7 @@ _MODULES = {
     ),
     "transformer.data.module": ("TranslationDataModule",),
     "transformer.errors": ("InputError",),
-    "transformer.evaluation": ("bleu", "perplexity", "translate"),
+    "transformer.evaluation": ("perplexity", "translate"),
     "transformer.model.encoder_decoder": ("Transformer",),
     "transformer.pretrained": ("load_pretrained",),
     "transformer.training.module": ("TransformerModule",),
@@ -75,6 +77,7 @@ __all__ = [  # noqa: RUF022 - in the order in which one needs them
     "load_pretrained",
     "translate",
     "bleu",
+    "tokenised_bleu",
     "perplexity",
     "InputError",
 ]

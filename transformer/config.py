@@ -160,7 +160,8 @@ class TrainingConfig:
     reaches zero at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision``
     ``auto`` is bf16 where the hardware multiplies it natively. ``clip_norm`` bounds the norm of
     the gradient (the paper does not clip). ``average_checkpoints`` is how many of the last
-    checkpoints are averaged for evaluation (section 6.1; 1 for Table 3). ``compile`` lets
+    checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); with ``also_average``
+    the mean of so many is scored on the validation set besides. ``compile`` lets
     ``torch.compile`` fuse what lies between the products, which pays on GPUs; only rounding
     differs.
     """
@@ -178,6 +179,7 @@ class TrainingConfig:
     precision: Precision = "auto"
     compile: bool = False
     average_checkpoints: int = 1
+    also_average: int | None = None
     checkpoint_every_steps: int = 1_000
     validate_every_steps: int = 1_000
     log_every_steps: int = 50
@@ -192,6 +194,8 @@ class TrainingConfig:
         _check(self.adam_epsilon > 0, "adam_epsilon", self.adam_epsilon, "above 0")
         _check_choice("precision", self.precision, Precision)
         _check_choice("schedule", self.schedule, Schedule)
+        if self.also_average is not None:
+            _check_at_least(self, 2, "also_average")
         if self.clip_norm is not None:
             _check(self.clip_norm > 0, "clip_norm", self.clip_norm, "above 0")
 

@@ -1,4 +1,4 @@
-"""Perplexity, and BLEU by sacreBLEU with its signature."""
+"""Perplexity, and the translation of text."""
 
 from __future__ import annotations
 
@@ -25,14 +25,6 @@ Decode = Callable[[list[list[int]]], Iterable[tuple[int, list[int]]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bleu:
-    """A corpus score in per cent and what it was computed with."""
-
-    score: float
-    signature: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Perplexity:
     """Of the unsmoothed cross-entropy: per word-piece, the end of sentence included, as in the
     paper; and per character of the reference, line ends included, which compares across
@@ -41,21 +33,6 @@ class Perplexity:
 
     per_token: float
     per_char: float
-
-
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
-    """sacreBLEU's corpus score of detokenised text against one reference each.
-
-    Raises:
-        ValueError: if the numbers of lines differ.
-    """
-    from sacrebleu.metrics.bleu import BLEU  # slow to import, and needed at the end only
-
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
-    metric = BLEU()
-    score = metric.corpus_score(list(hypotheses), [list(references)])
-    return Bleu(score=score.score, signature=str(metric.get_signature()))
 
 
 @torch.inference_mode()

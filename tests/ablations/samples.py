@@ -22,7 +22,7 @@ from ablations.table3 import BASE, TABLE
 from experiments.files import write_json
 from experiments.process import LOG_FILE
 from experiments.progress import Progress, read_progress
-from experiments.results import Result, save_result
+from experiments.results import Averaged, Result, save_result
 from transformer.config import Corpus, ParallelText, TextFile, to_dict
 
 _TEXT = ParallelText(source=TextFile(location="text.en"), target=TextFile(location="text.de"))
@@ -130,7 +130,17 @@ def fill_table3(root: Path) -> None:
         perplexity = 1.6 + 0.4 * ((reported.perplexity or 0.0) - 4.92) + 0.04 * noise
         bleu = 82 + 6 * ((reported.bleu or 0.0) - 25.8) + 1.5 * noise
         done = dataclasses.replace(
-            result(cell, perplexity, bleu), experiment=f"table3-tiny/{cell.row}"
+            result(cell, perplexity, bleu),
+            experiment=f"table3-tiny/{cell.row}",
+            tokenised_bleu=bleu + 0.25,
+            tokenised_bleu_signature="nrefs:1|case:mixed|quotes:plain|tok:moses-de",
+            averaged=Averaged(
+                checkpoints=5,
+                bleu=bleu + 0.7,
+                tokenised_bleu=bleu + 0.9,
+                perplexity=perplexity - 0.03,
+                perplexity_per_char=1.4,
+            ),
         )
         cell.directory(root).mkdir(parents=True)
         save_result(cell.directory(root), done)

@@ -93,6 +93,7 @@ def test_the_base_is_pinned_field_by_field() -> None:
         clip_norm=None,
         precision="auto",
         average_checkpoints=1,
+        also_average=None,
         checkpoint_every_steps=1_000,
         validate_every_steps=1_000,
         log_every_steps=50,

@@ -12,8 +12,10 @@ from experiments.results import load_result
 from tests.experiments.conftest import Command
 from tests.samples import write_corpus
 
-_COMMANDS = ("list", "prepare", "train", "evaluate", "translate", "export")
-_SLOW = ("torch", "lightning", "wandb", "sentencepiece", "ctranslate2", "safetensors")
+_COMMANDS = ("list", "prepare", "train", "evaluate", "compare", "translate", "export")
+_SLOW = (
+    "torch", "lightning", "wandb", "sentencepiece", "sacrebleu", "ctranslate2", "safetensors"
+)  # fmt: skip
 
 
 def test_list_names_every_experiment_with_a_line(command: Command):
@@ -73,10 +75,12 @@ def test_train_ends_with_its_scores_and_where_they_are(
     )  # fmt: skip
     ended = command(*arguments)
     assert ended.code == 0, ended
-    steps, valid, test, signature, where = ended.stdout.splitlines()
+    steps, valid, test, signature, tokenised, where = ended.stdout.splitlines()
     assert steps.startswith("2 steps in ")
     assert valid.startswith("valid  BLEU ") and test.startswith("test   BLEU ")
-    assert signature.startswith("nrefs:1|")
+    assert "  tokenised BLEU " in valid and "  tokenised BLEU " in test
+    assert signature.startswith("BLEU: nrefs:1|")
+    assert tokenised.startswith("tokenised BLEU: nrefs:1|") and "|tok:moses-de|" in tokenised
     assert where == str(tmp_path / "run")
     assert {line.split()[0] for line in ended.lines} == {"train", "evaluate"}
     result = load_result(tmp_path / "run")

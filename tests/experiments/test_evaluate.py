@@ -6,46 +6,50 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results import load_result
+from experiments.results import Result, load_result
 from tests.experiments.conftest import Command
 from tests.experiments.processes import Finished
 from tests.experiments.samples import copy_of
 
 
-def _scores(ended: Finished) -> tuple[float, float]:
-    """BLEU and perplexity that were printed."""
+def _printed(ended: Finished) -> tuple[float, float, float]:
+    """Both kinds of BLEU and the perplexity."""
     assert ended.code == 0, ended
-    first, second, _ = ended.stdout.splitlines()
-    return float(first.split()[1]), float(second.split()[1])
+    first, second, third, _ = ended.stdout.splitlines()
+    return float(first.split()[1]), float(second.split()[2]), float(third.split()[1])
 
 
-@pytest.mark.parametrize("split", ["valid", "test"])
-def test_evaluate_prints_what_the_result_says(split: str, finished: Path, command: Command):
-    result = load_result(finished)
+def _result(directory: Path) -> Result:
+    result = load_result(directory)
     assert result is not None
-    scores = _scores(command("experiments", "evaluate", finished, "--split", split))
-    wanted = (result.bleu, result.perplexity)
-    if split == "test":
-        assert result.test_bleu is not None and result.test_perplexity is not None
-        wanted = result.test_bleu, result.test_perplexity
-    assert scores == pytest.approx(wanted, abs=0.006)
+    return result
 
 
-def test_evaluate_prints_the_signature_and_the_settings(finished: Path, command: Command):
+def test_evaluate_prints_what_the_result_says(finished: Path, command: Command):
+    result = _result(finished)
     ended = command("experiments", "evaluate", finished)
-    first, second, third = ended.stdout.splitlines()
-    result = load_result(finished)
-    assert result is not None
+    wanted = (result.bleu, result.tokenised_bleu, result.perplexity)
+    assert _printed(ended) == pytest.approx(wanted, abs=0.006)
+    first, second, third, fourth = ended.stdout.splitlines()
     assert first.endswith(result.bleu_signature)
-    assert "per word-piece" in second and "per character" in second
-    assert third == "13 lines, beam 4, alpha 0.6, 2 checkpoints averaged"
+    assert second.startswith("tokenised BLEU ")
+    assert second.endswith(f"  {result.tokenised_bleu_signature}")
+    assert "per word-piece" in third and "per character" in third
+    assert fourth == "13 lines, beam 4, alpha 0.6, 2 checkpoints averaged"
     assert {line.split()[0] for line in ended.lines} == {"evaluate"}
+
+
+def test_the_test_set_is_scored_as_the_result_says(finished: Path, command: Command):
+    result = _result(finished)
+    wanted = (result.test_bleu, result.test_tokenised_bleu, result.test_perplexity)
+    ended = command("experiments", "evaluate", finished, "--split", "test")
+    assert _printed(ended) == pytest.approx(wanted, abs=0.006)
 
 
 def test_options_change_how_it_decodes(finished: Path, command: Command):
     options = ("--beam-size", "1", "--length-penalty", "1.5", "--average", "1")
     ended = command("experiments", "evaluate", finished, *options)
-    assert ended.stdout.splitlines()[2] == "13 lines, beam 1, alpha 1.5"
+    assert ended.stdout.splitlines()[3] == "13 lines, beam 1, alpha 1.5"
 
 
 def test_a_text_of_ones_own_is_scored_and_written(
@@ -56,8 +60,9 @@ def test_a_text_of_ones_own_is_scored_and_written(
         "experiments", "evaluate", finished, "--source", folder / "test.en",
         "--reference", folder / "test.de", "--output", output,
     )  # fmt: skip
-    of_split = command("experiments", "evaluate", finished, "--split", "test")
-    assert _scores(ended) == _scores(of_split)
+    result = _result(finished)
+    wanted = (result.test_bleu, result.test_tokenised_bleu, result.test_perplexity)
+    assert _printed(ended) == pytest.approx(wanted, abs=0.006)
     assert output.read_bytes() == (finished / "test.hypotheses.txt").read_bytes()
 
 

@@ -11,7 +11,7 @@ import torch
 from experiments.checkpoints import step_checkpoints
 from experiments.experiment import load_experiment
 from experiments.progress import read_progress
-from experiments.results import Result, load_result
+from experiments.results import Result, load_result, score_lines
 from tests.experiments.samples import last_checkpoint, tiny_experiment
 from transformer.data.module import TranslationDataModule
 from transformer.data.prepare import prepare
@@ -40,12 +40,22 @@ def test_the_result_has_every_field(finished: Path):
     assert written["experiment"] == "numbers"
     assert written["seed"] == 3
     assert written["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp")
-    assert {"python", "torch", "lightning", "sentencepiece", "sacrebleu"} <= set(
+    assert {"python", "torch", "lightning", "sentencepiece", "sacrebleu", "sacremoses"} <= set(
         written["versions"]
     )
     assert written["device"] and written["commit"]
     assert written["finished_at"].endswith("+00:00")
+    assert written.pop("averaged") is None  # not asked for
     assert all(value is not None for value in written.values())
+
+
+def test_a_result_from_before_bleu_was_counted_twice_can_be_read(finished: Path, tmp_path: Path):
+    written = json.loads((finished / "result.json").read_text())
+    for name in ("tokenised_bleu", "tokenised_bleu_signature", "test_tokenised_bleu", "averaged"):
+        del written[name]
+    (tmp_path / "result.json").write_text(json.dumps(written))
+    assert len(score_lines(_result(tmp_path))) == 3
+    assert all("tokenised" not in line for line in score_lines(_result(tmp_path)))
 
 
 def test_the_figures_of_the_result_agree(finished: Path, folder: Path):
