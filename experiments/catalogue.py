@@ -83,4 +83,4 @@ def _of_python(path: Path) -> Experiment:
             config=recipe(anchored(corpus, path.parent)),
             tags=("files",),
         )
-    raise InputError(f"{path} declares neither CORPUS = Corpus(…) nor EXPERIMENT = Experiment(…)")
+    raise InputError(f"{path}: no CORPUS = Corpus(…) and no EXPERIMENT = Experiment(…) in it")

@@ -92,8 +92,8 @@ def test_rubbish_from_the_server_is_told_and_not_kept(
         server.script = [other(b"<html>Log in</html>")]
         md5 = hashlib.md5(archive).hexdigest()
         address = (
-            f"from sacrebleu.dataset import DATASETS; DATASETS['wmt13'].data = ['{server.url}/test.tgz']; "
-            f"DATASETS['wmt13'].md5 = ['{md5}']; "
+            "from sacrebleu.dataset import DATASETS; wmt13 = DATASETS['wmt13']; "
+            f"wmt13.data, wmt13.md5 = ['{server.url}/test.tgz'], ['{md5}']; "
         )
         monkeypatch.setattr(testsets, "_FETCH", address + testsets._FETCH)  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(InputError, match=r"cannot fetch wmt13 for en-de.*MD5 sum.*incorrect"):

@@ -120,6 +120,7 @@ class _Transfer:
             # What has arrived, however little: read() would drop it where the rest breaks off.
             while chunk := response.raw.read1(_CHUNK):
                 out.write(chunk)
+                out.flush()  # or a kill would lose what has arrived
                 self._count(chunk)
                 show(self.received)
 
