@@ -100,6 +100,8 @@ class TextFile:
             raise InputError(f"{self.location} is a download and needs its sha256")
         if "://" in self.location and not self.is_download:
             raise InputError(f"{self.location} is no https:// address: fetch it, and give its path")
+        if self.bytes is not None:
+            _check_at_least(self, 1, "bytes")
 
     @property
     def is_download(self) -> bool:

@@ -80,3 +80,46 @@ def test_multi30k_is_what_was_declared(corpus: Corpus) -> None:
 def test_a_download_without_a_checksum_is_refused() -> None:
     with pytest.raises(InputError, match=r"https://host/a\.gz is a download and needs its sha256"):
         TextFile(location="https://host/a.gz")
+
+
+@pytest.mark.parametrize("location", ["ftp://host/a.gz", "s3://bucket/a.gz", "file:///a.gz"])
+def test_another_kind_of_address_is_refused(location: str) -> None:
+    with pytest.raises(InputError, match=f"{location} is no https:// address"):
+        TextFile(location=location)
+
+
+def test_a_size_of_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="bytes is 0, but must be at least 1"):
+        TextFile(location="a.gz", bytes=0)
+
+
+def test_the_papers_corpora_come_from_these_archives() -> None:
+    """Sizes from the servers; Europarl, Common Crawl and News Commentary serve both pairs."""
+    sizes = {
+        corpus.name: sorted({file.bytes for file in files(corpus) if file.bytes is not None})
+        for corpus in (corpora.WMT14_EN_DE, corpora.WMT14_EN_FR, corpora.WMT14_EN_DE_SMALL)
+    }
+    shared = [80_418_416, 657_632_379, 918_311_367]
+    assert sizes == {
+        "wmt14_en_de": shared,
+        "wmt14_en_fr": [*shared, 2_365_634_246, 2_595_102_720],
+        "wmt14_en_de_small": shared[:1],
+    }
+    packed = [
+        file.member for file in files(corpora.WMT14_EN_FR) if (file.member or "")[-3:] == ".gz"
+    ]
+    assert packed == ["giga-fren.release2.fixed.en.gz", "giga-fren.release2.fixed.fr.gz"]
+
+
+@pytest.mark.skipif("DATA_FILES" not in os.environ, reason="needs DATA_FILES with the news texts")
+def test_the_news_are_what_was_declared() -> None:
+    for file in files(news.NEWS_TATOEBA_EN_DE)[:18]:
+        assert fetch(file).name.endswith(".xz")
+
+
+def test_the_news_leave_out_what_is_held_out() -> None:
+    small, large = news.NEWS_EN_DE.train, news.NEWS_TATOEBA_EN_DE.train
+    assert set(small) < set(large) and len(large) == len(small) + 1 == 9
+    for text in large:
+        assert re.search(r"/(train|news-test2008|newssyscomb2009|newstest20(09|1[0-2]))\.en\.xz$",
+                         text.source.location)  # fmt: skip
