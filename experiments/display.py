@@ -14,6 +14,7 @@ from rich.progress import Progress as Bar
 
 from experiments.progress import Progress, Stage, write_progress
 from transformer.data.batches import Batch
+from transformer.progress import duration
 
 _FILE_SECONDS = 1.0
 _LINE_SECONDS = 30.0
@@ -21,13 +22,6 @@ _LINE_SECONDS = 30.0
 _SHOW_SECONDS = 0.5
 # Speed is that of the last steps, so that an early slow one is soon forgotten.
 _WINDOW = 50
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds as ``1:02:03`` or ``2:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Display:

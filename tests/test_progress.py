@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from transformer import progress
-from transformer.progress import duration, show_activity, show_progress
+from transformer.progress import duration, show_activity, show_bytes, show_progress
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,22 @@ def test_a_line_now_and_then_with_the_time_left(
     lines = capsys.readouterr().err.splitlines()
     # 100 in 40 s, so 300 more take 120 s; then 200 in 70 s
     assert lines == ["reading: 40%, 2:00 left", "reading: 60%, 1:10 left"]
+
+
+def test_of_bytes_whose_number_is_not_known_those_that_came_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, 29.0, 31.0, 0.0, 31.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
+    with show_bytes("fetch [red]a.tgz", None) as update:
+        for done in (1, 2):
+            update(done * 2**20)
+    with show_bytes("fetch b.tgz", 7 * 2**20) as update:
+        update(5 * 2**20)
+    assert capsys.readouterr() == (
+        "",
+        "fetch [red]a.tgz: 2.0 MiB\nfetch b.tgz: 5.0 MiB of 7.0 MiB, 0:12 left\n",
+    )
 
 
 def test_an_activity_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from transformer.bleu import bleu, tokenised_bleu
     from transformer.config import (
         Config,
+        Corpus,
         DataConfig,
         DecodingConfig,
         ModelConfig,
+        ParallelText,
+        TextFile,
         TrainingConfig,
         override,
     )
@@ -23,9 +26,12 @@ if TYPE_CHECKING:
         CLDR_EN_DE,
         MULTI30K_EN_DE,
         MULTI30K_EN_FR,
-        files_corpus,
-        folder_corpus,
+        WMT14_EN_DE,
+        WMT14_EN_DE_SMALL,
+        WMT14_EN_FR,
+        sacrebleu_set,
     )
+    from transformer.data.folders import files_corpus, folder_corpus
     from transformer.data.module import TranslationDataModule
     from transformer.errors import InputError
     from transformer.evaluation import perplexity, translate
@@ -37,9 +43,12 @@ _MODULES = {
     "transformer.bleu": ("bleu", "tokenised_bleu"),
     "transformer.config": (
         "Config",
+        "Corpus",
         "DataConfig",
         "DecodingConfig",
         "ModelConfig",
+        "ParallelText",
+        "TextFile",
         "TrainingConfig",
         "override",
     ),
@@ -47,9 +56,12 @@ _MODULES = {
         "CLDR_EN_DE",
         "MULTI30K_EN_DE",
         "MULTI30K_EN_FR",
-        "files_corpus",
-        "folder_corpus",
+        "WMT14_EN_DE",
+        "WMT14_EN_DE_SMALL",
+        "WMT14_EN_FR",
+        "sacrebleu_set",
     ),
+    "transformer.data.folders": ("files_corpus", "folder_corpus"),
     "transformer.data.module": ("TranslationDataModule",),
     "transformer.errors": ("InputError",),
     "transformer.evaluation": ("perplexity", "translate"),
@@ -69,6 +81,13 @@ __all__ = [  # noqa: RUF022 - in the order in which one needs them
     "CLDR_EN_DE",
     "MULTI30K_EN_DE",
     "MULTI30K_EN_FR",
+    "WMT14_EN_DE",
+    "WMT14_EN_FR",
+    "WMT14_EN_DE_SMALL",
+    "Corpus",
+    "ParallelText",
+    "TextFile",
+    "sacrebleu_set",
     "files_corpus",
     "folder_corpus",
     "TransformerModule",

@@ -9,15 +9,20 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
+    TransferSpeedColumn,
 )
 
 _LINE_SECONDS = 30.0
+
+Update = Callable[[float], None]
 
 
 def duration(seconds: float) -> str:
@@ -27,23 +32,38 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def size(count: float) -> str:
+    """A number of bytes as ``1.5 GiB`` or ``20.0 MiB``."""
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
+
+
 @contextmanager
-def show_progress(what: str, total: float, done: float = 0.0) -> Generator[Callable[[float], None]]:
+def show_progress(what: str, total: float, done: float = 0.0) -> Generator[Update]:
     """Show how much of ``total`` is done while the body calls what it is given with more.
 
     Args:
         what: the work, as it is shown
         done: by an earlier start; the time left is reckoned without it
     """
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(console, what, total, done)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        bar.update(task, completed=done)
-        yield lambda amount: bar.update(task, completed=amount)
+
+    def share(amount: float) -> str:
+        return f"{amount / total:.0%}"
+
+    with _shown(what, total, done, (TaskProgressColumn(),), share) as update:
+        yield update
+
+
+@contextmanager
+def show_bytes(what: str, total: int | None, done: int = 0) -> Generator[Update]:
+    """As :func:`show_progress`, of bytes, whose number may not be known."""
+    of_all = "" if total is None else f" of {size(total)}"
+
+    def amount(count: float) -> str:
+        return size(count) + of_all
+
+    columns = (DownloadColumn(), TransferSpeedColumn())
+    with _shown(what, total, done, columns, amount) as update:
+        yield update
 
 
 @contextmanager
@@ -51,7 +71,7 @@ def show_activity(what: str) -> Generator[None]:
     """Show that work goes on of which no one can say how far it is, and for how long."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        console.print(what, highlight=False, soft_wrap=True)
+        console.print(what, highlight=False, markup=False, soft_wrap=True)
         yield
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -60,18 +80,41 @@ def show_activity(what: str) -> Generator[None]:
         yield
 
 
-def _lines(console: Console, what: str, total: float, before: float) -> Callable[[float], None]:
+@contextmanager
+def _shown(
+    what: str,
+    total: float | None,
+    done: float,
+    columns: tuple[ProgressColumn, ...],
+    amount: Callable[[float], str],
+) -> Generator[Update]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(console, what, total, done, amount)
+        return
+    named = (TextColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn())
+    with Progress(*named, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        bar.update(task, completed=done)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _lines(
+    console: Console, what: str, total: float | None, before: float, amount: Callable[[float], str]
+) -> Update:
     started = printed = time.monotonic()
 
     def update(done: float) -> None:
         nonlocal printed
         now = time.monotonic()
-        if now - printed < _LINE_SECONDS or done <= before:
+        if now - printed < _LINE_SECONDS:
             return
         printed = now
-        left = (now - started) / (done - before) * (total - done)
-        console.print(
-            f"{what}: {done / total:.0%}, {duration(left)} left", highlight=False, soft_wrap=True
-        )
+        left = ""
+        if total is not None and done > before:
+            seconds = (now - started) / (done - before) * max(0.0, total - done)
+            left = f", {duration(seconds)} left"
+        line = f"{what}: {amount(done)}{left}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     return update

@@ -61,12 +61,12 @@ def test_few_chunks_are_not_worth_a_process() -> None:
     assert useful_workers(1, 1_000) == 1
 
 
-SCRIPT = """
-import os, sys, time
+SCRIPT = r"""
+import os, time
 from transformer.data.workers import map_in_order
 
 def told(item):
-    print(os.getpid(), flush=True)
+    os.write(1, f"{os.getpid()}\n".encode())
     time.sleep(0.05)
 
 for _ in map_in_order(told, range(10_000), 2):

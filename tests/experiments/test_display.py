@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import experiments.display
-from experiments.display import Display, duration
+from experiments.display import Display
 from experiments.progress import Progress, Stage, read_progress, write_progress
 
 
@@ -28,13 +28,6 @@ def _progress(step: int, stage: Stage = "train") -> Progress:
         tokens_per_second=12_345.6,
         seconds_left=61.4,
     )
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3_599.4, "59:59"), (3_723, "1:02:03")]
-)
-def test_a_duration_reads_like_a_clock(seconds: float, text: str):
-    assert duration(seconds) == text
 
 
 def test_off_a_terminal_each_stage_begins_and_ends_with_a_line():

@@ -6,18 +6,17 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from filelock import FileLock
-
 from transformer.config import Config, Corpus, ParallelText, TextFile, from_dict, to_dict
 from transformer.data.buckets import Buckets
+from transformer.data.cache import cache_directory, hold
+from transformer.data.checksum import sha256_of
 from transformer.data.cleaning import KEPT, CleanText, LocalText, clean
 from transformer.data.encoding import Encoding, encode
-from transformer.data.fetch import cache_directory, fetch, sha256_of
+from transformer.data.fetch import fetch, fetch_all
 from transformer.data.store import TokenStore, write_store
 from transformer.data.text import read_aligned, read_text
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
@@ -99,11 +98,10 @@ def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
     """
     corpus = config.data.corpus
     directory = cache_directory() / "prepared" / f"{corpus.name}-{_key(config)}"
-    directory.parent.mkdir(parents=True, exist_ok=True)
     work = directory.with_name(f"{directory.name}.work")
-    with FileLock(f"{directory}.lock"):
+    with hold(directory, f"prepares {corpus.name}"):
         if not directory.exists():
-            local = {split: _fetch(texts) for split, texts in corpus.splits.items()}
+            local = fetch_all(corpus)
             part = directory.with_name(f"{directory.name}.part")
             for folder in (work, part):
                 folder.mkdir(exist_ok=True)
@@ -116,10 +114,6 @@ def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
             part.replace(directory)
         shutil.rmtree(work, ignore_errors=True)
     return PreparedCorpus(directory)
-
-
-def _fetch(texts: Sequence[ParallelText]) -> list[LocalText]:
-    return [(fetch(text.source), fetch(text.target)) for text in texts]
 
 
 def _key(config: Config) -> str:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from transformer.errors import InputError
+from transformer.progress import size
 
 
 def check_space(path: Path, needed: int, what: str) -> None:
@@ -17,10 +18,6 @@ def check_space(path: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(path.parent).free
     if free < needed:
         raise InputError(
-            f"{what} needs {_shown(needed)} in {path.parent}, where {_shown(free)} are free: "
+            f"{what} needs {size(needed)} in {path.parent}, where {size(free)} are free: "
             "make room, or set DATA_CACHE to another disk"
         )
-
-
-def _shown(size: int) -> str:
-    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
