@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.experiment import Experiment
-from transformer.config import Config, Corpus, DataConfig, ModelConfig, TrainingConfig, override
+from transformer.config import Config, Corpus, DataConfig, ModelConfig, TrainingConfig
 from transformer.data.news import NEWS_EN_DE, NEWS_TATOEBA_EN_DE
 
 
@@ -22,7 +22,7 @@ def _recipe(corpus: Corpus) -> Config:
         ),
         data=DataConfig(corpus=corpus, tokens_per_batch=2_000, max_length=128),
         training=TrainingConfig(
-            max_steps=5_000,
+            max_steps=4_000,
             warmup_steps=500,
             learning_rate_factor=0.5,
             schedule="linear",
@@ -43,6 +43,6 @@ NEWS = Experiment(
 NEWS_TATOEBA = Experiment(
     name="news_tatoeba_en_de",
     description="the same with Tatoeba's short sentences",
-    config=override(_recipe(NEWS_TATOEBA_EN_DE), max_steps=6_000),
+    config=_recipe(NEWS_TATOEBA_EN_DE),
     tags=("news",),
 )
