@@ -53,9 +53,9 @@ def test_each_split_comes_back_as_it_was_written(tiny_config: Config) -> None:
         assert len(vocabulary) == tiny_config.model.vocab_size
     assert corpus.text("valid") == tuple(map(list, zip(*number_pairs(13, 1), strict=True)))
     assert corpus.report() == [
-        TextReport(split="train", text="train", lines=211, kept=211),
-        TextReport(split="valid", text="valid", lines=13, kept=13),
-        TextReport(split="test", text="test", lines=11, kept=11),
+        TextReport(split="train", text="numbers/train", lines=211, kept=211),
+        TextReport(split="valid", text="numbers/valid", lines=13, kept=13),
+        TextReport(split="test", text="numbers/test", lines=11, kept=11),
     ]
 
 
@@ -216,7 +216,7 @@ def test_every_line_read_is_kept_or_dropped_for_a_reason(tmp_path: Path) -> None
         de.write(b"eins\neins\n\xfc\n" + b"eins " * 97 + b"\n")
     report = prepare(config_of(folder)).report()[0]
     assert report == TextReport(
-        split="train", text="train", lines=215, kept=211,
+        split="train", text="numbers/train", lines=215, kept=211,
         dropped={"NUL character": 1, "empty side": 1, "invalid UTF-8": 1, "too long": 1},
     )  # fmt: skip
     assert report.lines == report.kept + sum(report.dropped.values())
@@ -234,10 +234,14 @@ def test_each_text_is_told_of(tmp_path: Path) -> None:
         "two", languages=("en", "de"), train=[pair("train"), pair("more")], valid=pair("valid")
     )
     train, more, valid = prepare(tiny(corpus, drop_duplicates=True)).report()
-    assert (train.text, train.lines, train.kept) == ("train", 211, 211 - train.dropped["duplicate"])
-    assert (more.text, more.lines, more.kept) == ("more", 5, 1)
+    assert (train.text, train.lines, train.kept) == (
+        "numbers/train",
+        211,
+        211 - train.dropped["duplicate"],
+    )
+    assert (more.text, more.lines, more.kept) == ("numbers/more", 5, 1)
     assert more.dropped == {"duplicate": 3, "empty side": 1}
-    assert (valid.split, valid.text, valid.lines) == ("valid", "valid", 13)
+    assert (valid.split, valid.text, valid.lines) == ("valid", "numbers/valid", 13)
 
 
 def test_a_text_of_which_nothing_is_left_is_passed_over(tmp_path: Path) -> None:

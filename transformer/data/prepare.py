@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from transformer.config import Config, Corpus, ParallelText, TextFile, from_dict, to_dict
+from transformer.data.announcement import announce
 from transformer.data.buckets import Buckets
 from transformer.data.cache import cache_directory, hold
 from transformer.data.checksum import sha256_of
@@ -18,6 +19,7 @@ from transformer.data.cleaning import KEPT, CleanText, LocalText, clean
 from transformer.data.encoding import Encoding, encode
 from transformer.data.fetch import fetch, fetch_all
 from transformer.data.store import TokenStore, write_store
+from transformer.data.testsets import split_location
 from transformer.data.text import read_aligned, read_text
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.data.workers import available_cores, in_own_process
@@ -101,12 +103,15 @@ def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
     work = directory.with_name(f"{directory.name}.work")
     with hold(directory, f"prepares {corpus.name}"):
         if not directory.exists():
-            local = fetch_all(corpus)
+            workers = workers or available_cores()
             part = directory.with_name(f"{directory.name}.part")
+            if not part.exists():  # of one that is gone on with, much is there already
+                announce(corpus, workers)
+            local = fetch_all(corpus)
             for folder in (work, part):
                 folder.mkdir(exist_ok=True)
             try:
-                _write(config, local, part, work, workers or available_cores())
+                _write(config, local, part, work, workers)
             except InputError:
                 shutil.rmtree(part)
                 shutil.rmtree(work)
@@ -209,9 +214,12 @@ def _text_report(
 
 
 def text_name(text: ParallelText) -> str:
-    """The name of a text for people: that of its source file without language and packing."""
-    source = text.source.member or text.source.location
-    return PurePosixPath(source).name.partition(".")[0]
+    """The name of a text for people: the end of its source's path, or the name of a test set."""
+    file = text.source
+    if file.location.startswith("sacrebleu:"):
+        return split_location(file.location)[0]
+    *folder, name = PurePosixPath(file.member or file.location).parts[-2:]
+    return "/".join([*folder, name.partition(".")[0]])
 
 
 def _write_scored(text: LocalText, vocabulary: Vocabulary, directory: Path) -> int:

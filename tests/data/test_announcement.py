@@ -1,0 +1,63 @@
+"""What is said before a corpus is prepared."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from collections import namedtuple
+
+import pytest
+
+from tests.samples import tiny
+from transformer.config import Corpus
+from transformer.data import fetch as fetch_module
+from transformer.data.announcement import announce, cost
+from transformer.data.corpora import WMT14_EN_DE, WMT14_EN_FR
+from transformer.data.prepare import prepare
+from transformer.errors import InputError
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture(autouse=True)
+def _test_sets_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_module, "is_at_hand", lambda name, pair: True)
+
+
+def test_bytes_are_those_of_the_archives_and_disk_and_time_grow_with_the_pairs() -> None:
+    german, french = cost(WMT14_EN_DE, 2), cost(WMT14_EN_FR, 2)
+    assert german is not None and french is not None
+    assert german.fetched_bytes == 657_632_379 + 918_311_367 + 80_418_416
+    assert german.addresses == 3 and french.addresses == 5
+    assert german.disk_bytes > german.fetched_bytes + 4_000_000 * 300
+    assert french.disk_bytes > 5 * german.disk_bytes
+    alone = cost(WMT14_EN_DE, 1)
+    assert alone is not None and alone.seconds > german.seconds > 60
+
+
+def test_it_is_one_line_and_refused_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(2**50, 0, 2**50))
+    announce(WMT14_EN_DE, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    expected = (
+        r"wmt14_en_de, about 4,508,785 pairs: 1\.5 GiB to fetch from 3 addresses, about \d\.\d"
+    )
+    assert re.match(expected, line)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(2**50, 0, 2**20))
+    with pytest.raises(InputError, match=r"wmt14_en_de needs \d\.\d GiB in .* 1\.0 MiB are free"):
+        announce(WMT14_EN_DE, 2)
+
+
+def test_prepare_says_it_once_and_of_a_corpus_that_tells_its_size(
+    files_corpus: Corpus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(tiny(files_corpus))
+    assert capsys.readouterr().err == ""
+    large = tiny(dataclasses.replace(files_corpus, name="large", pairs=211))
+    for _ in range(2):
+        prepare(large)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("large, about 211 pairs: nothing to fetch, about ")
