@@ -69,7 +69,7 @@ def test_the_folder_holds_nothing_but_its_parts(tiny_config: Config) -> None:
     store = {"lengths.u32", "starts.u64", "tokens.u16"}
     assert set(files_in(directory)) == {
         "vocabulary.model", "report.json",
-        *(f"train/{name}" for name in (*store, "by_length.u32", "buckets.npy")),
+        *(f"train/{name}" for name in (*store, "by_length.u32", "buckets.i64")),
         *(f"{split}/{name}" for split in ("valid", "test")
           for name in (*store, "source.txt", "reference.txt")),
     }  # fmt: skip
@@ -133,11 +133,11 @@ _JOURNAL = "transformer.data.journal"
 _PREPARE = "transformer.data.prepare"
 MOMENTS = [
     (_JOURNAL, "Journal", "append", 2),  # cleaning: 10 chunks
-    (_JOURNAL, "", "_sync", 2),  # a chunk is written, its line is not
+    (_JOURNAL, "", "_write", 2),  # a chunk is written, its line is not
     (_JOURNAL, "Journal", "complete", 1),
     (_PREPARE, "", "train_vocabulary", 1),
     (_JOURNAL, "Journal", "append", 3),  # encoding
-    (_JOURNAL, "", "_sync", 4),
+    (_JOURNAL, "", "_write", 3),
     (_PREPARE, "Buckets", "of", 1),
     (_PREPARE, "", "write_store", 2),
     (_PREPARE, "", "to_dict", 1),
@@ -159,6 +159,44 @@ def test_after_a_kill_in_any_stage_the_next_start_goes_on_to_the_same_bytes(
     directory = Path(output[-1])
     assert files_in(directory) == undisturbed
     assert [path for path in directory.parent.iterdir() if path.is_dir()] == [directory]
+
+
+# The largest file that may be written grows, so that each stage is the first to fail once.
+FILL_AND_TELL = """
+import json, os, resource, sys
+from transformer.config import Config, from_dict
+from transformer.data import cleaning
+from transformer.data.prepare import prepare
+
+cleaning.CHUNK_PAIRS = 23
+config = from_dict(Config, json.loads(sys.argv[1]))
+for limit in map(int, sys.argv[2:]):
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        try:
+            prepare(config, workers=1)
+        except OSError as error:
+            print(error.errno, str(error).partition("start again, which goes on")[1], flush=True)
+        os._exit(0)
+    os.wait()
+print(prepare(config, workers=1).directory)
+"""
+
+
+def test_a_disk_full_in_any_stage_is_told_and_the_next_start_goes_on_to_the_same_bytes(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    directory = prepare(tiny_config).directory
+    undisturbed = files_in(directory)
+    sizes = sorted({len(content) for content in undisturbed.values()})
+    monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
+    limits = [str(size - 1) for size in sizes]
+    lines = subprocess.run(
+        [sys.executable, "-c", FILL_AND_TELL, json.dumps(to_dict(tiny_config)), *limits],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert lines[:-1] == ["27 start again, which goes on"] * len(limits)
+    assert files_in(Path(lines[-1])) == undisturbed
 
 
 def test_work_that_is_done_is_not_done_again(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from transformer.data.store import write_array
 from transformer.errors import InputError
 
 # How much longer the longest pair of a bucket may be than its shortest. Batches that are alike on
@@ -16,7 +17,7 @@ from transformer.errors import InputError
 # by the ratio of the sides within a bucket, batches are 96 % full and not 91 %, and the built-in
 # corpus ends at perplexity 9.7 and not 1.6.
 _RATIO = 1.1
-_PAIRS_FILE, _BOUNDS_FILE = "by_length.u32", "buckets.npy"
+_PAIRS_FILE, _BOUNDS_FILE = "by_length.u32", "buckets.i64"
 _AT_ONCE = 2**20
 _ROUNDS = 4
 
@@ -59,8 +60,8 @@ class Buckets:
 
     def save(self, directory: Path) -> None:
         """Write them into ``directory``."""
-        self.pairs.tofile(directory / _PAIRS_FILE)
-        np.save(directory / _BOUNDS_FILE, np.column_stack([self.sizes, self.longest]))
+        write_array(directory / _PAIRS_FILE, self.pairs)
+        write_array(directory / _BOUNDS_FILE, np.column_stack([self.sizes, self.longest]))
 
     @classmethod
     def load(cls, directory: Path) -> Buckets:
@@ -71,8 +72,8 @@ class Buckets:
         """
         try:
             pairs = np.memmap(directory / _PAIRS_FILE, np.uint32, "r")
-            bounds = np.load(directory / _BOUNDS_FILE)
-        except (OSError, ValueError, EOFError) as error:
+            bounds = np.fromfile(directory / _BOUNDS_FILE, np.int64).reshape(-1, 3)
+        except (OSError, ValueError) as error:
             raise InputError(f"{directory} is damaged; remove it ({error})") from error
         if bounds[:, 0].sum() != len(pairs):
             raise InputError(f"{directory} is damaged: a file of it is cut short; remove it")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 Record = dict[str, Any]
 
@@ -14,8 +15,9 @@ Record = dict[str, Any]
 class Journal:
     """Some files and one line of JSON for each chunk that is wholly in them.
 
-    The line is written once the files are synced. What stands behind the last line when the
-    journal is opened again is cut off, so that the next chunk goes where it would have gone.
+    The line is written once the files are synced. What stands behind the last line, where a kill
+    or a full disk ended it, is cut off when the journal is closed or opened again, so that the
+    next chunk goes where it would have gone.
 
     Args:
         path: of the journal
@@ -42,30 +44,33 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for output in (*self._outputs, self._lines):
+        for output, size in zip(self._outputs, self._last_sizes(), strict=True):
+            output.truncate(size)
             output.close()
+        self._lines.truncate(self._sound)
+        self._lines.close()
 
     def append(self, parts: Sequence[bytes], record: Record) -> None:
         """Add a chunk: one part for each file, and what is to be known of it."""
         for output, part in zip(self._outputs, parts, strict=True):
-            output.write(part)
-            _sync(output)
+            _write(output, part)
         sizes = [old + len(part) for old, part in zip(self._last_sizes(), parts, strict=True)]
-        self._write({"sizes": sizes, "record": record})
+        self._add({"sizes": sizes, "record": record})
         self.sizes.append(sizes)
         self.records.append(record)
 
     def complete(self) -> None:
         """Say that there are no more chunks."""
-        self._write({"complete": True})
+        self._add({"complete": True})
         self.is_complete = True
 
     def _last_sizes(self) -> list[int]:
         return self.sizes[-1] if self.sizes else [0] * len(self._files)
 
-    def _write(self, line: Record) -> None:
-        self._lines.write(json.dumps(line).encode() + b"\n")
-        _sync(self._lines)
+    def _add(self, entry: Record) -> None:
+        line = json.dumps(entry).encode() + b"\n"
+        _write(self._lines, line)
+        self._sound += len(line)
 
     def _read(self) -> None:
         """Take up what an earlier start wrote, as far as it is sound."""
@@ -95,13 +100,16 @@ def _parse(line: bytes) -> Record | None:
         return None
 
 
-def _open(path: Path, size: int) -> BinaryIO:
-    output = path.open("r+b" if path.exists() else "w+b")
+def _open(path: Path, size: int) -> FileIO:
+    # Without a buffer: what a full disk did not take must not be tried again at closing.
+    output = FileIO(path, "r+" if path.exists() else "w+")
     output.truncate(size)
     output.seek(size)
     return output
 
 
-def _sync(output: BinaryIO) -> None:
-    output.flush()
+def _write(output: FileIO, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[output.write(left) :]
     os.fsync(output.fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import shutil
@@ -116,9 +117,22 @@ def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
                 shutil.rmtree(part)
                 shutil.rmtree(work)
                 raise
+            except OSError as error:
+                raise _with_way_out(error) from error
             part.replace(directory)
         shutil.rmtree(work, ignore_errors=True)
     return PreparedCorpus(directory)
+
+
+def _with_way_out(error: OSError) -> OSError:
+    """A full disk with what to do about it; other faults as they are."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return error
+    reason = (
+        f"{error.strerror} ({cache_directory()}): make room and start again, which goes on where "
+        "this ended, or set DATA_CACHE to another disk"
+    )
+    return OSError(error.errno, reason)
 
 
 def _key(config: Config) -> str:

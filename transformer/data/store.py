@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -114,4 +115,10 @@ def write_store(
     lengths = np.array([[len(source), len(target)] for source, target in sides], dtype=np.uint32)
     tokens = np.concatenate([np.array(source + target, dtype=kind) for source, target in sides])
     for file, content in zip(files, (tokens, lengths, starts_of(lengths, 0)), strict=True):
-        content.tofile(file)
+        write_array(file, content)
+
+
+def write_array(path: Path, array: npt.NDArray[Any]) -> None:
+    """Write the bare numbers; unlike numpy's own way, a full disk is told as such."""
+    with path.open("wb") as file:
+        file.write(np.ascontiguousarray(array).data)
