@@ -190,6 +190,15 @@ def benchmark(
     return 0
 
 
+def benchmark_prepare(name: str, pairs: int, output: Path | None) -> int:
+    """Time the preparing of a corpus of any size, made of the text of an experiment."""
+    from experiments.benchmark.preparation import measure_preparation
+
+    path = output or Path("runs") / f"benchmark-prepare-{pairs}.json"
+    measure_preparation(name, pairs, path)
+    return 0
+
+
 def _parser() -> Parser:
     parser = Parser(prog="python -m experiments", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -251,6 +260,13 @@ def _parser() -> Parser:
     add("--compile", action="store_true", help="train with torch.compile")
     add("--output", type=Path, metavar="FILE", help="the figures as JSON (under runs/)")
     command.set_defaults(command=benchmark)
+
+    command = commands.add_parser("benchmark-prepare", help=benchmark_prepare.__doc__)
+    add = command.add_argument
+    add("name", metavar="NAME", help="an experiment, of whose training text it is made")
+    add("--pairs", type=int, default=1_000_000, metavar="N", help="pairs (1,000,000)")
+    add("--output", type=Path, metavar="FILE", help="the figures as JSON (under runs/)")
+    command.set_defaults(command=benchmark_prepare)
     return parser
 
 

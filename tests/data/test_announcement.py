@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-from collections import namedtuple
+from typing import NamedTuple
 
 import pytest
 
@@ -17,7 +17,11 @@ from transformer.data.corpora import WMT14_EN_DE, WMT14_EN_FR
 from transformer.data.prepare import prepare
 from transformer.errors import InputError
 
-Usage = namedtuple("Usage", "total used free")
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from transformer.progress import duration, size
 
 # Of news and parliament: both lines as text, and as a store with its lengths, starts and order.
 _TEXT_BYTES, _STORE_BYTES = 300, 140
-# Cleaned and encoded by one core, by `experiments benchmark --what prepare` on two of 2.5 GHz.
+# Cleaned and encoded by one core, by `experiments benchmark-prepare` on two of 2.5 GHz.
 _PAIRS_PER_SECOND = 30_000
 _VOCABULARY_SECONDS = 200
 
