@@ -154,9 +154,10 @@ class TrainingConfig:
     reaches zero at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision``
     ``auto`` is bf16 where the hardware multiplies it natively. ``clip_norm`` bounds the norm of
     the gradient (the paper does not clip). ``average_checkpoints`` is how many of the last
-    checkpoints are averaged for evaluation (section 6.1; 1 for Table 3). ``compile`` lets
-    ``torch.compile`` fuse what lies between the products, which pays on GPUs; only rounding
-    differs.
+    checkpoints are averaged for evaluation (section 6.1; 1 for Table 3). They are written every
+    ``checkpoint_every_steps``, or, where those are given, every ``checkpoint_every_minutes`` of
+    training, as the paper's are every 10. ``compile`` lets ``torch.compile`` fuse what lies
+    between the products, which pays on GPUs; only rounding differs.
     """
 
     seed: int = 1
@@ -173,6 +174,7 @@ class TrainingConfig:
     compile: bool = False
     average_checkpoints: int = 1
     checkpoint_every_steps: int = 1_000
+    checkpoint_every_minutes: float | None = None
     validate_every_steps: int = 1_000
     log_every_steps: int = 50
 
@@ -188,6 +190,8 @@ class TrainingConfig:
         _check_choice("schedule", self.schedule, Schedule)
         if self.clip_norm is not None:
             _check(self.clip_norm > 0, "clip_norm", self.clip_norm, "above 0")
+        if (minutes := self.checkpoint_every_minutes) is not None:
+            _check(0 < minutes < math.inf, "checkpoint_every_minutes", minutes, "above 0")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

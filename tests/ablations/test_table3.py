@@ -94,6 +94,7 @@ def test_the_base_is_pinned_field_by_field() -> None:
         precision="auto",
         average_checkpoints=1,
         checkpoint_every_steps=1_000,
+        checkpoint_every_minutes=None,
         validate_every_steps=1_000,
         log_every_steps=50,
     )
