@@ -33,6 +33,7 @@ def test_each_weight_of_a_product_counts_six_times_for_each_token_it_meets() -> 
     for name, weight in model.named_parameters():
         if weight.dim() == 1:
             continue
+        numel = 61 * 26 if name == "embedding.weight" else weight.numel()
         over_memory = name.startswith("encoder") or "cross_attention.key_value" in name
-        total += 6 * weight.numel() * (source if over_memory else target)
+        total += 6 * numel * (source if over_memory else target)
     assert training_flops(TINY_MODEL, source, target) == total

@@ -201,7 +201,7 @@ def test_shards_sum_to_the_loss_and_gradient_of_the_whole(shards: int) -> None:
         labels = batch.tgt[:, 1:]
         real = labels.ne(PAD_ID)
         states = model.states(batch.src, batch.tgt[:, :-1])[real]
-        smoothed, _ = smoothed_cross_entropy(states, model.embedding.weight, labels[real], 0.1)
+        smoothed, _ = smoothed_cross_entropy(states, model.embedding.weight, labels[real], 0.1, 61)
         (smoothed / batch.target_tokens).backward()
         return smoothed.item() / batch.target_tokens
 

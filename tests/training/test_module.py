@@ -155,6 +155,30 @@ def test_a_run_goes_on_bit_by_bit_in_the_middle_of_an_epoch(
     assert torch.equal(flat(resumed), flat(whole))
 
 
+@resuming
+def test_a_run_from_before_embeddings_were_padded_goes_on(
+    tiny_config: Config, tmp_path: Path
+) -> None:
+    whole, losses = fit(tiny_config, max_steps=7)
+    first = trainer(5)
+    first.fit(TransformerModule(tiny_config), TranslationDataModule(tiny_config))
+    path = tmp_path / "stop.ckpt"
+    first.save_checkpoint(path)
+    checkpoint = torch.load(path, weights_only=True)
+    del checkpoint["accumulate_grad_batches"]
+    moments = checkpoint["optimizer_states"][0]["state"][0]
+    for name in ("exp_avg", "exp_avg_sq"):
+        assert moments[name].shape == (64, 26) and not moments[name][61:].any()
+        moments[name] = moments[name][:61].clone()
+    torch.save(checkpoint, path)
+    resumed, rest = TransformerModule(tiny_config), Losses()
+    data = TranslationDataModule(tiny_config)
+    trainer(7, rest).fit(resumed, data, ckpt_path=path, weights_only=True)
+    assert rest.values == losses[5:]
+    assert torch.equal(flat(resumed), flat(whole))
+    assert not resumed.model.embedding.weight[61:].any()
+
+
 def test_a_checkpoint_loads_by_lightnings_own_way(tiny_config: Config, tmp_path: Path) -> None:
     module = TransformerModule(tiny_config)
     run = trainer(1)

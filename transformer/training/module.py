@@ -16,7 +16,7 @@ from transformer.model.encoder_decoder import Transformer
 from transformer.training.halves import loss_of_halves
 from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.precision import autocast
-from transformer.training.resuming import note_accumulation, recount_batches
+from transformer.training.resuming import note_accumulation, pad_moments, recount_batches
 from transformer.training.schedule import learning_rate
 
 
@@ -78,6 +78,7 @@ class TransformerModule(lightning.LightningModule):
             self.model.embedding.weight,
             tgt[:, 1:].flatten().index_select(0, real_targets),
             self.config.training.label_smoothing,
+            self.config.model.vocab_size,
         )
 
     def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -149,10 +150,11 @@ class TransformerModule(lightning.LightningModule):
         note_accumulation(checkpoint, self.trainer.accumulate_grad_batches)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take up a run, be it with other micro-batches."""
+        """Take up a run, be it from before embeddings were padded, or with other micro-batches."""
         if self._trainer is None or "optimizer_states" not in checkpoint:
             return  # only the weights are wanted
         recount_batches(checkpoint, self.trainer.accumulate_grad_batches)
+        pad_moments(checkpoint, list(self.parameters()))
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add up the plain loss over the validation set."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
 
 _ACCUMULATE = "accumulate_grad_batches"
 
@@ -24,3 +28,12 @@ def recount_batches(checkpoint: dict[str, Any], accumulate: int) -> None:
         unfinished = counts["ready"] - counts["completed"]
         ready = counts["ready"] * accumulate // before
         counts.update(ready=ready, started=ready, processed=ready, completed=ready - unfinished)
+
+
+def pad_moments(checkpoint: dict[str, Any], parameters: Sequence[Tensor]) -> None:
+    """Give Adam's moments the rows of their parameters, for embeddings once had no padding."""
+    for index, state in checkpoint["optimizer_states"][0]["state"].items():
+        for name in ("exp_avg", "exp_avg_sq"):
+            moment: Tensor = state[name]
+            missing = parameters[index].size(0) - moment.size(0)
+            state[name] = F.pad(moment, (0, 0) * (moment.dim() - 1) + (0, missing))
