@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 from ablations.scale import Scale
 from ablations.scales import SCALES
 from ablations.table import Row, Table
+from experiments.user_files import load_file
 from transformer.errors import InputError, unknown_name
 
 # A built-in table is a module whose TABLE is its declaration.
@@ -24,7 +23,7 @@ def load_table(name: str) -> Table:
         InputError: for an unknown name, or a file that is missing, fails or declares no table.
     """
     if name.endswith(".py"):
-        module = _load_file(Path(name))
+        module = load_file(Path(name), "table")
     elif name in TABLES:
         module = importlib.import_module(TABLES[name])
     else:
@@ -62,19 +61,3 @@ def select_rows(table: Table, names: Sequence[str] | None) -> tuple[Row, ...]:
         if names.count(name) > 1:
             raise InputError(f"row {name!r} is given twice")
     return tuple(row for row in table.rows if row.name in names)
-
-
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise InputError(f"there is no table file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path} cannot be loaded as Python")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except InputError:
-        raise
-    except Exception as error:  # whatever a user's file does wrong is bad input here
-        raise InputError(f"{path} fails: {type(error).__name__}: {error}") from error
-    return module

@@ -32,8 +32,9 @@ def list_experiments() -> int:
     from experiments.catalogue import EXPERIMENTS
 
     for name, experiment in EXPERIMENTS.items():
-        print(f"{name:16} {experiment.description}")
-    print(f"{'files:FOLDER':16} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
+        print(f"{name:18} {experiment.description}")
+    print(f"{'files:FOLDER':18} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
+    print(f"{'FILE.py':18} CORPUS = Corpus(…) or EXPERIMENT = Experiment(…) of your own")
     return 0
 
 
@@ -240,7 +241,9 @@ def _parser() -> Parser:
 
 
 def _add_experiment(command: Parser) -> None:
-    command.add_argument("name", metavar="NAME", help="one that list prints, or files:FOLDER")
+    command.add_argument(
+        "name", metavar="NAME", help="one that list prints, files:FOLDER, or FILE.py"
+    )
     command.add_argument("--vocab-size", type=int, metavar="N", help="word-pieces")
 
 

@@ -1,4 +1,4 @@
-"""The experiments one can name, and those that are made of a folder of the user's own files."""
+"""The experiments one can name, and those made of a user's folder or Python file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 from experiments.cldr import CLDR
 from experiments.experiment import Experiment
 from experiments.multi30k import MULTI30K, MULTI30K_FR, MULTI30K_LONG, recipe
-from transformer.config import override
-from transformer.data.corpora import folder_corpus
+from experiments.news import NEWS, NEWS_TATOEBA
+from experiments.user_files import load_file
+from transformer.config import Corpus, override
+from transformer.data.folders import anchored, folder_corpus
 from transformer.errors import InputError, unknown_name
 
 EXPERIMENTS = {
-    experiment.name: experiment for experiment in (CLDR, MULTI30K, MULTI30K_LONG, MULTI30K_FR)
+    experiment.name: experiment
+    for experiment in (CLDR, MULTI30K, MULTI30K_LONG, MULTI30K_FR, NEWS, NEWS_TATOEBA)
 }
 
 _FILES = "files:"
@@ -28,19 +31,22 @@ def find_experiment(
     vocab_size: int | None = None,
     compile: bool | None = None,
 ) -> Experiment:
-    """The experiment of that name, or ``files:FOLDER`` or ``files:FOLDER:de-en``.
+    """The experiment of that name, or ``files:FOLDER``, ``files:FOLDER:de-en`` or ``FILE.py``.
 
-    A folder of files is trained with the settings of ``multi30k``.
+    A Python file declares ``EXPERIMENT`` or ``CORPUS``; relative paths are taken from its folder.
+    A folder or a corpus is trained with the settings of ``multi30k``.
 
     Raises:
-        InputError: for an unknown name, an unusable folder or a negative seed.
+        InputError: for an unknown name, an unusable folder or file, or a negative seed.
     """
     if name.startswith(_FILES):
         experiment = _of_files(name)
+    elif name.endswith(".py"):
+        experiment = _of_python(Path(name))
     elif name in EXPERIMENTS:
         experiment = EXPERIMENTS[name]
     else:
-        raise unknown_name("experiment", name, [*EXPERIMENTS, f"{_FILES}FOLDER"])
+        raise unknown_name("experiment", name, [*EXPERIMENTS, f"{_FILES}FOLDER", "FILE.py"])
     changes = {"seed": seed, "vocab_size": vocab_size, "compile": compile}
     given = {key: value for key, value in changes.items() if value is not None}
     return dataclasses.replace(experiment, config=override(experiment.config, **given))
@@ -61,3 +67,20 @@ def _of_files(name: str) -> Experiment:
         config=recipe(corpus),
         tags=("files",),
     )
+
+
+def _of_python(path: Path) -> Experiment:
+    module = load_file(path, "corpus or experiment")
+    experiment, corpus = getattr(module, "EXPERIMENT", None), getattr(module, "CORPUS", None)
+    if isinstance(experiment, Experiment):
+        corpus = anchored(experiment.config.data.corpus, path.parent)
+        config = override(experiment.config, corpus=corpus)
+        return dataclasses.replace(experiment, config=config)
+    if isinstance(corpus, Corpus):
+        return Experiment(
+            name=corpus.name,
+            description=f"the corpus of {path}",
+            config=recipe(anchored(corpus, path.parent)),
+            tags=("files",),
+        )
+    raise InputError(f"{path}: no CORPUS = Corpus(…) and no EXPERIMENT = Experiment(…) in it")

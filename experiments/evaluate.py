@@ -15,9 +15,10 @@ from experiments.scoring import score
 from experiments.weights import load_trained
 from transformer.config import DecodingConfig, override
 from transformer.data.prepare import prepare
+from transformer.data.testsets import sacrebleu_text
 from transformer.data.text import aligned_lines, decode_line, read_text
 from transformer.errors import InputError
-from transformer.evaluation import sacrebleu_text, translate
+from transformer.evaluation import translate
 
 Text = tuple[list[str], list[str]]
 

@@ -9,8 +9,12 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"
 
 _SHARED = Path(__file__).parents[2] / "shared"
-# Data that the tests may use but do not need; sacrebleu reads its variable when it is imported.
-for _variable, _folder in (("DATA_MIRROR", "mirror"), ("SACREBLEU", "sacrebleu")):
+# Data that the tests may use but do not need.
+for _variable, _folder in (
+    ("DATA_MIRROR", "mirror"),
+    ("DATA_FILES", "data"),
+    ("SACREBLEU", "sacrebleu"),
+):
     if (_SHARED / _folder).is_dir():
         os.environ.setdefault(_variable, str(_SHARED / _folder))
 
@@ -19,7 +23,7 @@ import torch  # noqa: E402
 
 from tests.samples import tiny, write_corpus  # noqa: E402
 from transformer.config import Config, Corpus  # noqa: E402
-from transformer.data.corpora import folder_corpus  # noqa: E402
+from transformer.data.folders import folder_corpus  # noqa: E402
 
 torch.set_num_threads(1)
 

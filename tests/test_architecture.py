@@ -51,7 +51,7 @@ ALLOWED = {
 # Through which modules a library enters.
 DOORS = {
     "sentencepiece": {"transformer.data.vocabulary"},
-    "sacrebleu": {"transformer.evaluation"},
+    "sacrebleu": {"transformer.evaluation", "transformer.data.testsets"},
     "wandb": {"experiments.tracking"},
     "optuna": {"ablations.study", "ablations.search"},
     "safetensors": {"transformer.pretrained"},

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 
 import pytest
 import sacrebleu
 import torch
-from sacrebleu.dataset import DATASETS
 
 from tests.samples import TINY_MODEL, number_pairs
 from transformer.config import BOS_ID, DecodingConfig
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
-from transformer.errors import InputError
-from transformer.evaluation import bleu, perplexity, sacrebleu_text, translate
+from transformer.evaluation import bleu, perplexity, translate
 from transformer.model.dropout import Dropout
 from transformer.model.encoder_decoder import Transformer
 
@@ -129,47 +126,3 @@ def test_progress_counts_lines(model: Transformer, vocabulary: Vocabulary) -> No
     config = DecodingConfig(beam_size=1, max_extra_length=3)
     translate(model, vocabulary, SOURCES, config, on_progress=done.append)
     assert done == list(range(1, 30))
-
-
-def test_a_test_set_of_sacrebleu_is_read_from_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fields = {"src": "one\u2028two\nthree\n", "ref": "eins\nzwei\n"}
-    for field in ("src", "ref", "docid", "genre", "origlang"):
-        path = tmp_path / f"wmt14_full.en-de.{field}"
-        path.write_text(fields.get(field, "-\n-\n"), encoding="utf-8")
-    monkeypatch.setattr(DATASETS["wmt14/full"], "_outdir", str(tmp_path))
-    assert sacrebleu_text("wmt14/full", "en-de") == (["one two", "three"], ["eins", "zwei"])
-
-
-@pytest.mark.parametrize("failure", [OSError("no route to host"), SystemExit(1)])
-def test_a_test_set_that_cannot_be_fetched_says_what_to_set(
-    failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail() -> None:
-        raise failure
-
-    dataset = DATASETS["wmt14/full"]
-    monkeypatch.setattr(dataset, "_outdir", str(tmp_path))
-    monkeypatch.setattr(dataset, "maybe_download", fail)
-    with pytest.raises(InputError, match=r"wmt14/full for en-de .*set SACREBLEU to a folder"):
-        sacrebleu_text("wmt14/full", "en-de")
-
-
-def test_a_pair_of_languages_that_a_set_lacks_is_refused() -> None:
-    with pytest.raises(InputError, match="cannot provide wmt14/full for en-fi"):
-        sacrebleu_text("wmt14/full", "en-fi")
-
-
-def test_an_unknown_set_is_refused_with_the_nearest() -> None:
-    with pytest.raises(InputError, match="unknown split 'vaild': did you mean 'valid'"):
-        sacrebleu_text("vaild", "en-de")
-
-
-@pytest.mark.skipif("SACREBLEU" not in os.environ, reason="needs SACREBLEU with WMT's test sets")
-@pytest.mark.parametrize(
-    ("name", "lines"), [("wmt13", 3_000), ("wmt14/full", 3_003), ("wmt14", 2_737)]
-)
-def test_the_papers_test_sets_have_their_lines(name: str, lines: int) -> None:
-    source, reference = sacrebleu_text(name, "en-de")
-    assert len(source) == len(reference) == lines

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformer.config import (
         Config,
+        Corpus,
         DataConfig,
         DecodingConfig,
         ModelConfig,
+        ParallelText,
+        TextFile,
         TrainingConfig,
         override,
     )
@@ -22,9 +25,12 @@ if TYPE_CHECKING:
         CLDR_EN_DE,
         MULTI30K_EN_DE,
         MULTI30K_EN_FR,
-        files_corpus,
-        folder_corpus,
+        WMT14_EN_DE,
+        WMT14_EN_DE_SMALL,
+        WMT14_EN_FR,
+        sacrebleu_set,
     )
+    from transformer.data.folders import files_corpus, folder_corpus
     from transformer.data.module import TranslationDataModule
     from transformer.errors import InputError
     from transformer.evaluation import bleu, perplexity, translate
@@ -35,9 +41,12 @@ if TYPE_CHECKING:
 _MODULES = {
     "transformer.config": (
         "Config",
+        "Corpus",
         "DataConfig",
         "DecodingConfig",
         "ModelConfig",
+        "ParallelText",
+        "TextFile",
         "TrainingConfig",
         "override",
     ),
@@ -45,9 +54,12 @@ _MODULES = {
         "CLDR_EN_DE",
         "MULTI30K_EN_DE",
         "MULTI30K_EN_FR",
-        "files_corpus",
-        "folder_corpus",
+        "WMT14_EN_DE",
+        "WMT14_EN_DE_SMALL",
+        "WMT14_EN_FR",
+        "sacrebleu_set",
     ),
+    "transformer.data.folders": ("files_corpus", "folder_corpus"),
     "transformer.data.module": ("TranslationDataModule",),
     "transformer.errors": ("InputError",),
     "transformer.evaluation": ("bleu", "perplexity", "translate"),
@@ -67,6 +79,13 @@ __all__ = [  # noqa: RUF022 - in the order in which one needs them
     "CLDR_EN_DE",
     "MULTI30K_EN_DE",
     "MULTI30K_EN_FR",
+    "WMT14_EN_DE",
+    "WMT14_EN_FR",
+    "WMT14_EN_DE_SMALL",
+    "Corpus",
+    "ParallelText",
+    "TextFile",
+    "sacrebleu_set",
     "files_corpus",
     "folder_corpus",
     "TransformerModule",

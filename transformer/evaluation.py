@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,10 +12,8 @@ import torch
 from transformer.config import PAD_ID, DecodingConfig
 from transformer.data.batches import batches_by_length, collate
 from transformer.data.store import PairsInMemory
-from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences
-from transformer.errors import InputError, unknown_name
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.loss import smoothed_cross_entropy
 
@@ -114,30 +111,6 @@ def translate(
         if on_progress is not None:
             on_progress(done)
     return translations
-
-
-def sacrebleu_text(name: str, language_pair: str) -> tuple[list[str], list[str]]:
-    """Source and reference lines of a test set that sacreBLEU knows, such as ``wmt14/full``.
-
-    It downloads them to ``SACREBLEU`` (``~/.sacrebleu``) unless they are there.
-
-    Raises:
-        InputError: if it knows no such set, or cannot fetch it.
-    """
-    from sacrebleu.utils import get_available_testsets, get_reference_files, get_source_file
-
-    known = get_available_testsets()
-    if name not in known:
-        raise unknown_name("split", name, ["valid", "test", *known])
-    try:
-        source = get_source_file(name, language_pair)
-        (reference,) = get_reference_files(name, language_pair)
-    except (Exception, SystemExit) as error:  # it ends the process where a download fails
-        raise InputError(
-            f"sacreBLEU cannot provide {name} for {language_pair} ({error}); "
-            "set SACREBLEU to a folder that holds it"
-        ) from error
-    return read_text(Path(source)), read_text(Path(reference))
 
 
 def _exp(x: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -80,14 +80,32 @@ def status(code: int) -> Behaviour:
 
 
 class ScriptedServer:
-    """Behaves for each request as the next of ``script`` says; after its end all goes well."""
+    """Serves the same content at every path, or files by their paths.
 
-    def __init__(self, content: bytes) -> None:
+    It behaves for each request as the next of ``script``, or of the path's own in ``scripts``,
+    says; after their end all goes well.
+    """
+
+    def __init__(self, content: bytes | Mapping[str, bytes]) -> None:
         self.content = content
         self.script: list[Behaviour] = []
+        self.scripts: dict[str, list[Behaviour]] = {}
         self.ranges: list[str | None] = []
         self.paths: list[str] = []
         self.url = ""
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        """Answer one request."""
+        path = handler.path
+        self.ranges.append(handler.headers.get("Range"))
+        self.paths.append(path)
+        content = self.content if isinstance(self.content, bytes) else self.content.get(path)
+        if content is None:
+            handler.send_error(404)
+            return
+        script = self.scripts.get(path) or self.script
+        behave = script.pop(0) if script else whole
+        behave(handler, content)
 
     @contextmanager
     def running(self) -> Generator[ScriptedServer]:
@@ -96,10 +114,7 @@ class ScriptedServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                server.ranges.append(self.headers.get("Range"))
-                server.paths.append(self.path)
-                behave = server.script.pop(0) if server.script else whole
-                behave(self, server.content)
+                server.answer(self)
 
             def log_message(self, format: str, *args: object) -> None:
                 """Stay silent."""
@@ -109,6 +124,8 @@ class ScriptedServer:
             thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
             thread.start()
             self.url = f"http://127.0.0.1:{http.server_port}"
-            yield self
-            http.shutdown()
-            thread.join()
+            try:
+                yield self
+            finally:
+                http.shutdown()
+                thread.join()

@@ -90,6 +90,24 @@ def test_wrong_bytes_twice_are_told_and_removed(server: ScriptedServer, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_size_than_declared_is_refused_and_what_came_is_kept(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """As from a network that wants one to log in first."""
+    server.script = [cut(1_009), other(b"<html>Log in</html>", "text/html")]
+    with pytest.raises(InputError, match=rf"expected {len(CONTENT)} bytes, found 19, text/html;"):
+        download(server.url, tmp_path / "file", SHA256, len(CONTENT))
+    assert (tmp_path / "file.part").read_bytes() == CONTENT[:1_009]
+    download(server.url, tmp_path / "file", SHA256, len(CONTENT))
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_what_had_come_whole_needs_no_server_where_the_size_is_known(tmp_path: Path) -> None:
+    (tmp_path / "file.part").write_bytes(CONTENT)
+    download("http://127.0.0.1:1/nobody", tmp_path / "file", SHA256, len(CONTENT))
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
 def test_a_busy_server_is_asked_again_after_longer_and_longer_pauses(
     server: ScriptedServer, tmp_path: Path, pauses: list[float]
 ) -> None:

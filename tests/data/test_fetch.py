@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import re
@@ -13,15 +14,22 @@ from pathlib import Path
 import pytest
 
 from tests.data.scripted_server import ScriptedServer, cut, status
-from transformer.config import TextFile
-from transformer.data import cldr
-from transformer.data import fetch as fetch_module
-from transformer.data.fetch import cache_directory, fetch, sha256_of
+from transformer.config import Corpus, ParallelText, TextFile
+from transformer.data import cldr, download, mirror
+from transformer.data.cache import cache_directory
+from transformer.data.checksum import sha256_of
+from transformer.data.corpora import sacrebleu_set
+from transformer.data.fetch import fetch, fetch_all, missing
 from transformer.errors import InputError
 
 CONTENT = b"one\ntwo\n" * 401
 URL = "https://data.example.org/corpus/train.en.gz"
 FILE = TextFile(location=URL, sha256=hashlib.sha256(CONTENT).hexdigest())
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "sleep", lambda _: None)
 
 
 @pytest.fixture
@@ -75,7 +83,7 @@ def test_a_download_is_kept_and_read_again_only_if_it_has_changed(
 ) -> None:
     monkeypatch.setenv("DATA_MIRROR", server.url)
     path = fetch(FILE)
-    monkeypatch.setattr(fetch_module, "sha256_of", lambda _: pytest.fail("it was read"))
+    monkeypatch.setattr(mirror, "sha256_of", lambda _: pytest.fail("it was read"))
     assert fetch(FILE) == path
     assert len(server.paths) == 1
 
@@ -165,13 +173,133 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
         fetch(TextFile(location=str(tmp_path / "none")))
 
 
-def packed(content: bytes) -> bytes:
+def test_a_local_file_lies_in_the_users_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = TextFile(location="local:news/train.en", sha256=FILE.sha256)
+    monkeypatch.delenv("DATA_FILES", raising=False)
+    with pytest.raises(InputError, match=r"news/train\.en is on no server: set DATA_FILES to"):
+        fetch(file)
+    monkeypatch.setenv("DATA_FILES", str(tmp_path))
+    with pytest.raises(InputError, match=rf"{tmp_path}/news/train\.en does not exist: DATA_FILES"):
+        fetch(file)
+    path = tmp_path / "news" / "train.en"
+    path.parent.mkdir()
+    path.write_bytes(CONTENT)
+    assert fetch(file) == path
+    path.write_bytes(CONTENT[1:])
+    with pytest.raises(InputError, match="is not the declared file"):
+        fetch(file)
+
+
+def packed(content: bytes, *names: str) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as tar:
-        info = tarfile.TarInfo("training/train.en")
-        info.size = len(content)
-        tar.addfile(info, io.BytesIO(content))
+        for name in names or ["training/train.en"]:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
     return file.getvalue()
+
+
+ARCHIVE = packed(CONTENT, "x.en", "x.de", "y.en", "y.de")
+
+
+def corpus_of_archive() -> Corpus:
+    """Two texts of an archive, a download, and a test set of sacreBLEU."""
+    archive = {
+        "location": "https://data.example.org/corpus.tgz",
+        "sha256": hashlib.sha256(ARCHIVE).hexdigest(),
+    }
+
+    def text(stem: str) -> ParallelText:
+        sides = (
+            TextFile(**archive, bytes=len(ARCHIVE), member=f"{stem}.{language}")
+            for language in ("en", "de")
+        )
+        return ParallelText(source=next(sides), target=next(sides))
+
+    return Corpus(
+        name="small",
+        source_language="en",
+        target_language="de",
+        licence="",
+        train=(text("x"), text("y")),
+        valid=ParallelText(source=FILE, target=FILE),
+        test=sacrebleu_set("wmt13", "en-de"),
+    )
+
+
+def test_a_corpus_is_fetched_in_one_pass_through_each_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_sacrebleu(tmp_path)
+    monkeypatch.setenv("SACREBLEU", str(tmp_path))
+    address = {"/data.example.org/corpus.tgz": ARCHIVE, f"/{URL[8:]}": CONTENT}
+    read: list[str] = []
+    real = tarfile.open
+    monkeypatch.setattr(tarfile, "open", lambda **given: read.append("once") or real(**given))
+    with ScriptedServer(address).running() as server:
+        monkeypatch.setenv("DATA_MIRROR", server.url)
+        paths = fetch_all(corpus_of_archive())
+        assert fetch_all(corpus_of_archive()) == paths
+        assert len(server.paths) == 2
+    assert read == ["once"]
+    assert [[path.name for path in text] for text in paths["train"]] == [
+        ["x.en", "x.de"], ["y.en", "y.de"],
+    ]  # fmt: skip
+    assert [path.read_text() for path in paths["test"][0]] == ["one\n", "eins\n"]
+
+
+def fill_sacrebleu(folder: Path) -> None:
+    (folder / "wmt13").mkdir()
+    for field, line in (("src", "one\n"), ("ref", "eins\n")):
+        (folder / "wmt13" / f"wmt13.en-de.{field}").write_text(line)
+
+
+def test_what_is_missing_is_known_before_anything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SACREBLEU", str(tmp_path))
+    corpus = corpus_of_archive()
+    archive = corpus.train[0].source
+    assert missing(corpus) == [
+        (archive.location, len(ARCHIVE)), (URL, None), ("sacrebleu:wmt13/en-de", None),
+    ]  # fmt: skip
+    fill_sacrebleu(tmp_path)
+    with ScriptedServer(ARCHIVE).running() as server:
+        monkeypatch.setenv("DATA_MIRROR", server.url)
+        server.script = [cut(17), status(404)]
+        with pytest.raises(InputError, match="HTTP 404"):
+            fetch(archive)
+        assert missing(corpus) == [(archive.location, len(ARCHIVE) - 17), (URL, None)]
+        fetch(archive)
+    assert missing(corpus) == [(URL, None)]
+
+
+def test_an_archive_that_was_unpacked_may_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = corpus_of_archive().train[0].source
+    with ScriptedServer(ARCHIVE).running() as server:
+        monkeypatch.setenv("DATA_MIRROR", server.url)
+        path = fetch(file)
+    for archive in cache_directory().rglob("*.tgz*"):
+        archive.unlink()
+    assert fetch(file) == path
+    assert path.read_bytes() == CONTENT
+
+
+def test_what_a_user_must_mend_is_told_before_any_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = TextFile(location=str(tmp_path / "none"))
+    corpus = dataclasses.replace(
+        corpus_of_archive(), valid=ParallelText(source=own, target=own), test=None
+    )
+    with ScriptedServer(ARCHIVE).running() as server:
+        monkeypatch.setenv("DATA_MIRROR", server.url)
+        with pytest.raises(InputError, match="none does not exist"):
+            fetch_all(corpus)
+        assert server.paths == []
 
 
 def test_a_member_of_a_downloaded_archive(monkeypatch: pytest.MonkeyPatch) -> None:

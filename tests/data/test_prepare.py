@@ -7,7 +7,6 @@ import gzip
 import json
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ import numpy as np
 import pytest
 
 from tests.samples import number_pairs, tiny, write_corpus, write_pairs
-from transformer.config import Config, ParallelText, override, to_dict
+from transformer.config import Config, override, to_dict
 from transformer.data import prepare as prepare_module
-from transformer.data.corpora import WMT14_EN_DE, files_corpus, folder_corpus
-from transformer.data.fetch import cache_directory, sha256_of
+from transformer.data.fetch import cache_directory
+from transformer.data.folders import files_corpus, folder_corpus
 from transformer.data.prepare import prepare
 from transformer.errors import InputError
 
@@ -253,42 +252,3 @@ def test_the_name_of_a_corpus_need_not_differ_where_its_text_does(tmp_path: Path
     other = config_of(write_corpus(tmp_path / "other", train=101))
     corpus = dataclasses.replace(other.data.corpus, name=one.data.corpus.name)
     assert prepare(one).report() != prepare(override(one, corpus=corpus)).report()
-
-
-def test_archives_of_wmts_layout_are_prepared_from_a_mirror(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two training texts and a validation text, in archives of the real names and members."""
-    folder = write_corpus(tmp_path / "numbers")
-    corpus = WMT14_EN_DE
-    archives: dict[str, list[tuple[str, Path]]] = {}
-    for split, texts in corpus.splits.items():
-        for text in texts:
-            for side in (text.source, text.target):
-                assert side.member is not None
-                file = folder / f"{split}.{side.member.rpartition('.')[2]}"
-                archives.setdefault(side.location, []).append((side.member, file))
-    checksums: dict[str, str] = {}
-    for location, members in archives.items():
-        path = tmp_path / "mirror" / location.partition("://")[2]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(path, "w:gz") as tar:
-            for name, file in members:
-                tar.add(file, name)
-        checksums[location] = sha256_of(path)
-
-    def local(text: ParallelText) -> ParallelText:
-        source, target = (
-            dataclasses.replace(side, sha256=checksums[side.location])
-            for side in (text.source, text.target)
-        )
-        return ParallelText(source=source, target=target)
-
-    corpus = dataclasses.replace(
-        corpus, train=tuple(map(local, corpus.train)), valid=local(corpus.valid)
-    )
-    monkeypatch.setenv("DATA_MIRROR", str(tmp_path / "mirror"))
-    prepared = prepare(tiny(corpus))
-    assert prepared.report()["train"]["kept"] == 3 * 211
-    assert len(prepared.store("valid")) == 13
-    assert prepare(tiny(corpus)) == prepared

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.catalogue import EXPERIMENTS
 from experiments.results import load_result
 from tests.experiments.conftest import Command
 from tests.samples import write_corpus
@@ -21,7 +22,7 @@ def test_list_names_every_experiment_with_a_line(command: Command):
     assert ended.code == 0
     assert not ended.stderr
     names = [line.split()[0] for line in ended.stdout.splitlines()]
-    assert names == ["cldr", "multi30k", "multi30k_long", "multi30k_en_fr", "files:FOLDER"]
+    assert names == [*EXPERIMENTS, "files:FOLDER", "FILE.py"]
 
 
 @pytest.mark.parametrize("name", ["", *_COMMANDS])
@@ -159,7 +160,7 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
     ("arguments", "said"),
     [
         (("train", "multi30"), "unknown experiment 'multi30': did you mean 'multi30k'?"),
-        (("prepare", "qqq"), "unknown experiment 'qqq': known: cldr, files:FOLDER, multi30k"),
+        (("prepare", "qqq"), "unknown experiment 'qqq': known: FILE.py, cldr, files:FOLDER, multi"),
         (("train", "cldr", "--seed", "-1"), "seed is -1, but must be at least 0"),
         (
             ("train", "cldr", "--seed", str(2**64)),

@@ -1,15 +1,10 @@
-"""The declared corpora, as data, and corpora made of a user's own files."""
+"""The declared corpora, as data."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
 from transformer.config import Corpus, ParallelText, TextFile
-from transformer.errors import InputError
-
-_PACKINGS = ("", ".gz", ".xz", ".bz2")
 
 
 def _builtin(split: str) -> ParallelText:
@@ -61,6 +56,7 @@ def _multi30k_corpus(target: str) -> Corpus:
         train=(_multi30k("train", target),),
         valid=_multi30k("val", target),
         test=_multi30k("test_2016_flickr", target),
+        pairs=29_000,
     )
 
 
@@ -69,111 +65,86 @@ MULTI30K_EN_DE = _multi30k_corpus("de")
 MULTI30K_EN_FR = _multi30k_corpus("fr")
 
 
-def _archive(url: str, sha256: str, stem: str) -> ParallelText:
-    def side(language: str) -> TextFile:
-        return TextFile(location=f"https://{url}", sha256=sha256, member=f"{stem}.{language}")
-
-    return ParallelText(source=side("en"), target=side("de"))
-
-
-# The paper's (section 5.1), with newstest2013 to validate on.
-WMT14_EN_DE = Corpus(
-    name="wmt14_en_de",
-    source_language="en",
-    target_language="de",
-    licence="research use (WMT); Europarl has no known restrictions",
-    train=(
-        _archive(
-            "www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
-            "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-            "training/europarl-v7.de-en",
-        ),
-        _archive(
-            "www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
-            "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-            "commoncrawl.de-en",
-        ),
-        _archive(
-            "www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
-            "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-            "training/news-commentary-v9.de-en",
-        ),
-    ),
-    valid=_archive(
-        "data.statmt.org/wmt19/translation-task/dev.tgz",
-        "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
-        "dev/newstest2013",
-    ),
+_EUROPARL = TextFile(
+    location="https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+    sha256="0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+    bytes=657_632_379,
+)
+_COMMON_CRAWL = TextFile(
+    location="https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+    sha256="c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+    bytes=918_311_367,
+)
+_NEWS_COMMENTARY = TextFile(
+    location="https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
+    sha256="cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+    bytes=80_418_416,
+)
+_UN = TextFile(
+    location="https://www.statmt.org/wmt13/training-parallel-un.tgz",
+    sha256="29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
+    bytes=2_365_634_246,
+)
+_TEN_TO_THE_NINTH = TextFile(
+    location="https://www.statmt.org/wmt10/training-giga-fren.tar",
+    sha256="3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
+    bytes=2_595_102_720,
 )
 
 
-def files_corpus(
-    name: str,
-    *,
-    languages: tuple[str, str],
-    train: Sequence[tuple[str | Path, str | Path]],
-    valid: tuple[str | Path, str | Path],
-    test: tuple[str | Path, str | Path] | None = None,
-) -> Corpus:
-    """A corpus of line-aligned files, each pair source first; plain or .gz, .xz, .bz2."""
+def _members(archive: TextFile, stem: str, target: str, packing: str = "") -> ParallelText:
+    return ParallelText(
+        source=replace(archive, member=f"{stem}.en{packing}"),
+        target=replace(archive, member=f"{stem}.{target}{packing}"),
+    )
 
-    def pair(files: tuple[str | Path, str | Path]) -> ParallelText:
-        source, target = (TextFile(location=str(Path(f).expanduser().resolve())) for f in files)
-        return ParallelText(source=source, target=target)
 
+def sacrebleu_set(name: str, language_pair: str) -> ParallelText:
+    """A test set that sacreBLEU knows, such as ``wmt14/full`` for ``en-de``."""
+    source, reference = (
+        TextFile(location=f"sacrebleu:{name}/{language_pair}/{side}")
+        for side in ("source", "reference")
+    )
+    return ParallelText(source=source, target=reference)
+
+
+def _wmt14(name: str, target: str, pairs: int, *train: ParallelText) -> Corpus:
+    """With the paper's sets: newstest2013 to validate on, all of newstest2014 as the test."""
     return Corpus(
         name=name,
-        source_language=languages[0],
-        target_language=languages[1],
-        licence="the user's own",
-        train=tuple(pair(files) for files in train),
-        valid=pair(valid),
-        test=None if test is None else pair(test),
+        source_language="en",
+        target_language=target,
+        licence="research use (WMT); Europarl has no known restrictions",
+        train=train,
+        valid=sacrebleu_set("wmt13", f"en-{target}"),
+        test=sacrebleu_set("wmt14/full", f"en-{target}"),
+        pairs=pairs,
     )
 
 
-def folder_corpus(folder: Path, languages: tuple[str, str] | None = None) -> Corpus:
-    """The corpus in a folder of files ``train.en``, ``train.de``, ``valid.en`` and so on.
-
-    Any may end in .gz, .xz or .bz2; ``test`` may be missing. Without ``languages`` the folder
-    must hold training text of two, and English is the source where it is one of them.
-
-    Raises:
-        InputError: if a file is missing, or the languages are not plain.
-    """
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder")
-    source, target = languages or _two_languages(folder)
-
-    def pair(split: str) -> tuple[Path, Path]:
-        return _find(folder, f"{split}.{source}"), _find(folder, f"{split}.{target}")
-
-    has_test = any(folder.glob("test.*"))
-    return files_corpus(
-        folder.resolve().name,
-        languages=(source, target),
-        train=[pair("train")],
-        valid=pair("valid"),
-        test=pair("test") if has_test else None,
-    )
-
-
-def _two_languages(folder: Path) -> tuple[str, str]:
-    names = {re.sub(r"\.(gz|xz|bz2)$", "", path.name) for path in folder.glob("train.*")}
-    languages = sorted(
-        {name.removeprefix("train.") for name in names}, key=lambda x: (x != "en", x)
-    )
-    if len(languages) != 2:
-        found = ", ".join(languages) or "none"
-        raise InputError(
-            f"{folder} must hold train.SOURCE and train.TARGET for two languages (found: {found}); "
-            "name them as in files:FOLDER:de-en"
-        )
-    return languages[0], languages[1]
-
-
-def _find(folder: Path, name: str) -> Path:
-    for packing in _PACKINGS:
-        if (path := folder / (name + packing)).is_file():
-            return path
-    raise InputError(f"{folder} holds no {name} (plain, .gz, .xz or .bz2)")
+# Section 5.1. The numbers of pairs are those before cleaning.
+WMT14_EN_DE = _wmt14(
+    "wmt14_en_de",
+    "de",
+    4_508_785,
+    _members(_EUROPARL, "training/europarl-v7.de-en", "de"),
+    _members(_COMMON_CRAWL, "commoncrawl.de-en", "de"),
+    _members(_NEWS_COMMENTARY, "training/news-commentary-v9.de-en", "de"),
+)
+WMT14_EN_FR = _wmt14(
+    "wmt14_en_fr",
+    "fr",
+    40_836_715,
+    _members(_EUROPARL, "training/europarl-v7.fr-en", "fr"),
+    _members(_COMMON_CRAWL, "commoncrawl.fr-en", "fr"),
+    _members(_NEWS_COMMENTARY, "training/news-commentary-v9.fr-en", "fr"),
+    _members(_UN, "un/undoc.2000.fr-en", "fr"),
+    _members(_TEN_TO_THE_NINTH, "giga-fren.release2.fixed", "fr", packing=".gz"),
+)
+# For a first try of the real thing: 80 MB.
+WMT14_EN_DE_SMALL = _wmt14(
+    "wmt14_en_de_small",
+    "de",
+    200_000,
+    _members(_NEWS_COMMENTARY, "training/news-commentary-v9.de-en", "de"),
+)

@@ -7,16 +7,9 @@ from pathlib import Path
 from time import sleep
 
 import requests
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from urllib3.exceptions import HTTPError
 
+from transformer.data.progress import show_bytes
 from transformer.data.space import check_space
 from transformer.errors import InputError
 
@@ -30,15 +23,23 @@ _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _WAY_OUT = "set DATA_MIRROR to a URL or a folder that holds host/path of it"
 
 
-def download(origin: str, path: Path, sha256: str) -> None:
+def partial(path: Path) -> Path:
+    """Where what has come of ``path`` so far is kept."""
+    return path.with_name(f"{path.name}.part")
+
+
+def download(origin: str, path: Path, sha256: str, size: int | None = None) -> None:
     """Put what stands at ``origin`` at ``path``, once it is all there and has that checksum.
 
-    What has come so far is kept beside it, in ``.part``, and the next start goes on behind it.
+    What has come so far is kept in its :func:`partial`, and the next start goes on behind it.
+
+    Args:
+        size: in bytes, where it is known: a server that offers another size is not believed
 
     Raises:
         InputError: if it cannot be had, has no room, or is another file, also when fetched anew.
     """
-    transfer = _Transfer(origin, path.with_name(f"{path.name}.part"))
+    transfer = _Transfer(origin, partial(path), size)
     found = ""
     for _ in range(2):
         transfer.complete()
@@ -53,8 +54,8 @@ def download(origin: str, path: Path, sha256: str) -> None:
 
 
 class _Transfer:
-    def __init__(self, origin: str, partial: Path) -> None:
-        self.origin, self.partial = origin, partial
+    def __init__(self, origin: str, partial: Path, size: int | None) -> None:
+        self.origin, self.partial, self.size = origin, partial, size
         self.kind = ""
         self.received = 0
         self.digest = hashlib.sha256()
@@ -67,7 +68,7 @@ class _Transfer:
     def complete(self) -> None:
         """Receive all that is missing."""
         failures = 0
-        while True:
+        while self.received != self.size:
             before = self.received
             try:
                 self._receive()
@@ -93,31 +94,35 @@ class _Transfer:
                 return  # there is no more: all is here, or another file is there
             response.raise_for_status()
             self._answered = True
-            if self.received > 0 and not _goes_on(response, self.received):
-                self.begin_anew()
             kind = response.headers.get("Content-Type", "").partition(";")[0]
             self.kind = f", {kind}" if kind.startswith("text/html") else ""
-            self._write_body(response)
+            start = self.received if _goes_on(response, self.received) else 0
+            missing = int(response.headers.get("Content-Length", 0)) or None
+            self._refuse_another_size(None if missing is None else start + missing)
+            if start == 0 < self.received:
+                self.begin_anew()
+            self._write_body(response, missing)
 
-    def _write_body(self, response: requests.Response) -> None:
-        missing = int(response.headers.get("Content-Length", 0)) or None
+    def _refuse_another_size(self, offered: int | None) -> None:
+        """Before what has come is thrown away for, say, the page that a network asks to log in."""
+        if offered is not None and self.size is not None and offered != self.size:
+            raise InputError(
+                f"{self.origin} is not the declared file: expected {self.size} bytes, "
+                f"found {offered}{self.kind}; {_WAY_OUT}"
+            )
+
+    def _write_body(self, response: requests.Response, missing: int | None) -> None:
         if missing is not None:
             check_space(self.partial, missing, self.origin)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, transient=True) as progress, self.partial.open("ab") as out:
-            total = None if missing is None else self.received + missing
-            task = progress.add_task(self.partial.stem, total=total, completed=self.received)
+        total = self.size if missing is None else self.received + missing
+        stage = f"fetch {self.partial.stem}"
+        with self.partial.open("ab") as out, show_bytes(stage, total, self.received) as show:
             # What has arrived, however little: read() would drop it where the rest breaks off.
             while chunk := response.raw.read1(_CHUNK):
                 out.write(chunk)
+                out.flush()  # or a kill would lose what has arrived
                 self._count(chunk)
-                progress.update(task, completed=self.received)
+                show(self.received)
 
     def _count(self, chunk: bytes) -> None:
         self.received += len(chunk)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from filelock import FileLock
-
-from transformer.config import TextFile
+from transformer.config import Corpus, TextFile
 from transformer.data import cldr
-from transformer.data.archives import member
-from transformer.data.download import download
-from transformer.data.space import check_space
+from transformer.data.archives import members, unpacked
+from transformer.data.cache import cache_directory, hold, is_as_noted
+from transformer.data.checksum import sha256_of, verify
+from transformer.data.download import partial
+from transformer.data.mirror import cached_path, downloaded
+from transformer.data.testsets import is_at_hand, split_location, text_side
 from transformer.errors import InputError
 
 # Text that the project writes itself: what determines its bytes, and how it is written.
@@ -23,12 +23,40 @@ _GENERATORS: dict[str, tuple[str, Callable[[Path], None]]] = {
 }
 
 
-def cache_directory() -> Path:
-    """Where downloads and prepared corpora are kept: ``DATA_CACHE``, or the user's cache."""
-    if configured := os.environ.get("DATA_CACHE"):
-        return Path(configured).expanduser()
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "attention-is-all-you-need"
+def fetch_all(corpus: Corpus) -> dict[str, list[tuple[Path, Path]]]:
+    """Source and target file of every text of a corpus, by split; each archive is read once.
+
+    Raises:
+        InputError: as :func:`fetch` does; what a user must mend is found before any download.
+    """
+    paths: dict[TextFile, Path] = {}
+    for group in sorted(_by_origin(corpus), key=lambda group: group[0].is_download):
+        paths |= _fetch_together(group)
+    return {
+        split: [(paths[text.source], paths[text.target]) for text in texts]
+        for split, texts in corpus.splits.items()
+    }
+
+
+def missing(corpus: Corpus) -> list[tuple[str, int | None]]:
+    """What :func:`fetch_all` has still to fetch: each address and the bytes that it lacks.
+
+    None where the size was not declared. Nothing is read but the sizes of files in the cache.
+    """
+    found: list[tuple[str, int | None]] = []
+    for group in _by_origin(corpus):
+        first = group[0]
+        if first.is_download and not _is_here(group):
+            begun = partial(cached_path(first))
+            done = begun.stat().st_size if begun.exists() else 0
+            found.append(
+                (first.location, None if first.bytes is None else max(0, first.bytes - done))
+            )
+        elif first.location.startswith("sacrebleu:"):
+            name, pair, _ = split_location(first.location)
+            if not is_at_hand(name, pair) and (f"sacrebleu:{name}/{pair}", None) not in found:
+                found.append((f"sacrebleu:{name}/{pair}", None))
+    return found
 
 
 def fetch(file: TextFile) -> Path:
@@ -37,39 +65,83 @@ def fetch(file: TextFile) -> Path:
     Raises:
         InputError: if it cannot be had, or is not what was declared.
     """
-    if file.location.startswith("builtin:"):
-        return _generate(file.location.removeprefix("builtin:"))
-    path = _whole(file)
-    if file.member is None:
-        return path
-    checksum = file.sha256 or sha256_of(path)
-    return member(path, file.member, cache_directory() / "members" / checksum[:16])
+    return _fetch_together([file])[file]
+
+
+def _by_origin(corpus: Corpus) -> list[list[TextFile]]:
+    """The files of a corpus, those of one archive together."""
+    groups: dict[tuple[str, str | None], dict[TextFile, None]] = {}
+    for texts in corpus.splits.values():
+        for text in texts:
+            for file in (text.source, text.target):
+                groups.setdefault((file.location, file.sha256), {})[file] = None
+    return [list(group) for group in groups.values()]
+
+
+def _fetch_together(group: list[TextFile]) -> dict[TextFile, Path]:
+    """The files of one location, of which there are several if it is an archive."""
+    names = _members(group)
+    whole: Path | None = None
+    paths: dict[str, Path] = {}
+    if names:
+        # An archive that was unpacked is needed no more, and may have been removed.
+        known = group[0].sha256
+        found = None if known is None else unpacked(names, _member_folder(known))
+        if found is None:
+            whole = _whole(group[0])
+            found = members(whole, names, _member_folder(known or sha256_of(whole)))
+        paths = found
+    return {
+        file: (whole or _whole(file)) if file.member is None else paths[file.member]
+        for file in group
+    }
+
+
+def _members(group: Iterable[TextFile]) -> list[str]:
+    return [file.member for file in group if file.member is not None]
+
+
+def _member_folder(sha256: str) -> Path:
+    return cache_directory() / "members" / sha256[:16]
 
 
 def _whole(file: TextFile) -> Path:
     """The declared file, which may be an archive."""
-    if file.location.startswith(("http://", "https://")):
-        return _cached(file)
-    path = Path(file.location).expanduser()
+    scheme, _, rest = file.location.partition(":")
+    if file.is_download:
+        return downloaded(file)
+    if scheme == "builtin":
+        return _generate(rest)
+    if scheme == "sacrebleu":
+        return text_side(file.location)
+    if scheme == "local":
+        return _own(_data_files(rest) / rest, file, f"DATA_FILES lacks {rest}")
+    return _own(Path(file.location).expanduser(), file, "check its path")
+
+
+def _data_files(wanted: str) -> Path:
+    folder = os.environ.get("DATA_FILES")
+    if not folder:
+        raise InputError(
+            f"{wanted} is on no server: set DATA_FILES to a folder of yours that holds it"
+        )
+    return Path(folder).expanduser()
+
+
+def _own(path: Path, file: TextFile, hint: str) -> Path:
+    """A file of the user's, which is read where it lies."""
     if not path.is_file():
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist: {hint}")
     if file.sha256 is not None:
-        _verify(path, file.sha256, str(path))
+        verify(file.sha256, sha256_of(path), path)
     return path
-
-
-def sha256_of(path: Path) -> str:
-    """The checksum of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _generate(name: str) -> Path:
     generator, _, member = name.partition("/")
     version, write = _GENERATORS[generator]
     directory = cache_directory() / "builtin" / f"{generator}-{version}"
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{directory}.lock"):
+    with hold(directory, f"writes {generator}"):
         if not directory.exists():
             temporary = directory.with_name(f"{directory.name}.part")
             shutil.rmtree(temporary, ignore_errors=True)
@@ -79,69 +151,10 @@ def _generate(name: str) -> Path:
     return directory / member
 
 
-def _cached(file: TextFile) -> Path:
-    """The download of ``file``, fetched unless it is in the cache and has not changed there."""
-    address = file.location.partition("://")[2]
-    path = cache_directory() / "downloads" / address
-    path.parent.mkdir(parents=True, exist_ok=True)
-    assert file.sha256 is not None, "TextFile refuses a download without one"
-    with FileLock(f"{path}.lock"):
-        if not _is_verified(path, file.sha256):
-            _download(file.location, path, file.sha256)
-            _note_verified(path, file.sha256)
-    return path
-
-
-def _download(url: str, path: Path, sha256: str) -> None:
-    """From ``url``, or from its place in ``DATA_MIRROR``."""
-    mirror = os.environ.get("DATA_MIRROR", "").rstrip("/")
-    address = url.partition("://")[2]
-    if not mirror or mirror.startswith(("http://", "https://")):
-        download(f"{mirror}/{address}" if mirror else url, path, sha256)
-        return
-    origin = Path(mirror).expanduser() / address
-    if not origin.is_file():
-        raise InputError(f"{origin} does not exist: DATA_MIRROR lacks {url}")
-    _verify(origin, sha256, str(origin))
-    check_space(path, origin.stat().st_size, str(origin))
-    partial = path.with_name(f"{path.name}.part")
-    try:
-        shutil.copyfile(origin, partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _is_verified(path: Path, sha256: str) -> bool:
-    """Whether the cached file is the declared one; it is read only if it has changed since."""
-    if not path.exists():
-        return False
-    note = _note(path)
-    if note.exists() and note.read_text(encoding="utf-8") == _fingerprint(path, sha256):
+def _is_here(group: list[TextFile]) -> bool:
+    """Whether a download, or all that is wanted of it, is in the cache, as far as sizes tell."""
+    sha256, names = group[0].sha256, _members(group)
+    assert sha256 is not None, "TextFile refuses a download without one"
+    if is_as_noted(cached_path(group[0]), sha256):
         return True
-    if sha256_of(path) != sha256:
-        return False
-    _note_verified(path, sha256)
-    return True
-
-
-def _note_verified(path: Path, sha256: str) -> None:
-    _note(path).write_text(_fingerprint(path, sha256), encoding="utf-8")
-
-
-def _note(path: Path) -> Path:
-    return path.with_name(f"{path.name}.verified")
-
-
-def _fingerprint(path: Path, sha256: str) -> str:
-    found = path.stat()
-    return f"{sha256} {found.st_size} {found.st_mtime_ns}\n"
-
-
-def _verify(path: Path, expected: str, origin: str) -> None:
-    found = sha256_of(path)
-    if found != expected:
-        raise InputError(
-            f"{origin} is not the declared file: expected sha256 {expected}, found {found} "
-            f"({path.stat().st_size} bytes)"
-        )
+    return len(names) == len(group) and unpacked(names, _member_folder(sha256)) is not None

@@ -14,7 +14,9 @@ from pathlib import Path
 from filelock import FileLock
 
 from transformer.config import Config
-from transformer.data.fetch import cache_directory, fetch, sha256_of
+from transformer.data.cache import cache_directory
+from transformer.data.checksum import sha256_of
+from transformer.data.fetch import fetch_all
 from transformer.data.store import TokenStore, write_store
 from transformer.data.text import DROPPED, KEPT, aligned_lines, clean_pairs, read_text
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
@@ -70,10 +72,7 @@ def prepare(config: Config) -> PreparedCorpus:
         InputError: if a file cannot be had or used, or no pair is left.
     """
     corpus = config.data.corpus
-    local = {
-        name: [(fetch(text.source), fetch(text.target)) for text in texts]
-        for name, texts in corpus.splits.items()
-    }
+    local = fetch_all(corpus)
     directory = cache_directory() / "prepared" / f"{corpus.name}-{_key(config, local)}"
     directory.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{directory}.lock"):

@@ -17,10 +17,11 @@ def check_space(path: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(path.parent).free
     if free < needed:
         raise InputError(
-            f"{what} needs {_shown(needed)} in {path.parent}, where {_shown(free)} are free: "
+            f"{what} needs {shown(needed)} in {path.parent}, where {shown(free)} are free: "
             "make room, or set DATA_CACHE to another disk"
         )
 
 
-def _shown(size: int) -> str:
+def shown(size: int) -> str:
+    """Bytes for a person to read."""
     return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"

@@ -1,0 +1,125 @@
+"""Corpora in a user's own folder, and in files anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.data.test_corpora import files
+from transformer.config import ParallelText, TextFile
+from transformer.data.corpora import sacrebleu_set
+from transformer.data.folders import anchored, files_corpus, folder_corpus
+from transformer.errors import InputError
+
+
+def touch(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).write_text("a line\n")
+    return folder
+
+
+def test_a_folder_of_two_languages_needs_nothing_said(tmp_path: Path) -> None:
+    touch(tmp_path, "train.de", "train.en", "valid.de", "valid.en", "test.de", "test.en")
+    corpus = folder_corpus(tmp_path)
+    assert (corpus.source_language, corpus.target_language) == ("en", "de")
+    assert corpus.name == tmp_path.name
+    assert [file.location for file in files(corpus)] == [
+        str(tmp_path / f"{split}.{language}")
+        for split in ("train", "valid", "test")
+        for language in ("en", "de")
+    ]
+
+
+def test_without_english_the_first_in_the_alphabet_is_the_source(tmp_path: Path) -> None:
+    touch(tmp_path, "train.fr", "train.de", "valid.fr", "valid.de")
+    corpus = folder_corpus(tmp_path)
+    assert (corpus.source_language, corpus.target_language) == ("de", "fr")
+
+
+def test_the_pair_may_be_named_and_turned_round(tmp_path: Path) -> None:
+    touch(tmp_path, "train.en", "train.de", "train.fr", "valid.en", "valid.de", "valid.fr")
+    corpus = folder_corpus(tmp_path, ("de", "en"))
+    (text,) = corpus.train
+    assert text.source.location == str(tmp_path / "train.de")
+    assert text.target.location == str(tmp_path / "train.en")
+
+
+def test_three_languages_ask_for_a_pair(tmp_path: Path) -> None:
+    touch(tmp_path, "train.en", "train.de", "train.fr")
+    with pytest.raises(InputError, match=r"found: en, de, fr\); name them as in files:FOLDER"):
+        folder_corpus(tmp_path)
+
+
+def test_packed_files_are_found_and_the_test_set_may_be_missing(tmp_path: Path) -> None:
+    touch(tmp_path, "train.en.gz", "train.de", "valid.en.xz", "valid.de.bz2")
+    corpus = folder_corpus(tmp_path)
+    assert [Path(file.location).name for file in files(corpus)] == [
+        "train.en.gz", "train.de", "valid.en.xz", "valid.de.bz2",
+    ]  # fmt: skip
+    assert corpus.test is None
+
+
+@pytest.mark.parametrize("missing", ["valid.en", "valid.de", "test.de"])
+def test_a_missing_file_is_named(missing: str, tmp_path: Path) -> None:
+    touch(tmp_path, "train.en", "train.de", "valid.en", "valid.de", "test.en", "test.de")
+    (tmp_path / missing).unlink()
+    with pytest.raises(InputError, match=f"{tmp_path} holds no {missing}"):
+        folder_corpus(tmp_path)
+
+
+@pytest.mark.parametrize("names", [(), ("train.en",)])
+def test_a_folder_without_training_text_of_two_is_refused(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    touch(tmp_path, *names)
+    with pytest.raises(InputError, match=rf"{tmp_path} must hold train\.SOURCE and train\.TARGET"):
+        folder_corpus(tmp_path)
+
+
+def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"{tmp_path}/none is not a folder"):
+        folder_corpus(tmp_path / "none")
+
+
+def test_files_anywhere_make_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(touch(tmp_path, "a", "b", "c", "d"))
+    corpus = files_corpus(
+        "mine", languages=("en", "fi"), train=[("a", "b"), ("c", "d")], valid=("a", "d")
+    )
+    assert [Path(file.location) for file in files(corpus)] == [
+        tmp_path / name for name in ("a", "b", "c", "d", "a", "d")
+    ]
+    assert list(corpus.splits) == ["train", "valid"]
+
+
+def test_more_training_texts_stand_in_the_order_of_their_names(tmp_path: Path) -> None:
+    touch(tmp_path, "train-news.2012.en", "train-news.2012.de.xz", "train-acts.en.gz")
+    touch(tmp_path, "train-acts.de", "train.en", "train.de", "valid.en", "valid.de")
+    corpus = folder_corpus(tmp_path)
+    assert [Path(file.location).name for file in files(corpus)[:6]] == [
+        "train.en", "train.de", "train-acts.en.gz", "train-acts.de",
+        "train-news.2012.en", "train-news.2012.de.xz",
+    ]  # fmt: skip
+
+
+def test_one_named_training_text_is_enough_and_needs_both_sides(tmp_path: Path) -> None:
+    touch(tmp_path, "train-a.en", "train-a.de", "valid.en", "valid.de")
+    assert len(folder_corpus(tmp_path).train) == 1
+    touch(tmp_path, "train-b.de")
+    with pytest.raises(InputError, match=f"{tmp_path} holds no train-b.en"):
+        folder_corpus(tmp_path)
+
+
+def test_relative_paths_alone_are_taken_from_the_folder(tmp_path: Path) -> None:
+    own = ParallelText(source=TextFile(location="a/x.en"), target=TextFile(location="/b/x.de"))
+    local = TextFile(location="local:x.en")
+    corpus = files_corpus("mine", languages=("en", "de"), train=[("a", "b")], valid=("a", "b"))
+    corpus = replace(
+        corpus, train=(own, replace(own, source=local)), valid=sacrebleu_set("wmt13", "en-de")
+    )
+    assert [file.location for file in files(anchored(corpus, tmp_path))] == [
+        f"{tmp_path}/a/x.en", "/b/x.de", "local:x.en", "/b/x.de",
+        "sacrebleu:wmt13/en-de/source", "sacrebleu:wmt13/en-de/reference",
+    ]  # fmt: skip

@@ -1,0 +1,153 @@
+"""sacreBLEU's test sets: from its folder, or fetched with nothing half-written left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.data.scripted_server import ScriptedServer, other
+from transformer.config import TextFile
+from transformer.data import testsets
+from transformer.data.cache import cache_directory
+from transformer.data.fetch import fetch
+from transformer.data.testsets import sacrebleu_text
+from transformer.errors import InputError
+
+GIVEN = os.environ.get("SACREBLEU", "")
+
+
+def fill(folder: Path, source: str, reference: str) -> None:
+    """Such as sacreBLEU would, for ``wmt14/full``."""
+    (folder / "wmt14" / "full").mkdir(parents=True)
+    for field, text in (("src", source), ("ref", reference)):
+        path = folder / "wmt14" / "full" / f"wmt14_full.en-de.{field}"
+        path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of sacreBLEU's."""
+    monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
+    return tmp_path / "sacrebleu"
+
+
+def kept() -> list[str]:
+    """What stands in our cache, but for locks."""
+    found = (path for path in cache_directory().rglob("*") if path.is_file())
+    return sorted(path.name for path in found if path.suffix != ".lock")
+
+
+def test_a_set_is_read_from_its_folder_without_its_entities(folder: Path) -> None:
+    fill(folder, "R&amp;D\u2028&lt;two&gt;\n&quot;three&#39;s &copy\n", "F&amp;E\n&quot;drei\n")
+    assert sacrebleu_text("wmt14/full", "en-de") == (
+        ["R&D <two>", "\"three's &copy"],
+        ["F&E", '"drei'],
+    )
+
+
+def test_a_location_names_one_side(folder: Path) -> None:
+    fill(folder, "R&amp;D\n", "eins\n")
+    source = fetch(TextFile(location="sacrebleu:wmt14/full/en-de/source"))
+    assert source.read_text() == "R&D\n"
+    reference = fetch(TextFile(location="sacrebleu:wmt14/full/en-de/reference"))
+    assert reference.read_text() == "eins\n"
+    (folder / "wmt14/full/wmt14_full.en-de.src").write_text("another\n")
+    assert fetch(TextFile(location="sacrebleu:wmt14/full/en-de/source")).read_text() == "another\n"
+    assert len(kept()) == 2
+
+
+@pytest.mark.parametrize("rest", ["wmt13", "wmt13/en-de", "wmt13/en-de/target", "wmt13/de/source"])
+def test_another_form_of_location_is_refused(rest: str) -> None:
+    with pytest.raises(InputError, match=f"sacrebleu:{rest} is no side of a test set: write"):
+        fetch(TextFile(location=f"sacrebleu:{rest}"))
+
+
+def sgm(lines: list[str]) -> bytes:
+    segments = "".join(f'<seg id="{n}">{line}</seg>\n' for n, line in enumerate(lines))
+    return f'<doc docid="a" genre="news" origlang="en">\n{segments}</doc>\n'.encode()
+
+
+def archive_of_wmt13() -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as tar:
+        for language, lines in (("en", ["R&amp;D", "two"]), ("de", ["F&amp;E", "zwei"])):
+            content = sgm(lines)
+            info = tarfile.TarInfo(f"test/newstest2013-src.{language}.sgm")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+def test_rubbish_from_the_server_is_told_and_not_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_of_wmt13()
+    with ScriptedServer(archive).running() as server:
+        server.script = [other(b"<html>Log in</html>")]
+        md5 = hashlib.md5(archive).hexdigest()
+        address = (
+            "from sacrebleu.dataset import DATASETS; wmt13 = DATASETS['wmt13']; "
+            f"wmt13.data, wmt13.md5 = ['{server.url}/test.tgz'], ['{md5}']; "
+        )
+        monkeypatch.setattr(testsets, "_FETCH", address + testsets._FETCH)  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(InputError, match=r"cannot fetch wmt13 for en-de.*MD5 sum.*incorrect"):
+            sacrebleu_text("wmt13", "en-de")
+        assert kept() == []
+        expected = (["R&D", "two"], ["F&E", "zwei"])
+        assert sacrebleu_text("wmt13", "en-de") == expected
+        assert sacrebleu_text("wmt13", "en-de") == expected
+        assert len(server.paths) == 2
+    assert not folder.exists()
+    assert not list(cache_directory().rglob("*.part"))
+
+
+FAILURES = [
+    (subprocess.TimeoutExpired("python", 300), "no answer in 300 s"),
+    (subprocess.CalledProcessError(1, "python", stderr="Traceback\nURLError: no route\n"), "no ro"),
+]
+
+
+@pytest.mark.parametrize(("failure", "said"), FAILURES)
+def test_a_set_that_cannot_be_fetched_says_what_to_set(
+    failure: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    with pytest.raises(InputError, match=rf"fetch wmt14/full for en-de \(.*{said}") as error:
+        sacrebleu_text("wmt14/full", "en-de")
+    told = str(error.value)
+    assert told.endswith(
+        "set SACREBLEU to a folder that holds wmt14/full/wmt14_full.en-de.src and .ref"
+    )
+    assert "\n" not in told
+    assert kept() == []
+
+
+def test_a_pair_of_languages_that_a_set_lacks_is_refused() -> None:
+    with pytest.raises(InputError, match="wmt14/full has no en-fi"):
+        sacrebleu_text("wmt14/full", "en-fi")
+
+
+def test_an_unknown_set_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="unknown split 'vaild': did you mean 'valid'"):
+        sacrebleu_text("vaild", "en-de")
+
+
+@pytest.mark.skipif("SACREBLEU" not in os.environ, reason="needs SACREBLEU with WMT's test sets")
+@pytest.mark.parametrize(
+    ("name", "lines"), [("wmt13", 3_000), ("wmt14/full", 3_003), ("wmt14", 2_737)]
+)
+def test_the_papers_test_sets_have_their_lines(
+    name: str, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SACREBLEU", GIVEN)
+    source, reference = sacrebleu_text(name, "en-de")
+    assert len(source) == len(reference) == lines

@@ -1,0 +1,114 @@
+"""Corpora made of a user's own files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from transformer.config import Corpus, ParallelText, TextFile
+from transformer.errors import InputError
+
+_PACKINGS = ("", ".gz", ".xz", ".bz2")
+_TRAINING_TEXT = re.compile(r"(?P<stem>train(-.+?)?)\.(?P<language>[^.]+)(\.(gz|xz|bz2))?")
+
+
+def files_corpus(
+    name: str,
+    *,
+    languages: tuple[str, str],
+    train: Sequence[tuple[str | Path, str | Path]],
+    valid: tuple[str | Path, str | Path],
+    test: tuple[str | Path, str | Path] | None = None,
+) -> Corpus:
+    """A corpus of line-aligned files, each pair source first; plain or .gz, .xz, .bz2."""
+
+    def pair(files: tuple[str | Path, str | Path]) -> ParallelText:
+        source, target = (TextFile(location=str(Path(f).expanduser().resolve())) for f in files)
+        return ParallelText(source=source, target=target)
+
+    return Corpus(
+        name=name,
+        source_language=languages[0],
+        target_language=languages[1],
+        licence="the user's own",
+        train=tuple(pair(files) for files in train),
+        valid=pair(valid),
+        test=None if test is None else pair(test),
+    )
+
+
+def folder_corpus(folder: Path, languages: tuple[str, str] | None = None) -> Corpus:
+    """The corpus in a folder of files ``train.en``, ``train.de``, ``valid.en`` and so on.
+
+    There may be more training texts, ``train-NAME.en`` and ``train-NAME.de``, in the order of
+    their names. Any file may end in .gz, .xz or .bz2; ``test`` may be missing. Without
+    ``languages`` the folder must hold training text of two, and English is the source where it is
+    one of them.
+
+    Raises:
+        InputError: if a file is missing, or the languages are not plain.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder")
+    source, target = languages or _two_languages(folder)
+
+    def pair(stem: str) -> tuple[Path, Path]:
+        return _find(folder, f"{stem}.{source}"), _find(folder, f"{stem}.{target}")
+
+    texts = _training_texts(folder)
+    stems = sorted({stem for stem, language in texts if language in (source, target)})
+    has_test = any(folder.glob("test.*"))
+    return files_corpus(
+        folder.resolve().name,
+        languages=(source, target),
+        train=[pair(stem) for stem in stems or ["train"]],
+        valid=pair("valid"),
+        test=pair("test") if has_test else None,
+    )
+
+
+def anchored(corpus: Corpus, folder: Path) -> Corpus:
+    """The corpus with every relative path taken from ``folder``."""
+
+    def file(side: TextFile) -> TextFile:
+        if not side.is_path:
+            return side
+        path = Path(side.location).expanduser()
+        return replace(side, location=str((folder / path).resolve()))
+
+    def text(text: ParallelText) -> ParallelText:
+        return ParallelText(source=file(text.source), target=file(text.target))
+
+    return replace(
+        corpus,
+        train=tuple(map(text, corpus.train)),
+        valid=text(corpus.valid),
+        test=None if corpus.test is None else text(corpus.test),
+    )
+
+
+def _training_texts(folder: Path) -> list[tuple[str, str]]:
+    """Stem and language of every training text, such as ``train-europarl`` and ``en``."""
+    found = (_TRAINING_TEXT.fullmatch(path.name) for path in folder.iterdir())
+    return [(match["stem"], match["language"]) for match in found if match]
+
+
+def _two_languages(folder: Path) -> tuple[str, str]:
+    found = {language for _, language in _training_texts(folder)}
+    languages = sorted(found, key=lambda language: (language != "en", language))
+    if len(languages) != 2:
+        found = ", ".join(languages) or "none"
+        raise InputError(
+            f"{folder} must hold train.SOURCE and train.TARGET for two languages (found: {found}); "
+            "name them as in files:FOLDER:de-en"
+        )
+    return languages[0], languages[1]
+
+
+def _find(folder: Path, name: str) -> Path:
+    for packing in _PACKINGS:
+        if (path := folder / (name + packing)).is_file():
+            return path
+    raise InputError(f"{folder} holds no {name} (plain, .gz, .xz or .bz2)")

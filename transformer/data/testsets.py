@@ -1,0 +1,146 @@
+"""Test sets that sacreBLEU knows: the only door to its data."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from transformer.data.cache import cache_directory, hold
+from transformer.data.text import read_text
+from transformer.errors import InputError, unknown_name
+
+# The test sets of a lab behind a firewall come late, not never.
+_SECONDS = 300
+_SIDES = {"source": "src", "reference": "ref"}
+_LOCATION = re.compile(r"sacrebleu:(?P<name>.+)/(?P<pair>[a-z]+-[a-z]+)/(?P<side>[a-z]+)")
+# Entities of the SGML that the sets were published in; what has no semicolon is text.
+_ENTITY = re.compile(r"&#?\w+;")
+# sacreBLEU writes into the folder that is set before its import, and leaves there what came of a
+# download that failed; so it is given a folder of its own, in a process of its own.
+_FETCH = "import sys; from sacrebleu.utils import get_files; get_files(sys.argv[1], sys.argv[2])"
+
+
+def sacrebleu_text(name: str, language_pair: str) -> tuple[list[str], list[str]]:
+    """Source and reference lines of a test set such as ``wmt14/full``, entities unescaped.
+
+    They are read from the folder ``SACREBLEU`` (``~/.sacrebleu``), or fetched by sacreBLEU to our
+    cache.
+
+    Raises:
+        InputError: if it knows no such set, or cannot fetch it.
+    """
+    if not is_at_hand(name, language_pair):
+        _fetch(name, language_pair)
+    source, reference = (_file(name, language_pair, field) for field in _SIDES.values())
+    if source is None or reference is None:
+        raise InputError(f"sacreBLEU's {name} for {language_pair} has no single reference")
+    return _unescaped(source), _unescaped(reference)
+
+
+def text_side(location: str) -> Path:
+    """A file with the side of a test set that a ``sacrebleu:`` location names, one line each.
+
+    Raises:
+        InputError: as :func:`sacrebleu_text` does, or for a location of another form.
+    """
+    name, pair, side = split_location(location)
+    lines = sacrebleu_text(name, pair)[list(_SIDES).index(side)]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    path = cache_directory() / "testsets" / f"{name.replace('/', '_')}.{pair}.{side}"
+    with hold(path, f"writes {path.name}"):
+        if not path.exists() or path.read_bytes() != content:
+            temporary = path.with_name(f"{path.name}.part")
+            temporary.write_bytes(content)
+            temporary.replace(path)
+    return path
+
+
+def split_location(location: str) -> tuple[str, str, str]:
+    """Name, language pair and side that a ``sacrebleu:`` location names.
+
+    Raises:
+        InputError: for one of another form.
+    """
+    match = _LOCATION.fullmatch(location)
+    if match is None or match["side"] not in _SIDES:
+        raise InputError(
+            f"{location} is no side of a test set: write it as sacrebleu:wmt14/full/en-de/source "
+            "or …/reference"
+        )
+    return match["name"], match["pair"], match["side"]
+
+
+def is_at_hand(name: str, language_pair: str) -> bool:
+    """Whether a set need not be fetched."""
+    return all(_file(name, language_pair, field) for field in _SIDES.values())
+
+
+def _own_folder() -> Path:
+    return cache_directory() / "sacrebleu"
+
+
+def _file(name: str, pair: str, field: str) -> Path | None:
+    """The file of a field, in sacreBLEU's layout; a single reference may have its author's name."""
+    stem = f"{name.replace('/', '_')}.{pair}.{field}"
+    for folder in (Path(os.environ.get("SACREBLEU") or "~/.sacrebleu").expanduser(), _own_folder()):
+        found = [*(folder / name).glob(stem), *(folder / name).glob(f"{stem}-*")]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _fetch(name: str, pair: str) -> None:
+    from sacrebleu.utils import get_available_testsets, get_langpairs_for_testset
+
+    if name not in (known := get_available_testsets()):
+        raise unknown_name("split", name, ["valid", "test", *known])
+    if pair not in get_langpairs_for_testset(name):
+        raise InputError(f"sacreBLEU's {name} has no {pair}")
+    folder = _own_folder() / name
+    with hold(folder, f"fetches sacreBLEU's {name}"):
+        if is_at_hand(name, pair):
+            return
+        temporary = folder.with_name(f"{folder.name}.part")
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            _ask_sacrebleu(name, pair, temporary)
+            folder.mkdir(exist_ok=True)
+            for path in (temporary / name).glob(f"*.{pair}.*"):
+                path.replace(folder / path.name)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _ask_sacrebleu(name: str, pair: str, folder: Path) -> None:
+    print(f"fetch sacreBLEU's {name}", file=sys.stderr, flush=True)
+    try:
+        subprocess.run(
+            [sys.executable, "-c", _FETCH, name, pair],
+            env={**os.environ, "SACREBLEU": str(folder)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_SECONDS,
+        )
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines()
+        # It logs more than one line where what came is not what it should be.
+        reason = next((line for line in lines if "Fatal" in line), lines[-1] if lines else "?")
+    except subprocess.TimeoutExpired:
+        reason = f"no answer in {_SECONDS} s"
+    else:
+        return
+    file = f"{name}/{name.replace('/', '_')}.{pair}"
+    raise InputError(
+        f"sacreBLEU cannot fetch {name} for {pair} ({reason}); "
+        f"set SACREBLEU to a folder that holds {file}.src and .ref"
+    )
+
+
+def _unescaped(path: Path) -> list[str]:
+    return [_ENTITY.sub(lambda match: html.unescape(match[0]), line) for line in read_text(path)]
