@@ -60,6 +60,7 @@ def train(
     directory: Path | None,
     seed: int | None,
     devices: int,
+    accumulate: int,
     max_steps: int | None,
     max_minutes: float | None,
     compile: bool,
@@ -76,7 +77,12 @@ def train(
     used_seed = experiment.config.training.seed
     directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
     code = carry_out(
-        experiment, directory, devices=devices, max_steps=max_steps, max_minutes=max_minutes
+        experiment,
+        directory,
+        devices=devices,
+        accumulate=accumulate,
+        max_steps=max_steps,
+        max_minutes=max_minutes,
     )
     result = load_result(directory)
     if code == 0 and result is not None:
@@ -216,6 +222,7 @@ def _parser() -> Parser:
     add("--directory", type=Path, metavar="DIR", help="for all it writes (runs/NAME-seedN)")
     add("--seed", type=int, metavar="N", help="of initialisation, dropout and the data's order")
     add("--devices", type=int, default=1, metavar="N", help="GPUs; processes where there is none")
+    add("--accumulate", type=int, default=1, metavar="K", help="parts of a step, for less memory")
     add("--max-steps", type=int, metavar="N", help="end there; a later start may go on")
     add("--max-minutes", type=float, metavar="M", help="end then; a later start may go on")
     add("--compile", action="store_true", help="fuse operations with torch.compile; for GPUs")

@@ -10,6 +10,13 @@ from experiments.cldr import CLDR
 from experiments.experiment import Experiment
 from experiments.multi30k import MULTI30K, MULTI30K_FR, MULTI30K_LONG, recipe
 from experiments.news import NEWS, NEWS_TATOEBA
+from experiments.paper import (
+    WMT14_EN_DE_BASE,
+    WMT14_EN_DE_BIG,
+    WMT14_EN_DE_FIRST,
+    WMT14_EN_FR_BASE,
+    WMT14_EN_FR_BIG,
+)
 from experiments.user_files import load_file
 from transformer.config import Corpus, override
 from transformer.data.folders import anchored, folder_corpus
@@ -17,7 +24,19 @@ from transformer.errors import InputError, unknown_name
 
 EXPERIMENTS = {
     experiment.name: experiment
-    for experiment in (CLDR, MULTI30K, MULTI30K_LONG, MULTI30K_FR, NEWS, NEWS_TATOEBA)
+    for experiment in (
+        CLDR,
+        MULTI30K,
+        MULTI30K_LONG,
+        MULTI30K_FR,
+        NEWS,
+        NEWS_TATOEBA,
+        WMT14_EN_DE_FIRST,
+        WMT14_EN_DE_BASE,
+        WMT14_EN_DE_BIG,
+        WMT14_EN_FR_BASE,
+        WMT14_EN_FR_BIG,
+    )
 }
 
 _FILES = "files:"

@@ -14,11 +14,14 @@ import lightning.pytorch as lightning
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
+from experiments.clock import Clock
+from experiments.steps import completes_step
 from transformer.config import TrainingConfig
 
 _FOLDER = "checkpoints"
 _BEST = "best.ckpt"
-_STEP_FILE = re.compile(r"step-(\d+)\.ckpt")
+# Those that a stop or the end wrote between two of the regular interval say so.
+_STEP_FILE = re.compile(r"step-(\d+)(-stop)?\.ckpt")
 # Resuming falls back on the one before the newest, so fewer are never kept.
 _FEWEST_KEPT = 2
 
@@ -54,36 +57,43 @@ def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if match)
 
 
-def newest_sound(directory: Path) -> Path | None:
-    """The newest checkpoint that can be read; damaged newer ones are put aside, with a warning."""
+def _is_regular(path: Path) -> bool:
+    return not path.stem.endswith("-stop")
+
+
+def newest_sound(directory: Path) -> tuple[int, Path] | None:
+    """The newest checkpoint that can be read, and its step; damaged newer ones are put aside, with
+    a warning.
+    """
     found = step_checkpoints(directory)
     while found:
-        _, path = found.pop()
+        step, path = found.pop()
         if _is_sound(path):
-            return path
+            return step, path
         path.rename(path.with_name(f"{path.name}.damaged"))
         then = "going on from the one before it" if found else "starting over"
         warnings.warn(f"{path} is damaged: {then}", stacklevel=2)
     return None
 
 
-def to_average(directory: Path, count: int, every: int) -> list[Path]:
+def to_average(directory: Path, count: int) -> list[Path]:
     """The last ``count`` checkpoints of the regular interval, and the very last one.
 
     One that an interruption wrote between does not count: the average is the same however often
     a run was stopped.
     """
-    steps = [(step, path) for step, path in step_checkpoints(directory) if _is_sound(path)]
-    if not steps:
-        return []
-    last = steps[-1][0]
-    return [path for step, path in steps if step % every == 0 or step == last][-count:]
+    sound = [path for _, path in step_checkpoints(directory) if _is_sound(path)]
+    return [path for path in sound if _is_regular(path) or path == sound[-1]][-count:]
 
 
 def _is_sound(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None
+            if archive.testzip() is not None:
+                return False
+        # What holds by its checksums may still have a list of contents that torch refuses.
+        torch.load(path, weights_only=True, mmap=True)
+        return True
     # What zipfile raises where a damaged byte says that it is packed or encrypted, for example.
     except (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError):
         return False
@@ -92,38 +102,45 @@ def _is_sound(path: Path) -> bool:
 class Checkpoints(lightning.Callback):
     """Writes a checkpoint at a fixed interval and at the end, and keeps the best on validation.
 
-    Where a validation is due the checkpoint waits for it: Lightning does not make up for one
-    that a kill cut off.
+    The interval is so many steps, or so many minutes of training: then at the first step after
+    each multiple of it, or, on several devices, at the first that is logged, as they must ask the
+    first one's clock. Where a validation is due the checkpoint waits for it: Lightning does not
+    make up for one that a kill cut off.
     """
 
-    def __init__(self, directory: Path, config: TrainingConfig) -> None:
+    def __init__(self, directory: Path, config: TrainingConfig, clock: Clock) -> None:
         self._directory = directory
-        self._every = config.checkpoint_every_steps
-        self._validate_every = config.validate_every_steps
+        self._config = config
+        self._clock = clock
         self._keep = max(_FEWEST_KEPT, config.average_checkpoints, config.also_average or 0)
         self._best = float("inf")
-        self._ending = False
+        self._intervals = 0
+        self._due = self._ending = False
 
     def end(self) -> None:
         """Write one at this step, whatever the interval: training ends here."""
         self._ending = True
 
     def state_dict(self) -> dict[str, Any]:
-        """The best validation loss so far."""
-        return {"best": self._best}
+        """The best validation loss so far, and the intervals by the clock that are over."""
+        return {"best": self._best, "intervals": self._intervals}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a checkpoint."""
         self._best = state_dict["best"]
+        self._intervals = state_dict.get("intervals", 0)
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Save at the interval, or at the end."""
-        if trainer.global_step % self._validate_every != 0:
+        if not completes_step(trainer):
+            return
+        self._due = self._is_due(trainer)
+        if trainer.global_step % self._config.validate_every_steps != 0:
             self._save_if_due(trainer)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Save the best so far, and what has waited."""
-        if trainer.global_step % self._validate_every != 0:
+        if trainer.global_step % self._config.validate_every_steps != 0:
             return  # out of turn, at an end by time
         loss = float(trainer.callback_metrics["valid_loss"])
         if loss < self._best:
@@ -131,19 +148,29 @@ class Checkpoints(lightning.Callback):
             trainer.save_checkpoint(self._directory / _FOLDER / _BEST, weights_only=True)
         self._save_if_due(trainer)
 
+    def _is_due(self, trainer: lightning.Trainer) -> bool:
+        minutes, step = self._config.checkpoint_every_minutes, trainer.global_step
+        if minutes is None:
+            return step % self._config.checkpoint_every_steps == 0
+        if trainer.world_size > 1 and step % self._config.log_every_steps != 0:
+            return False
+        intervals = int(self._clock.seconds / (60.0 * minutes))
+        due, self._intervals = intervals > self._intervals, intervals
+        return trainer.strategy.broadcast(due)
+
     def _save_if_due(self, trainer: lightning.Trainer) -> None:
         step = trainer.global_step
-        ends = self._ending or trainer.should_stop or step == trainer.max_steps
-        if ends or step % self._every == 0:
-            trainer.save_checkpoint(self._directory / _FOLDER / f"step-{step:08d}.ckpt")
+        if self._due or self._ending or trainer.should_stop or step == trainer.max_steps:
+            name = f"step-{step:08d}.ckpt" if self._due else f"step-{step:08d}-stop.ckpt"
+            trainer.save_checkpoint(self._directory / _FOLDER / name)
             if trainer.is_global_zero:
                 self._prune()
 
     def _prune(self) -> None:
         steps = step_checkpoints(self._directory)
-        regular = [step for step, _ in steps if step % self._every == 0]
+        regular = [step for step, path in steps if _is_regular(path)]
         oldest = regular[-self._keep] if len(regular) >= self._keep else 0
         newest = steps[-1][0]
         for step, path in steps:
-            if step < oldest or (step % self._every != 0 and step < newest):
+            if step < oldest or (step < newest and not _is_regular(path)):
                 path.unlink()

@@ -47,10 +47,11 @@ def _specify(model: Transformer, vocabulary: Vocabulary) -> Any:
     encoder: Any = TransformerEncoderSpec(config.num_layers, config.num_heads, **settings)
     decoder: Any = TransformerDecoderSpec(config.num_layers, config.num_heads, **settings)
     positions = _positions(model.embedding, config)
+    pieces = model.embedding.weight[: config.vocab_size]
     for stack, embeddings in ((encoder, encoder.embeddings[0]), (decoder, decoder.embeddings)):
-        embeddings.weight = _copy(model.embedding.weight)
+        embeddings.weight = _copy(pieces)
         stack.position_encodings.encodings = positions
-    decoder.projection.weight = _copy(model.embedding.weight)
+    decoder.projection.weight = _copy(pieces)
     decoder.projection.bias = torch.zeros(config.vocab_size)
     decoder.projection.bias[[PAD_ID, BOS_ID]] = _NEVER
     for layer, target in zip(model.encoder, encoder.layer, strict=True):

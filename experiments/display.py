@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from experiments.progress import Progress, Stage, write_progress
+from experiments.steps import completes_step
 from transformer.data.batches import Batch
 from transformer.progress import duration
 
@@ -118,7 +119,7 @@ class ShowTraining(lightning.Callback):
     ) -> None:
         """Show the step; the loss is the last that was logged."""
         del pl_module, outputs, batch_idx
-        if not trainer.is_global_zero:
+        if not trainer.is_global_zero or not completes_step(trainer):
             return
         now = time.monotonic()
         self._times.append((now, batch.target_tokens))

@@ -11,6 +11,7 @@ import lightning.pytorch as lightning
 
 from experiments.files import write_atomically
 from experiments.ranks import is_first_rank
+from experiments.steps import completes_step
 
 METRICS_FILE = "metrics.csv"
 _TRAINING: tuple[str, ...] = ("loss", "perplexity", "learning_rate", "gradient_norm")
@@ -34,7 +35,7 @@ class MetricsCsv(lightning.Callback):
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Write the figures of a logged step."""
-        if trainer.global_step % self._every == 0:
+        if completes_step(trainer) and trainer.global_step % self._every == 0:
             self._append(trainer, _TRAINING)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:

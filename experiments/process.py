@@ -60,6 +60,7 @@ def carry_out(
     directory: Path,
     *,
     devices: int = 1,
+    accumulate: int = 1,
     max_steps: int | None = None,
     max_minutes: float | None = None,
     splits: tuple[str, ...] = ("valid", "test"),
@@ -79,7 +80,14 @@ def carry_out(
 
     limits = Limits(max_steps=max_steps, max_minutes=max_minutes)
     try:
-        run(experiment, directory, devices=devices, limits=limits, splits=splits)
+        run(
+            experiment,
+            directory,
+            devices=devices,
+            accumulate=accumulate,
+            limits=limits,
+            splits=splits,
+        )
     except StoppedError as error:
         if is_first_rank():
             print(error, file=sys.stderr)

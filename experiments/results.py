@@ -32,7 +32,8 @@ class Result:
     ``perplexity`` is per word-piece and ``perplexity_per_char`` per character of the reference;
     ``parameters`` is the model's own count and ``parameters_paper_vocab`` the count at the 40,960
     rows that the paper's column fits. Tokens are real ones, padding left out; ``flops`` is
-    analytic; ``train_seconds`` leaves preparation and evaluation out. ``finished_at`` is UTC.
+    analytic and ``flops_nominal`` what Table 2 would say, None where the device has no nominal
+    peak; ``train_seconds`` leaves preparation and evaluation out. ``finished_at`` is UTC.
     """
 
     experiment: str
@@ -55,6 +56,8 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     commit: str
     finished_at: str
+    devices: int = 1
+    flops_nominal: float | None = None
     test_bleu: float | None = None
     test_perplexity: float | None = None
     test_perplexity_per_char: float | None = None

@@ -18,6 +18,7 @@ from experiments.display import Display, ShowTraining
 from experiments.experiment import Experiment, claim, refuse_another
 from experiments.files import write_atomically
 from experiments.metrics import MetricsCsv
+from experiments.peak import nominal_peak
 from experiments.provenance import commit, versions
 from experiments.quiet import quieten_libraries
 from experiments.ranks import is_first_rank
@@ -28,7 +29,7 @@ from experiments.tracking import Tracking
 from transformer.data.module import TranslationDataModule
 from transformer.data.prepare import VOCABULARY_FILE
 from transformer.errors import InputError
-from transformer.flops import training_flops
+from transformer.flops import nominal_flops, training_flops
 from transformer.model.encoder_decoder import count_parameters
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
@@ -67,11 +68,21 @@ class Limits:
         return result.steps >= self.steps(experiment) or out_of_time
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Setup:
+    """What a run's configuration leaves open."""
+
+    devices: int
+    accumulate: int
+    limits: Limits
+
+
 def run(
     experiment: Experiment,
     directory: Path,
     *,
     devices: int = 1,
+    accumulate: int = 1,
     limits: Limits | None = None,
     splits: tuple[str, ...] = ("valid", "test"),
 ) -> Result:
@@ -81,6 +92,8 @@ def run(
         experiment: the configuration, with its seed
         directory: is made; gets the files that the README lists
         devices: GPUs, or processes on the CPU where there is none
+        accumulate: parts into which each device divides its share of a batch, to hold one at a
+            time: one device with eight takes the steps of eight devices with one, up to rounding
         limits: where training ends sooner
         splits: what is scored at the end, as far as the corpus has it; must hold ``valid``
 
@@ -93,6 +106,8 @@ def run(
     limits = limits or Limits()
     if devices < 1:
         raise InputError(f"devices is {devices}, but must be at least 1")
+    if accumulate < 1:
+        raise InputError(f"accumulate is {accumulate}, but must be at least 1")
     quieten_libraries()
     with _own(directory, experiment):
         result = load_result(directory)
@@ -100,7 +115,8 @@ def run(
             return result
         display = Display(directory)
         try:
-            return _train_and_score(experiment, directory, devices, limits, splits, display)
+            setup = _Setup(devices=devices, accumulate=accumulate, limits=limits)
+            return _train_and_score(experiment, directory, setup, splits, display)
         finally:
             display.stop()
 
@@ -108,8 +124,7 @@ def run(
 def _train_and_score(
     experiment: Experiment,
     directory: Path,
-    devices: int,
-    limits: Limits,
+    setup: _Setup,
     splits: tuple[str, ...],
     display: Display,
 ) -> Result:
@@ -121,7 +136,7 @@ def _train_and_score(
         write_atomically(directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes())
     with Tracking(experiment, directory) as tracking:
         display.start("train")
-        trainer, clock = _train(experiment, directory, devices, limits, data, tracking, display)
+        trainer, clock = _train(experiment, directory, setup, data, tracking, display)
         if not trainer.is_global_zero:
             raise SystemExit(0)  # only one process scores
         checkpoints = choose_checkpoints(experiment, directory)
@@ -158,25 +173,25 @@ def _train_and_score(
 def _train(
     experiment: Experiment,
     directory: Path,
-    devices: int,
-    limits: Limits,
+    setup: _Setup,
     data: TranslationDataModule,
     tracking: Tracking,
     display: Display,
 ) -> tuple[lightning.Trainer, Clock]:
     config = experiment.config.training
     newest = newest_sound(directory)
-    step = 0 if newest is None else int(newest.stem.removeprefix("step-"))
-    max_steps = limits.steps(experiment)
-    clock = Clock(limits.seconds)
-    checkpoints = Checkpoints(directory, config)
+    step, checkpoint = newest or (0, None)
+    max_steps, max_seconds = setup.limits.steps(experiment), setup.limits.seconds
+    clock = Clock(max_seconds)
+    checkpoints = Checkpoints(directory, config, clock)
     trainer = lightning.Trainer(
         accelerator=default_device().type,
-        devices=devices,
-        strategy="ddp" if devices > 1 else "auto",
+        devices=setup.devices,
+        strategy="ddp" if setup.devices > 1 else "auto",
         max_steps=max_steps,
         max_epochs=-1,
-        val_check_interval=config.validate_every_steps,
+        accumulate_grad_batches=setup.accumulate,
+        val_check_interval=config.validate_every_steps * setup.accumulate,  # in micro-batches
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=config.log_every_steps,
@@ -186,7 +201,7 @@ def _train(
             StopOnSignal(checkpoints, config.log_every_steps),
             MetricsCsv(directory, every=config.log_every_steps, resumed_step=step),
             checkpoints,
-            ShowTraining(display, max_steps, limits.seconds),
+            ShowTraining(display, max_steps, max_seconds),
         ],
         plugins=[AtomicCheckpointIO()],
         default_root_dir=directory,
@@ -196,9 +211,9 @@ def _train(
         use_distributed_sampler=False,
     )
     module = TransformerModule(experiment.config)
-    if newest is not None:
+    if checkpoint is not None:
         display.say(f"resuming at step {step} of {max_steps}")
-    trainer.fit(module, datamodule=data, ckpt_path=newest, weights_only=True)
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock
 
 
@@ -212,7 +227,8 @@ def _result(
 ) -> Result:
     config = experiment.config
     valid, test = scores["valid"], scores.get("test")
-    device = trainer.strategy.root_device
+    precision = effective_precision(config.training.precision, trainer.strategy.root_device)
+    peak = nominal_peak(device_name(), precision)
     return Result(
         experiment=experiment.name,
         seed=config.training.seed,
@@ -229,11 +245,13 @@ def _result(
         train_seconds=clock.seconds,
         tokens_per_second=clock.target_tokens / clock.seconds,
         device=device_name(),
-        precision=effective_precision(config.training.precision, device),
+        precision=precision,
         averaged_checkpoints=averaged_checkpoints,
         versions=versions(),
         commit=commit(),
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        devices=trainer.world_size,
+        flops_nominal=None if peak is None else nominal_flops(clock.device_seconds, peak),
         test_bleu=test.bleu.score if test else None,
         test_perplexity=test.perplexity.per_token if test else None,
         test_perplexity_per_char=test.perplexity.per_char if test else None,

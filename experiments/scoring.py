@@ -46,7 +46,7 @@ def choose_checkpoints(
     if average is not None and average < 1:
         raise InputError(f"average is {average}, but must be at least 1")
     wanted = average or training.average_checkpoints
-    paths = to_average(directory, wanted, training.checkpoint_every_steps)
+    paths = to_average(directory, wanted)
     if not paths:
         raise InputError(f"{directory} has no checkpoint yet: train it first")
     if average is not None and len(paths) < average:
@@ -115,7 +115,7 @@ def score_average(
     training = experiment.config.training
     if training.also_average is None:
         return None
-    checkpoints = to_average(directory, training.also_average, training.checkpoint_every_steps)
+    checkpoints = to_average(directory, training.also_average)
     if checkpoints == besides:
         return None
     scores = score(

@@ -11,6 +11,7 @@ from typing import Any
 import lightning.pytorch as lightning
 
 from experiments.checkpoints import Checkpoints
+from experiments.steps import completes_step
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -44,6 +45,8 @@ class StopOnSignal(lightning.Callback):
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Ask for a checkpoint if a signal has come."""
+        if not completes_step(trainer):
+            return
         received = self._received is not None
         if trainer.world_size > 1:
             # Ranks must end at the same step, and a GPU would have to be waited for at each.

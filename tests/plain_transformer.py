@@ -72,7 +72,7 @@ def plain_logits(model: Transformer, src: Sequence[int], tgt: Sequence[int]) -> 
         x = _add_and_norm(layer.add_cross_attention, x, attended)
         forwarded = _feed_forward(layer.feed_forward, x)
         x = _add_and_norm(layer.add_feed_forward, x, forwarded)
-    return x @ model.embedding.weight.T
+    return x @ model.embedding.weight[: model.config.vocab_size].T
 
 
 def plain_loss(model: Transformer, batch: Batch, smoothing: float) -> Tensor:

@@ -78,6 +78,8 @@ NAN, INF = float("nan"), float("inf")
         ("average_checkpoints", 0, "at least 1"),
         ("also_average", 1, "at least 2"),
         ("checkpoint_every_steps", 0, "at least 1"),
+        ("checkpoint_every_minutes", 0, "above 0"),
+        ("checkpoint_every_minutes", NAN, "above 0"),
         ("validate_every_steps", 0, "at least 1"),
         ("log_every_steps", 0, "at least 1"),
         ("seed", -1, "at least 0"),

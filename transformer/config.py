@@ -189,9 +189,10 @@ class TrainingConfig:
     ``auto`` is bf16 where the hardware multiplies it natively. ``clip_norm`` bounds the norm of
     the gradient (the paper does not clip). ``average_checkpoints`` is how many of the last
     checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); with ``also_average``
-    the mean of so many is scored on the validation set besides. ``compile`` lets
-    ``torch.compile`` fuse what lies between the products, which pays on GPUs; only rounding
-    differs.
+    the mean of so many is scored on the validation set besides. Checkpoints are written every
+    ``checkpoint_every_steps``, or, where those are given, every ``checkpoint_every_minutes`` of
+    training, as the paper's are every 10. ``compile`` lets ``torch.compile`` fuse what lies
+    between the products, which pays on GPUs; only rounding differs.
     """
 
     seed: int = 1
@@ -209,6 +210,7 @@ class TrainingConfig:
     average_checkpoints: int = 1
     also_average: int | None = None
     checkpoint_every_steps: int = 1_000
+    checkpoint_every_minutes: float | None = None
     validate_every_steps: int = 1_000
     log_every_steps: int = 50
 
@@ -226,6 +228,8 @@ class TrainingConfig:
             _check_at_least(self, 2, "also_average")
         if self.clip_norm is not None:
             _check(self.clip_norm > 0, "clip_norm", self.clip_norm, "above 0")
+        if (minutes := self.checkpoint_every_minutes) is not None:
+            _check(0 < minutes < math.inf, "checkpoint_every_minutes", minutes, "above 0")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

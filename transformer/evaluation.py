@@ -52,7 +52,11 @@ def perplexity(
         labels = batch.tgt[:, 1:]
         real = labels.ne(PAD_ID)
         _, batch_nll = smoothed_cross_entropy(
-            states[real], model.embedding.weight, labels[real], smoothing=0.0
+            states[real],
+            model.embedding.weight,
+            labels[real],
+            smoothing=0.0,
+            vocab_size=model.config.vocab_size,
         )
         nll += batch_nll.item()
         tokens += batch.target_tokens

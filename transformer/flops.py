@@ -19,3 +19,13 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
     per_target = config.num_layers * (3 * attention_half + feed_forward)
     output = config.d_model * config.vocab_size
     return 6.0 * (per_source * source_tokens + (per_target + output) * target_tokens)
+
+
+def nominal_flops(device_seconds: float, peak: float) -> float:
+    """Training FLOPs as Table 2 has them (section 6.1): time by devices by what one does at best.
+
+    Args:
+        device_seconds: of training, added up over the devices
+        peak: operations per second of one device
+    """
+    return device_seconds * peak

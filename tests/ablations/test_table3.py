@@ -95,6 +95,7 @@ def test_the_base_is_pinned_field_by_field() -> None:
         average_checkpoints=1,
         also_average=None,
         checkpoint_every_steps=1_000,
+        checkpoint_every_minutes=None,
         validate_every_steps=1_000,
         log_every_steps=50,
     )

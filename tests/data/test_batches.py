@@ -165,9 +165,9 @@ def test_a_batch_moves_to_a_device_with_its_counts() -> None:
     assert (batch.source_tokens, batch.target_tokens, batch.number) == (14, 15, 5)
 
 
-def shares(world_size: int, pairs: Integers = ALL) -> Iterator[Batch]:
-    for rank in range(world_size):
-        yield collate(PAIRS, pairs, number=7, rank=rank, world_size=world_size)
+def parts(shards: int, pairs: Integers = ALL) -> Iterator[Batch]:
+    for shard in range(shards):
+        yield collate(PAIRS, pairs, number=7, shard=shard, shards=shards)
 
 
 def rows(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -177,35 +177,36 @@ def rows(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     return [(real(s), real(t)) for s, t in zip(batch.src, batch.tgt, strict=True)]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5])
-def test_ranks_part_the_batch_among_them(world_size: int) -> None:
-    found = [row for batch in shares(world_size) for row in rows(batch)]
+@pytest.mark.parametrize("shards", [1, 2, 3, 4, 5])
+def test_shards_part_the_batch_among_them(shards: int) -> None:
+    found = [row for batch in parts(shards) for row in rows(batch)]
     assert sorted(found) == sorted(rows(collate(PAIRS, ALL)))
-    sizes = [len(batch.src) for batch in shares(world_size)]
+    sizes = [len(batch.src) for batch in parts(shards)]
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("world_size", [3, 7])
-def test_every_rank_knows_the_tokens_of_all(world_size: int) -> None:
-    for batch in shares(world_size):
+@pytest.mark.parametrize("shards", [3, 7])
+def test_every_shard_knows_the_tokens_of_all_and_which_it_is(shards: int) -> None:
+    for shard, batch in enumerate(parts(shards)):
         assert (batch.source_tokens, batch.target_tokens, batch.number) == (14, 15, 7)
+        assert (batch.shard, batch.shards) == (shard, shards)
 
 
-def test_a_rank_for_which_no_pair_is_left_has_no_targets() -> None:
-    *_, last = shares(3, ALL[1:3])
+def test_a_shard_for_which_no_pair_is_left_has_no_targets() -> None:
+    *_, last = parts(3, ALL[1:3])
     assert last.src.tolist() == [[12, 13, 14, 3]]
     assert last.tgt.tolist() == [[2, 0, 0]]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 5, 7])
-def test_ranks_sum_to_the_loss_and_gradient_of_one_process(world_size: int) -> None:
+@pytest.mark.parametrize("shards", [1, 2, 3, 5, 7])
+def test_shards_sum_to_the_loss_and_gradient_of_the_whole(shards: int) -> None:
     model = tiny_model(TINY_MODEL)
 
     def backward(batch: Batch) -> float:
         labels = batch.tgt[:, 1:]
         real = labels.ne(PAD_ID)
         states = model.states(batch.src, batch.tgt[:, :-1])[real]
-        smoothed, _ = smoothed_cross_entropy(states, model.embedding.weight, labels[real], 0.1)
+        smoothed, _ = smoothed_cross_entropy(states, model.embedding.weight, labels[real], 0.1, 61)
         (smoothed / batch.target_tokens).backward()
         return smoothed.item() / batch.target_tokens
 
@@ -215,5 +216,5 @@ def test_ranks_sum_to_the_loss_and_gradient_of_one_process(world_size: int) -> N
     alone = backward(collate(PAIRS, ALL))
     expected = [gradient.clone() for gradient in gradients()]
     model.zero_grad()
-    assert sum(map(backward, shares(world_size))) == pytest.approx(alone, rel=1e-12)
+    assert sum(map(backward, parts(shards))) == pytest.approx(alone, rel=1e-12)
     torch.testing.assert_close(gradients(), expected, rtol=1e-9, atol=1e-12)

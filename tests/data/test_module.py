@@ -72,6 +72,37 @@ def test_ranks_see_each_batch_together(store: TokenStore, plan: BatchPlan) -> No
         )
 
 
+@pytest.mark.parametrize(("world_size", "accumulate"), [(1, 6), (2, 3), (3, 2)])
+def test_devices_and_micro_batches_part_a_batch_alike(
+    world_size: int, accumulate: int, store: TokenStore, plan: BatchPlan
+) -> None:
+    """Six shards, one after another within a device, and devices one after another."""
+    devices = [
+        list(PlannedLoader(store, plan, rank=rank, world_size=world_size, accumulate=accumulate))
+        for rank in range(world_size)
+    ]
+    assert {len(batches) for batches in devices} == {accumulate * len(plan)}
+    for number in range(len(plan)):
+        steps = slice(number * accumulate, (number + 1) * accumulate)
+        found = [batch for batches in devices for batch in batches[steps]]
+        expected = [
+            collate(store, plan.batch(number), number=number, shard=shard, shards=6)
+            for shard in range(6)
+        ]
+        assert [batch.shard for batch in found] == list(range(6))
+        assert numbers(found) == [number] * 6
+        assert all(torch.equal(a.tgt, b.tgt) for a, b in zip(found, expected, strict=True))
+
+
+def test_a_batch_left_between_its_micro_batches_is_begun_anew(
+    store: TokenStore, plan: BatchPlan
+) -> None:
+    loader = PlannedLoader(store, plan, accumulate=3)
+    assert numbers(list(islice(loader, 5))) == [0, 0, 0, 1, 1]
+    again = list(islice(loader, 4))
+    assert [(batch.number, batch.shard) for batch in again] == [(1, 0), (1, 1), (1, 2), (2, 0)]
+
+
 def test_the_module_plans_by_the_configuration(tiny_config: Config) -> None:
     module = TranslationDataModule(tiny_config)
     module.prepare_data()

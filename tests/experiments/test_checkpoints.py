@@ -6,7 +6,9 @@ import errno
 import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import lightning.pytorch as lightning
 import pytest
 import torch
 
@@ -16,7 +18,8 @@ from experiments.checkpoints import (
     step_checkpoints,
     to_average,
 )
-from experiments.run import run
+from experiments.clock import Clock
+from experiments.run import Limits, run
 from tests.experiments.samples import (
     assert_same_end,
     copy_of,
@@ -82,47 +85,84 @@ def test_no_damaged_byte_passes_for_sound(unfinished: Path):
     random = Random(1)
     (_, older), (_, newest) = step_checkpoints(unfinished)
     content, expected = newest.read_bytes(), torch.load(newest, weights_only=True)["state_dict"]
-    for _ in range(150):
+    contents = content.index(b"PK\x01\x02")  # the list of them, of which all is easily broken
+    for number in range(150):
         flipped = bytearray(content)
-        flipped[random.randrange(len(content))] ^= 1 << random.randrange(8)
+        where = random.randrange(contents if number % 2 else 0, len(content))
+        flipped[where] ^= 1 << random.randrange(8)
         newest.write_bytes(flipped)
         try:
             found = newest_sound(unfinished)
         except UserWarning:  # warnings are errors here
-            found = older
-        if found == newest:
+            found = (30, older)
+        if found == (40, newest):
             loaded = torch.load(newest, weights_only=True)["state_dict"]
             assert all(torch.equal(expected[name], loaded[name]) for name in expected)
 
 
-def _touch(directory: Path, *steps: int) -> None:
+def _touch(directory: Path, *steps: int, stops: tuple[int, ...] = ()) -> None:
     (directory / "checkpoints").mkdir()
     for step in steps:
-        torch.save({}, directory / "checkpoints" / f"step-{step:08d}.ckpt")
+        stop = "-stop" if step in stops else ""
+        torch.save({}, directory / "checkpoints" / f"step-{step:08d}{stop}.ckpt")
 
 
 @pytest.mark.parametrize(
-    ("present", "count", "chosen"),
+    ("present", "stops", "count", "chosen"),
     [
-        ([10, 20, 30], 2, [20, 30]),
-        ([10, 20, 30], 5, [10, 20, 30]),
-        ([10, 17, 20, 30], 3, [10, 20, 30]),  # 17: an interruption's
-        ([20, 30, 33], 2, [30, 33]),  # 33: the end's
-        ([], 2, []),
+        ([10, 20, 30], (), 2, [20, 30]),
+        ([10, 20, 30], (), 5, [10, 20, 30]),
+        ([10, 17, 20, 30], (17,), 3, [10, 20, 30]),
+        ([20, 30, 33], (33,), 2, [30, 33]),  # the end
+        ([], (), 2, []),
     ],
 )
 def test_the_average_is_of_the_last_regular_checkpoints(
-    present: list[int], count: int, chosen: list[int], tmp_path: Path
+    present: list[int], stops: tuple[int, ...], count: int, chosen: list[int], tmp_path: Path
 ):
-    _touch(tmp_path, *present)
-    found = to_average(tmp_path, count, 10)
-    assert [int(path.stem.removeprefix("step-")) for path in found] == chosen
+    _touch(tmp_path, *present, stops=stops)
+    by_step = dict(step_checkpoints(tmp_path))
+    assert to_average(tmp_path, count) == [by_step[step] for step in chosen]
+
+
+class _Clock(Clock):
+    """One by which each step takes 40 seconds."""
+
+    _steps = 0
+
+    @property
+    def seconds(self) -> float:
+        return 40.0 * self._steps
+
+    def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        self._steps = trainer.global_step
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        self._steps = trainer.global_step
+
+
+def test_checkpoints_by_the_clock_keep_their_rhythm_over_stops(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Every five minutes: after steps 8, 15, 23, 30 and 38; on 15 and 30 after a validation."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setattr("experiments.run.Clock", _Clock)
+    experiment = tiny_experiment(folder, checkpoint_every_minutes=5)
+
+    def names_after(steps: int) -> list[str]:
+        run(experiment, tmp_path, limits=Limits(max_steps=steps), splits=("valid",))
+        return [path.stem.removeprefix("step-000000") for _, path in step_checkpoints(tmp_path)]
+
+    assert names_after(13) == ["08", "13-stop"]
+    assert names_after(14) == ["08", "14-stop"]
+    assert names_after(40) == ["30", "38", "40-stop"]
+    assert [path.stem[-2:] for path in to_average(tmp_path, 9)] == ["30", "38", "op"]
 
 
 def test_damaged_checkpoints_are_not_averaged(tmp_path: Path):
     _touch(tmp_path, 10, 20, 30)
     _flip(tmp_path / "checkpoints" / "step-00000020.ckpt")
-    assert [path.stem for path in to_average(tmp_path, 3, 10)] == ["step-00000010", "step-00000030"]
+    assert [path.stem for path in to_average(tmp_path, 3)] == ["step-00000010", "step-00000030"]
 
 
 def test_what_is_no_checkpoint_of_a_step_is_left_alone(tmp_path: Path):

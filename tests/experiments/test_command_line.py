@@ -173,6 +173,7 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
         (("train", "cldr", "--max-steps", "0"), "max_steps is 0, but must be above 0"),
         (("train", "cldr", "--max-minutes", "nan"), "max_minutes is nan, but must be above 0"),
         (("train", "cldr", "--devices", "0"), "devices is 0, but must be at least 1"),
+        (("train", "cldr", "--accumulate", "0"), "accumulate is 0, but must be at least 1"),
         (("prepare", "cldr", "--vocab-size", "3"), "vocab_size is 3, but must be at least 8"),
         (("prepare", "files:nowhere"), "nowhere is not a folder"),
         (("prepare", "files:"), "files: needs a folder, as in files:my_corpus"),

@@ -42,9 +42,11 @@ def lively_model(config: ModelConfig, *, seed: int = 0, end: float = 0.5) -> Tra
     torch.manual_seed(seed)
     model = Transformer(config).eval()
     with torch.no_grad():
+        weight = model.embedding.weight[: config.vocab_size]
         for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.3)
-        weight = model.embedding.weight.mul_(1.5)
+            real = weight if parameter is model.embedding.weight else parameter
+            real.add_(torch.randn_like(real), alpha=0.3)
+        weight *= 1.5
         weight[[PAD_ID, BOS_ID]] *= 0.3
         bias = model.get_parameter(f"decoder.{config.num_layers - 1}.add_feed_forward.norm.bias")
         bias.add_(weight[EOS_ID], alpha=end)

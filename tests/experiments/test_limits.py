@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from experiments.checkpoints import step_checkpoints
+from experiments.metrics import METRICS_FILE
 from experiments.results import load_result
 from experiments.run import Limits, run
 from tests.experiments.samples import (
     assert_same_end,
     copy_of,
     forget_result,
+    last_checkpoint,
     outcome,
     tiny_experiment,
 )
@@ -22,6 +25,16 @@ def _files(directory: Path) -> dict[Path, int]:
     """What stands in a directory, by when it was written."""
     found = (p for p in directory.rglob("*") if p.is_file() and p.name != ".lock")
     return {path: path.stat().st_mtime_ns for path in found}
+
+
+def _course(directory: Path) -> tuple[list[str], list[int], int]:
+    """The steps of the metrics, those of the checkpoints, and the epoch."""
+    metrics = (directory / METRICS_FILE).read_text(encoding="utf-8").splitlines()
+    return (
+        [line.partition(",")[0] for line in metrics],
+        [step for step, _ in step_checkpoints(directory)],
+        last_checkpoint(directory)["epoch"],
+    )
 
 
 def test_a_finished_run_started_again_does_nothing(finished: Path, folder: Path):
@@ -91,6 +104,19 @@ def test_a_stopped_run_is_scored_where_it_is_if_it_is_past_max_steps(
     assert run(tiny_experiment(folder), directory, limits=Limits(max_steps=5)).steps == 40
 
 
+def test_a_run_in_parts_may_go_on_in_others(
+    finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Steps, epochs, validations and checkpoints stay where they were."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    experiment = tiny_experiment(folder)
+    run(experiment, tmp_path, accumulate=3, limits=Limits(max_steps=13))
+    result = run(experiment, tmp_path, accumulate=2, splits=("valid",))
+    expected = load_result(finished)
+    assert expected is not None and result.source_tokens == expected.source_tokens
+    assert _course(tmp_path) == _course(finished)
+
+
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
@@ -105,7 +131,10 @@ def test_a_limit_must_be_above_zero(limits: dict[str, int], said: str):
         Limits(**limits)
 
 
-def test_no_devices_are_refused(folder: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="devices is 0"):
-        run(tiny_experiment(folder), tmp_path / "run", devices=0)
+@pytest.mark.parametrize(("devices", "accumulate", "said"), [(0, 1, "devices"), (1, 0, "acc")])
+def test_no_devices_and_no_parts_are_refused(
+    devices: int, accumulate: int, said: str, folder: Path, tmp_path: Path
+):
+    with pytest.raises(InputError, match=rf"{said}\w* is 0, but must be at least 1"):
+        run(tiny_experiment(folder), tmp_path / "run", devices=devices, accumulate=accumulate)
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,6 @@
-"""``python -m tests.experiments.train_on_two FOLDER DIRECTORY``: ten steps on two devices."""
+"""``python -m tests.experiments.train_on_two FOLDER DIRECTORY``: ten steps on two devices, with
+checkpoints by the clock, after each of them.
+"""
 
 import sys
 from pathlib import Path
@@ -8,5 +10,7 @@ from tests.experiments.samples import tiny_experiment
 
 if __name__ == "__main__":
     folder, directory = map(Path, sys.argv[1:])
-    experiment = tiny_experiment(folder, max_steps=10, dropout=0.0)
+    experiment = tiny_experiment(
+        folder, max_steps=10, checkpoint_every_minutes=1e-9, average_checkpoints=1
+    )
     sys.exit(carry_out(experiment, directory, devices=2))

@@ -56,7 +56,29 @@ def test_an_embedding_is_scaled_and_its_position_added() -> None:
 def test_the_output_map_is_the_same_matrix_unscaled() -> None:
     module = embedding(TINY_MODEL)
     states = torch.randn(2, 3, D_MODEL)
-    torch.testing.assert_close(module.logits(states), states @ module.weight.T)
+    torch.testing.assert_close(module.logits(states), states @ module.weight[:61].T)
+
+
+def test_rows_are_added_to_a_multiple_of_64_and_hold_nothing() -> None:
+    for vocab_size, rows in ((61, 64), (64, 64), (67, 128)):
+        module = embedding(dataclasses.replace(TINY_MODEL, vocab_size=vocab_size))
+        assert module.weight.shape == (rows, D_MODEL)
+        assert not module.weight[vocab_size:].any() and module.weight[:vocab_size].all()
+        assert module.logits(torch.randn(3, D_MODEL)).shape == (3, vocab_size)
+        assert module.num_padding() == (rows - vocab_size) * D_MODEL
+
+
+def test_what_is_saved_has_real_rows_alone_and_fits_no_other_vocabulary() -> None:
+    module = embedding(TINY_MODEL)
+    saved = module.state_dict()
+    assert torch.equal(saved["weight"], module.weight[:61])
+    other = embedding(TINY_MODEL)
+    with torch.no_grad():
+        other.weight.fill_(7.0)
+    other.load_state_dict(saved)
+    assert torch.equal(other.weight, module.weight)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        embedding(dataclasses.replace(TINY_MODEL, vocab_size=59)).load_state_dict(saved)
 
 
 def test_dropout_is_on_the_sum_of_embedding_and_position() -> None:

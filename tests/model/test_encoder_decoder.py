@@ -77,7 +77,11 @@ def test_every_parameter_gets_a_gradient(config: ModelConfig) -> None:
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.ne(0).any(), name
         if parameter.dim() == 2 and "feed_forward" not in name:  # where a ReLU may stay shut
-            assert parameter.grad.ne(0).any(dim=1).all(), f"a row of {name}"
+            reached = parameter.grad.ne(0).any(dim=1)
+            if name == "embedding.weight":
+                assert not reached[61:].any()
+                reached = reached[:61]
+            assert reached.all(), f"a row of {name}"
 
 
 def test_dropout_stands_behind_every_sublayer_and_the_embedding() -> None:
@@ -97,7 +101,7 @@ def test_dropout_is_off_in_evaluation() -> None:
 
 def test_the_one_matrix_counts_and_is_kept_once() -> None:
     model = Transformer(TINY_MODEL)
-    of_size = [name for name, p in model.named_parameters() if p.shape == (61, 26)]
+    of_size = [name for name, p in model.named_parameters() if p.shape == (64, 26)]
     assert of_size == ["embedding.weight"]
 
 
@@ -140,7 +144,7 @@ def test_every_matrix_is_drawn_by_the_models_own_rules() -> None:
     )
     for name, parameter in Transformer(config).named_parameters():
         if name == "embedding.weight":
-            assert math.isclose(parameter.std().item(), 202**-0.5, rel_tol=0.02)
+            assert math.isclose(parameter[:401].std().item(), 202**-0.5, rel_tol=0.02)
         elif "key_value" not in name and parameter.dim() == 2:
             xavier = math.sqrt(2 / sum(parameter.shape))
             assert math.isclose(parameter.std().item(), xavier, rel_tol=0.02), name

@@ -100,7 +100,7 @@ def test_training_on_two_threads_is_the_same_every_time(
 
 def test_a_fault_in_a_half_is_a_fault_of_the_step(tiny_config: Config, two_threads: None) -> None:
     module, batch = TransformerModule(tiny_config), first_batch(tiny_config)
-    batch.src[0, 0] = tiny_config.model.vocab_size
+    batch.src[0, 0] = len(module.model.embedding.weight)
     with pytest.raises(IndexError):
         module.training_loss(batch)
     assert torch.get_num_threads() == 2

@@ -37,7 +37,7 @@ def test_both_sums_and_both_gradients_are_torchs(
 ) -> None:
     monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", rows_at_a_time * VOCAB)
     states, weight, targets = inputs()
-    smoothed, nll = smoothed_cross_entropy(states, weight, targets, smoothing)
+    smoothed, nll = smoothed_cross_entropy(states, weight, targets, smoothing, VOCAB)
     expected = torchs(states, weight, targets, smoothing)
     torch.testing.assert_close(smoothed, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(nll, torchs(states, weight, targets, 0.0), rtol=1e-12, atol=1e-12)
@@ -52,7 +52,7 @@ def test_a_vocabulary_larger_than_a_piece_still_goes_row_by_row(
 ) -> None:
     monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", VOCAB - 1)
     states, weight, targets = inputs()
-    smoothed, _ = smoothed_cross_entropy(states, weight, targets, 0.1)
+    smoothed, _ = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
     torch.testing.assert_close(smoothed, torchs(states, weight, targets, 0.1))
 
 
@@ -61,9 +61,28 @@ def test_the_gradient_is_that_of_finite_differences(monkeypatch: pytest.MonkeyPa
     states, weight, targets = inputs(tokens=5)
 
     def smoothed(states: Tensor, weight: Tensor) -> Tensor:
-        return smoothed_cross_entropy(states, weight, targets, 0.2)[0]
+        return smoothed_cross_entropy(states, weight, targets, 0.2, VOCAB)[0]
 
     assert torch.autograd.gradcheck(smoothed, (states, weight))
+
+
+@smoothings
+@pytest.mark.parametrize("filling", [0.0, 7.0])
+def test_rows_beyond_the_vocabulary_are_as_if_they_were_not(
+    smoothing: float, filling: float
+) -> None:
+    states, weight, targets = inputs()
+    padded = torch.cat([weight.detach(), torch.full((3, D_MODEL), filling, dtype=weight.dtype)])
+    padded.requires_grad_()
+    found = smoothed_cross_entropy(states, padded, targets, smoothing, VOCAB)
+    expected = smoothed_cross_entropy(states, weight, targets, smoothing, VOCAB)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    states_gradient, gradient = gradients(found[0], states, padded)
+    assert not gradient[VOCAB:].any()
+    for one, other in zip(
+        (states_gradient, gradient[:VOCAB]), gradients(expected[0], states, weight), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_a_smoothed_target_row_by_hand() -> None:
@@ -71,38 +90,38 @@ def test_a_smoothed_target_row_by_hand() -> None:
     row = torch.tensor([0.02, 0.02, 0.92, 0.02, 0.02])
     logits = torch.tensor([0.3, -1.2, 2.0, 0.0, 0.7])
     # with the identity as weights the states are the logits
-    smoothed, _ = smoothed_cross_entropy(logits[None], torch.eye(5), torch.tensor([2]), 0.1)
+    smoothed, _ = smoothed_cross_entropy(logits[None], torch.eye(5), torch.tensor([2]), 0.1, 5)
     torch.testing.assert_close(smoothed, -(row * logits.log_softmax(0)).sum())
 
 
 def test_the_gradient_vanishes_where_the_model_predicts_the_smoothed_row() -> None:
     logits = torch.tensor([[0.02, 0.02, 0.92, 0.02, 0.02]]).log().requires_grad_()
-    smoothed, _ = smoothed_cross_entropy(logits, torch.eye(5), torch.tensor([2]), 0.1)
+    smoothed, _ = smoothed_cross_entropy(logits, torch.eye(5), torch.tensor([2]), 0.1, 5)
     (gradient,) = gradients(smoothed, logits)
     torch.testing.assert_close(gradient, torch.zeros(1, 5), atol=1e-6, rtol=0)
 
 
 def test_the_plain_sum_carries_no_gradient() -> None:
     states, weight, targets = inputs()
-    smoothed, nll = smoothed_cross_entropy(states, weight, targets, 0.1)
+    smoothed, nll = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
     assert smoothed.requires_grad and not nll.requires_grad
 
 
 def test_without_gradients_the_sums_are_the_same() -> None:
     states, weight, targets = inputs()
-    expected = smoothed_cross_entropy(states, weight, targets, 0.1)
+    expected = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
     for context in (torch.no_grad(), torch.inference_mode()):
         with context:
-            found = smoothed_cross_entropy(states, weight, targets, 0.1)
+            found = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
         assert not found[0].requires_grad
         assert [x.item() for x in found] == [x.item() for x in expected]
 
 
 def test_bf16_stays_near_fp32() -> None:
     states, weight, targets = inputs(tokens=211, dtype=torch.float32)
-    expected, expected_nll = smoothed_cross_entropy(states, weight, targets, 0.1)
+    expected, expected_nll = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found, nll = smoothed_cross_entropy(states, weight, targets, 0.1)
+        found, nll = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
     assert found.dtype == nll.dtype == torch.float32
     assert found.item() != expected.item(), "the products did not run in bf16"
     assert math.isclose(found.item(), expected.item(), rel_tol=3e-3)
@@ -118,7 +137,7 @@ def test_bf16_stays_near_fp32() -> None:
 @pytest.mark.parametrize("size", [1e4, 1e8])
 def test_huge_logits_stay_finite(size: float) -> None:
     states, weight, targets = inputs(dtype=torch.float32)
-    smoothed, nll = smoothed_cross_entropy(states * size, weight, targets, 0.1)
+    smoothed, nll = smoothed_cross_entropy(states * size, weight, targets, 0.1, VOCAB)
     torch.testing.assert_close(smoothed, torchs(states * size, weight, targets, 0.1))
     torch.testing.assert_close(nll, torchs(states * size, weight, targets, 0.0))
     for gradient in gradients(smoothed, states, weight):
@@ -128,7 +147,7 @@ def test_huge_logits_stay_finite(size: float) -> None:
 def test_no_targets_cost_nothing() -> None:
     """A rank for which no pair is left takes the step all the same."""
     states, weight, targets = inputs(tokens=0)
-    smoothed, nll = smoothed_cross_entropy(states, weight, targets, 0.1)
+    smoothed, nll = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
     assert smoothed.item() == nll.item() == 0.0
     for gradient in gradients(smoothed, states, weight):
         assert not gradient.any()
@@ -138,5 +157,5 @@ def test_an_infinite_state_is_not_hidden() -> None:
     states, weight, targets = inputs()
     broken = states.detach().clone()
     broken[3, 2] = torch.inf
-    smoothed, _ = smoothed_cross_entropy(broken, weight, targets, 0.1)
+    smoothed, _ = smoothed_cross_entropy(broken, weight, targets, 0.1, VOCAB)
     assert not smoothed.isfinite()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -154,6 +155,41 @@ def test_a_run_goes_on_bit_by_bit_in_the_middle_of_an_epoch(
     assert torch.equal(flat(resumed), flat(whole))
 
 
+@resuming
+def test_a_run_from_before_embeddings_were_padded_goes_on(
+    tiny_config: Config, tmp_path: Path
+) -> None:
+    whole, losses = fit(tiny_config, max_steps=7)
+    first = trainer(5)
+    first.fit(TransformerModule(tiny_config), TranslationDataModule(tiny_config))
+    path = tmp_path / "stop.ckpt"
+    first.save_checkpoint(path)
+    checkpoint = torch.load(path, weights_only=True)
+    del checkpoint["accumulate_grad_batches"]
+    moments = checkpoint["optimizer_states"][0]["state"][0]
+    for name in ("exp_avg", "exp_avg_sq"):
+        assert moments[name].shape == (64, 26) and not moments[name][61:].any()
+        moments[name] = moments[name][:61].clone()
+    torch.save(checkpoint, path)
+    resumed, rest = TransformerModule(tiny_config), Losses()
+    data = TranslationDataModule(tiny_config)
+    trainer(7, rest).fit(resumed, data, ckpt_path=path, weights_only=True)
+    assert rest.values == losses[5:]
+    assert torch.equal(flat(resumed), flat(whole))
+    assert not resumed.model.embedding.weight[61:].any()
+
+
+def test_a_checkpoint_loads_by_lightnings_own_way(tiny_config: Config, tmp_path: Path) -> None:
+    module = TransformerModule(tiny_config)
+    run = trainer(1)
+    run.fit(module, TranslationDataModule(tiny_config))
+    run.save_checkpoint(tmp_path / "x.ckpt", weights_only=False)
+    found = TransformerModule.load_from_checkpoint(
+        tmp_path / "x.ckpt", config=tiny_config, weights_only=True
+    )
+    assert torch.equal(flat(found), flat(module))
+
+
 def test_one_batch_is_overfitted(tiny_config: Config) -> None:
     config = override(tiny_config, label_smoothing=0.0)
     batch = next(iter(TranslationDataModule(config).train_dataloader()))
@@ -295,10 +331,13 @@ def test_a_broken_gradient_stops_the_run_before_it_reaches_the_weights(
 
 
 def test_the_batch_is_named_by_its_number_since_the_start(tiny_config: Config) -> None:
-    """Gradients of two batches a step: step 4 ends with batch 9."""
+    """Batches of the user's own, two a step: step 4 ends with batch 9."""
+    batches = FixedBatches(
+        itertools.islice(TranslationDataModule(tiny_config).train_dataloader(), 10)
+    )
     with pytest.raises(NonFiniteError, match=r"step 4 \(batch 9 since the start"):
         fit_broken = trainer(7, Break(step=4, value=math.nan), accumulate_grad_batches=2)
-        fit_broken.fit(TransformerModule(tiny_config), TranslationDataModule(tiny_config))
+        fit_broken.fit(TransformerModule(tiny_config), batches, batches)
 
 
 def test_no_checkpoint_is_written_of_weights_that_a_broken_gradient_reached(
@@ -334,25 +373,6 @@ def test_padding_costs_nothing(tiny_config: Config) -> None:
     )
     for one, other in zip(module.loss(batch), module.loss(wider), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
-
-
-@resuming
-def test_accumulated_batches_are_all_seen(tiny_config: Config, tmp_path: Path) -> None:
-    """A resumed run counts batches, of which a step takes several."""
-    options = {"accumulate_grad_batches": 3}
-    _, losses = fit(tiny_config, max_steps=7, **options)
-    assert len(losses) == 21
-    first = trainer(3, **options)
-    first.fit(TransformerModule(tiny_config), TranslationDataModule(tiny_config))
-    first.save_checkpoint(tmp_path / "stop.ckpt")
-    rest = Losses()
-    trainer(7, rest, **options).fit(
-        TransformerModule(tiny_config),
-        TranslationDataModule(tiny_config),
-        ckpt_path=tmp_path / "stop.ckpt",
-        weights_only=True,
-    )
-    assert rest.values == losses[9:]
 
 
 @pytest.mark.slow

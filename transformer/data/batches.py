@@ -28,6 +28,8 @@ class Batch:
         source_tokens: real tokens of the whole step, over all devices
         target_tokens: likewise; the begin of a sentence does not count, its end does
         number: which batch since the start of training
+        shard: which of the ``shards`` of that batch this is; devices and accumulation part it
+        shards: into how many it is parted
         real_targets: ``(targets,)``, where in ``tgt[:, 1:]``, flattened, tokens stand that are
             no padding; worked out on the CPU, as a GPU would have to be waited for
     """
@@ -37,6 +39,8 @@ class Batch:
     source_tokens: int
     target_tokens: int
     number: int = 0
+    shard: int = 0
+    shards: int = 1
     real_targets: Tensor = field(default=None)  # pyright: ignore[reportAssignmentType]
 
     def __post_init__(self) -> None:
@@ -164,17 +168,17 @@ def _cut(lengths: Tokens, budget: int) -> list[int]:
 
 
 def collate(
-    store: EncodedPairs, pairs: Integers, *, number: int = 0, rank: int = 0, world_size: int = 1
+    store: EncodedPairs, pairs: Integers, *, number: int = 0, shard: int = 0, shards: int = 1
 ) -> Batch:
-    """The share of one rank in a batch: every ``world_size``-th pair from ``rank`` on.
+    """One shard of a batch: every ``shards``-th pair from ``shard`` on.
 
-    A rank for which no pair is left gets the first one with all its targets as padding, so that
+    A shard for which no pair is left gets the first one with all its targets as padding, so that
     every rank takes every step; such targets count for nothing.
     """
     lengths = store.lengths[pairs]
-    mine = pairs[rank::world_size] if rank < len(pairs) else pairs[:1]
+    mine = pairs[shard::shards] if shard < len(pairs) else pairs[:1]
     src, targets = store.padded(mine, 0), store.padded(mine, 1)
-    if rank >= len(pairs):
+    if shard >= len(pairs):
         targets[:] = PAD_ID
     tgt = np.insert(targets, 0, BOS_ID, axis=1)
     source_tokens, target_tokens = lengths.sum(axis=0).tolist()
@@ -184,4 +188,6 @@ def collate(
         source_tokens=source_tokens,
         target_tokens=target_tokens,
         number=number,
+        shard=shard,
+        shards=shards,
     )

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from itertools import product
 
 import lightning.pytorch as lightning
 
 from transformer.config import Config
 from transformer.data.batches import Batch, BatchPlan, FixedBatches, batches_by_length, collate
+from transformer.data.prefetch import made_ahead
 from transformer.data.prepare import PreparedCorpus, prepare
 from transformer.data.store import TokenStore
 
 
 class PlannedLoader:
-    """Yields one epoch of batches at each iteration, the next one each time.
+    """Yields one epoch of batches at each iteration, the next one each time, made ahead of it.
 
-    ``first`` is the number, since the start of training, of the batch to begin with: a resumed
-    run goes on in the middle of an epoch exactly where it was.
+    Args:
+        first: the number, since the start of training, of the batch to begin with: a resumed run
+            goes on in the middle of an epoch exactly where it was
+        rank: of this device among ``world_size``
+        accumulate: micro-batches into which each device's share of a batch is parted, one after
+            the other. Device ``r`` of ``W`` with ``k`` of them yields the shards ``r k`` to
+            ``r k + k - 1`` of ``W k``: one device with eight sees what eight with one see
     """
 
     def __init__(
@@ -28,33 +34,35 @@ class PlannedLoader:
         first: int = 0,
         rank: int = 0,
         world_size: int = 1,
+        accumulate: int = 1,
     ) -> None:
         self._store, self._plan = store, plan
         self._next = first
-        self._rank, self._world_size = rank, world_size
+        self._own = range(rank * accumulate, (rank + 1) * accumulate)
+        self._shards = world_size * accumulate
 
     def __len__(self) -> int:
-        """Batches per epoch."""
-        return len(self._plan)
+        """Micro-batches per epoch."""
+        return len(self._plan) * len(self._own)
 
     def __iter__(self) -> Iterator[Batch]:
         end = (self._next // len(self._plan) + 1) * len(self._plan)
-        for number in range(self._next, end):
-            self._next = number + 1
-            yield collate(
-                self._store,
-                self._plan.batch(number),
-                number=number,
-                rank=self._rank,
-                world_size=self._world_size,
-            )
+        for batch in made_ahead(self._make, product(range(self._next, end), self._own)):
+            # One that is left in its middle is begun anew.
+            self._next = batch.number + (batch.shard == self._own[-1])
+            yield batch
+
+    def _make(self, which: tuple[int, int]) -> Batch:
+        number, shard = which
+        pairs = self._plan.batch(number)
+        return collate(self._store, pairs, number=number, shard=shard, shards=self._shards)
 
 
 class TranslationDataModule(lightning.LightningDataModule):
     """A corpus as batches of real tokens, prepared at first use and cached after.
 
-    The loaders shard by themselves: a Trainer of one's own on several devices needs nothing
-    set for it.
+    The loaders shard by themselves: a Trainer of one's own on several devices, or with
+    ``accumulate_grad_batches``, needs nothing set for it, and takes the same steps as one without.
     """
 
     def __init__(self, config: Config) -> None:
@@ -80,25 +88,22 @@ class TranslationDataModule(lightning.LightningDataModule):
 
     def train_dataloader(self) -> PlannedLoader:
         """Batches from the step on at which the Trainer stands."""
+        store, plan, trainer = self.corpus.store("train"), self.train_plan(), self.trainer
+        if trainer is None:
+            return PlannedLoader(store, plan)
         return PlannedLoader(
-            self.corpus.store("train"),
-            self.train_plan(),
-            first=self._steps_taken(),
-            **self._share(),
+            store,
+            plan,
+            first=trainer.global_step,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+            accumulate=trainer.accumulate_grad_batches,
         )
 
     def val_dataloader(self) -> FixedBatches:
         """The validation set, in the order of length."""
         store = self.corpus.store("valid")
         batches = batches_by_length(store.lengths, self.config.data.tokens_per_batch)
-        return FixedBatches(collate(store, pairs, **self._share()) for pairs in batches)
-
-    def _steps_taken(self) -> int:
         trainer = self.trainer
-        return 0 if trainer is None else trainer.global_step * trainer.accumulate_grad_batches
-
-    def _share(self) -> dict[str, Any]:
-        trainer = self.trainer
-        if trainer is None:
-            return {}
-        return {"rank": trainer.global_rank, "world_size": trainer.world_size}
+        rank, ranks = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+        return FixedBatches(collate(store, pairs, shard=rank, shards=ranks) for pairs in batches)

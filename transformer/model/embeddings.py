@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,16 +27,27 @@ def sinusoids(length: int, d_model: int, start: int = 0) -> Tensor:
     return table
 
 
+# Products are fastest over so many columns.
+_ROWS_MULTIPLE = 64
+
+
 class Embedding(nn.Module):
     """The one matrix of both languages, which is also the pre-softmax map, and the positions.
 
     Both stacks share it. Learned positions end at ``max_positions``; those beyond take the last.
+
+    Attributes:
+        weight: ``(rows, d_model)``: a row for each of ``vocab_size`` word-pieces, and below them
+            rows of zeros up to a multiple of 64, for speed alone. No logit is given for those, no
+            gradient reaches them, and what is saved leaves them out
+        vocab_size: word-pieces
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.d_model = config.d_model
-        self.weight = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
+        self.d_model, self.vocab_size = config.d_model, config.vocab_size
+        rows = -(-config.vocab_size // _ROWS_MULTIPLE) * _ROWS_MULTIPLE
+        self.weight = nn.Parameter(torch.zeros(rows, config.d_model))
         self.dropout = Dropout(config.dropout)
         self.positions = None
         if config.positions == "learned":
@@ -46,7 +58,7 @@ class Embedding(nn.Module):
 
     def reset_parameters(self) -> None:
         """N(0, 1/d_model), so that the scaled embeddings and the logits start at unit size."""
-        for table in (self.weight, self.positions):
+        for table in (self.weight[: self.vocab_size], self.positions):
             if table is not None:
                 nn.init.normal_(table, std=self.d_model**-0.5)
 
@@ -62,7 +74,25 @@ class Embedding(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """The pre-softmax map, ``(..., d_model)`` to ``(..., vocab_size)``, section 3.4."""
-        return F.linear(states, self.weight)
+        return F.linear(states, self.weight)[..., : self.vocab_size]
+
+    def num_padding(self) -> int:
+        """Numbers of ``weight`` that are of no word-piece."""
+        return self.weight[self.vocab_size :].numel()
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        name = f"{prefix}weight"
+        destination[name] = destination[name][: self.vocab_size].clone()
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        name = f"{prefix}weight"
+        if name in state_dict:
+            missing = self.weight.size(0) - self.vocab_size
+            state_dict[name] = F.pad(state_dict[name], (0, 0, 0, missing))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _encode_positions(self, start: int, length: int) -> Tensor:
         if self.positions is not None:

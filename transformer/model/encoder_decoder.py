@@ -146,8 +146,9 @@ class Transformer(nn.Module):
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
     def num_parameters(self) -> int:
-        """All trained numbers; the shared matrix counts once."""
-        return sum(parameter.numel() for parameter in self.parameters())
+        """All trained numbers; the shared matrix counts once, and its padding not at all."""
+        total = sum(parameter.numel() for parameter in self.parameters())
+        return total - self.embedding.num_padding()
 
 
 def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:

@@ -15,38 +15,40 @@ _GPU_ELEMENTS = 2**28
 
 
 def smoothed_cross_entropy(
-    states: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+    states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, vocab_size: int
 ) -> tuple[Tensor, Tensor]:
     """Sums over all targets of the smoothed loss and of the plain negative log-likelihood.
 
-    The smoothed target gives 1 - ε to the right word-piece and spreads ε evenly over all.
+    The smoothed target gives 1 - ε to the right word-piece and spreads ε evenly over all; rows of
+    ``weight`` from ``vocab_size`` on are as if they were not there, and get no gradient.
     Logits never exist as a whole: with ``z = Wh``, the smoothed loss is
     ``logsumexp(z) - (1 - ε) z[y] - ε mean(z)``, and ``mean(z) = h · mean(W)``.
 
     Args:
         states: ``(tokens, d_model)``; under autocast the products run in its precision
-        weight: ``(vocab_size, d_model)``
+        weight: ``(rows, d_model)``, at least ``vocab_size`` rows
         targets: ``(tokens,)``, without padding
         smoothing: ε
+        vocab_size: word-pieces
 
     Returns:
         ``(smoothed, nll)``, two scalars in nats; only the first carries a gradient.
     """
     if torch.compiler.is_compiling():
-        return _compiled(states, weight, targets, smoothing)
+        return _compiled(states, weight, targets, smoothing, vocab_size)
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     result = _SmoothedCrossEntropy.apply(
-        states, weight, targets, smoothing, dtype, torch.is_grad_enabled()
+        states, weight, targets, smoothing, vocab_size, dtype, torch.is_grad_enabled()
     )
     return cast(tuple[Tensor, Tensor], result)
 
 
 def _compiled(
-    states: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+    states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, vocab_size: int
 ) -> tuple[Tensor, Tensor]:
     """In whole: a compiler fuses what follows the product, and that is faster than pieces."""
-    logits = states @ weight.t()
+    logits = (states @ weight.t())[:, :vocab_size]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_z = logits.logsumexp(-1)
     target_logit = logits.gather(1, targets[:, None]).squeeze(1)
@@ -65,6 +67,7 @@ class _SmoothedCrossEntropy(Function):
         weight: Tensor,
         targets: Tensor,
         smoothing: float,
+        vocab_size: int,
         dtype: torch.dtype,
         with_gradient: bool,
     ) -> tuple[Tensor, Tensor]:
@@ -78,6 +81,7 @@ class _SmoothedCrossEntropy(Function):
             part = slice(start, start + rows)
             h, y = h_all[part], targets[part, None]
             logits = (h @ w.t()).to(wide)
+            logits[:, vocab_size:] = -torch.inf  # so that their probabilities are 0
             target_logit_sum += logits.gather(1, y).sum()
             largest = logits.amax(-1, keepdim=True)
             # exp(z) up to a factor for each row; dividing the narrow operands by their sum, and
@@ -90,11 +94,11 @@ class _SmoothedCrossEntropy(Function):
                 gradient = powers.to(dtype)
                 grad_states[part] = (gradient @ w) / total
                 grad_weight += gradient.t() @ (h / total).to(dtype)
-        states_sum, weight_mean = states.to(wide).sum(0), weight.to(wide).mean(0)
+        states_sum, weight_mean = states.to(wide).sum(0), weight[:vocab_size].to(wide).mean(0)
         if with_gradient:
             # The even share of ε is the same for every logit: two vectors in place of a matrix.
             grad_states -= smoothing * weight_mean.to(dtype)
-            grad_weight -= (smoothing / weight.size(0) * states_sum).to(weight.dtype)
+            grad_weight[:vocab_size] -= (smoothing / vocab_size * states_sum).to(weight.dtype)
             ctx.save_for_backward(grad_states.to(states.dtype), grad_weight)
         nll = log_z_sum - target_logit_sum
         smoothed = nll + smoothing * (target_logit_sum - states_sum @ weight_mean)
@@ -106,4 +110,4 @@ class _SmoothedCrossEntropy(Function):
         grad_smoothed: Tensor = grad_outputs[0]
         grad_states, grad_weight = ctx.saved_tensors
         scale = grad_smoothed.to(grad_states.dtype)
-        return grad_states * scale, grad_weight * grad_smoothed, None, None, None, None
+        return grad_states * scale, grad_weight * grad_smoothed, None, None, None, None, None

@@ -16,6 +16,7 @@ from transformer.model.encoder_decoder import Transformer
 from transformer.training.halves import loss_of_halves
 from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.precision import autocast
+from transformer.training.resuming import note_accumulation, pad_moments, recount_batches
 from transformer.training.schedule import learning_rate
 
 
@@ -28,7 +29,8 @@ class TransformerModule(lightning.LightningModule):
 
     Everything that decides the outcome is in here and in the data module, so any Trainer gives
     the same training: the precision, the clipping and the random numbers of dropout, which are
-    drawn anew for each (seed, step, rank) so that a resumed run goes on bit by bit.
+    drawn anew for each (seed, batch, shard of it) so that a resumed run goes on bit by bit, and
+    one device that accumulates what several would do draws what they draw.
     """
 
     def __init__(self, config: Config) -> None:
@@ -41,6 +43,7 @@ class TransformerModule(lightning.LightningModule):
         self._compiled_sums = compiled
         self._batch_number = 0
         self._unchecked: list[tuple[int, int, Tensor]] = []
+        self._train_sums = torch.zeros(2)
         self._valid_sums = torch.zeros(2, dtype=torch.float64)
 
     def configure_optimizers(self) -> Any:
@@ -75,6 +78,7 @@ class TransformerModule(lightning.LightningModule):
             self.model.embedding.weight,
             tgt[:, 1:].flatten().index_select(0, real_targets),
             self.config.training.label_smoothing,
+            self.config.model.vocab_size,
         )
 
     def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -88,18 +92,16 @@ class TransformerModule(lightning.LightningModule):
         return self.loss(batch)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The mean smoothed loss per target word-piece of the global batch."""
-        del batch_idx
-        training = self.config.training
-        self._seed(_step_seed(training.seed, batch.number, self.global_rank))
+        """The smoothed loss per target word-piece of the global batch, as this shard sees it."""
+        self._seed(_step_seed(self.config.training.seed, batch.number, batch.shard))
         smoothed, nll = self.training_loss(batch)
-        # Ranks average their gradients, so each scales its share of the sum by their number.
-        scale = self.trainer.world_size / batch.target_tokens
+        # Ranks and micro-batches are averaged, so each scales its share of the sum by their number.
+        scale = batch.shards / batch.target_tokens
         self._batch_number = batch.number
         if self._at_log_step():
-            self.log("loss", smoothed.detach() * scale, sync_dist=True)
-            self.log("perplexity", torch.exp(nll * scale), sync_dist=True)
-            self.log("learning_rate", self.learning_rate_after(self.global_step))
+            if batch_idx % self.trainer.accumulate_grad_batches == 0:
+                self._train_sums = torch.zeros(2, device=self.device)
+            self._train_sums += torch.stack([smoothed.detach(), nll]) * scale
         return smoothed * scale
 
     def _seed(self, seed: int) -> None:
@@ -129,14 +131,30 @@ class TransformerModule(lightning.LightningModule):
         self._unchecked.append((self.global_step, self._batch_number, norm))
         if self._at_log_step():
             self.log("gradient_norm", norm)
+            self._log_step()
         if self._at_log_step() or not norm.is_cuda:
             self._check_gradients()
         super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
+    def _log_step(self) -> None:
+        """Log the figures of the whole step, over its micro-batches and all ranks."""
+        mean = self._train_sums / self.trainer.accumulate_grad_batches
+        loss, nll = self.trainer.strategy.reduce(mean, reduce_op="mean").unbind()
+        self.log("loss", loss)
+        self.log("perplexity", torch.exp(nll))
+        self.log("learning_rate", self.learning_rate_after(self.global_step))
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse to write weights that a broken gradient has reached."""
-        del checkpoint
         self._check_gradients()
+        note_accumulation(checkpoint, self.trainer.accumulate_grad_batches)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take up a run, be it from before embeddings were padded, or with other micro-batches."""
+        if self._trainer is None or "optimizer_states" not in checkpoint:
+            return  # only the weights are wanted
+        recount_batches(checkpoint, self.trainer.accumulate_grad_batches)
+        pad_moments(checkpoint, list(self.parameters()))
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add up the plain loss over the validation set."""
@@ -168,5 +186,5 @@ class TransformerModule(lightning.LightningModule):
         self._unchecked.clear()
 
 
-def _step_seed(seed: int, batch_number: int, rank: int) -> int:
-    return int(np.random.SeedSequence((seed, batch_number, rank)).generate_state(1)[0])
+def _step_seed(seed: int, batch_number: int, shard: int) -> int:
+    return int(np.random.SeedSequence((seed, batch_number, shard)).generate_state(1)[0])

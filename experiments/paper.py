@@ -1,0 +1,59 @@
+"""Table 2 of the paper: base and big on WMT14 EN-DE and EN-FR; and a small one to try it first.
+
+The defaults are the paper's base model on EN-DE, so only what differs from them stands here.
+"""
+
+from __future__ import annotations
+
+from experiments.experiment import Experiment
+from experiments.news import recipe
+from transformer.config import Config, DataConfig, override
+from transformer.data.corpora import WMT14_EN_DE, WMT14_EN_DE_SMALL, WMT14_EN_FR
+
+# Section 6.1: the last 5 of the checkpoints that were written every 10 minutes are averaged.
+_BASE = override(
+    Config(data=DataConfig(corpus=WMT14_EN_DE)),
+    checkpoint_every_minutes=10.0,
+    average_checkpoints=5,
+)
+# The last line of Table 3.
+_BIG = override(
+    _BASE,
+    d_model=1024,
+    d_ff=4096,
+    num_heads=16,
+    dropout=0.3,
+    max_steps=300_000,
+    average_checkpoints=20,
+)
+
+WMT14_EN_DE_BASE = Experiment(
+    name="wmt14_en_de_base",
+    description="the paper's base model on WMT14 EN-DE (Table 2)",
+    config=_BASE,
+    tags=("paper", "table2"),
+)
+WMT14_EN_DE_BIG = Experiment(
+    name="wmt14_en_de_big",
+    description="the paper's big model on WMT14 EN-DE (Table 2)",
+    config=_BIG,
+    tags=("paper", "table2"),
+)
+WMT14_EN_FR_BASE = Experiment(
+    name="wmt14_en_fr_base",
+    description="the paper's base model on WMT14 EN-FR (Table 2)",
+    config=override(_BASE, corpus=WMT14_EN_FR, vocab_size=32_000),
+    tags=("paper", "table2"),
+)
+WMT14_EN_FR_BIG = Experiment(
+    name="wmt14_en_fr_big",
+    description="the paper's big model on WMT14 EN-FR (Table 2)",
+    config=override(_BIG, corpus=WMT14_EN_FR, vocab_size=32_000, dropout=0.1),
+    tags=("paper", "table2"),
+)
+WMT14_EN_DE_FIRST = Experiment(
+    name="wmt14_en_de_small",
+    description="a small model on WMT14's News Commentary, EN-DE; about an hour on a laptop",
+    config=override(recipe(WMT14_EN_DE_SMALL), max_steps=10_000),
+    tags=("paper",),
+)

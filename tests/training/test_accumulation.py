@@ -1,0 +1,93 @@
+"""A step in parts is the step: the same batches, gradients and figures, and counted once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as lightning
+import pytest
+import torch
+
+from tests.samples import tiny
+from tests.training.test_module import flat, resuming, trainer
+from transformer.config import Config, Corpus, override
+from transformer.data.batches import FixedBatches
+from transformer.data.module import TranslationDataModule
+from transformer.training.module import TransformerModule
+
+FIGURES = ("loss", "perplexity", "learning_rate", "gradient_norm")
+
+
+class Figures(lightning.Callback):
+    """Keeps what was logged of each step."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, list[float]] = {}
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        """The last micro-batch of a step overwrites what the others say."""
+        if all(name in trainer.callback_metrics for name in FIGURES):
+            figures = [float(trainer.callback_metrics[name]) for name in FIGURES]
+            self.steps[trainer.global_step] = figures
+
+
+def fit(
+    config: Config, steps: int, accumulate: int, checkpoint: Path | None = None
+) -> tuple[lightning.Trainer, TransformerModule, dict[int, list[float]]]:
+    module, figures = TransformerModule(config), Figures()
+    run = trainer(steps, figures, accumulate_grad_batches=accumulate)
+    data = TranslationDataModule(config)
+    run.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    return run, module, figures.steps
+
+
+@pytest.fixture
+def config(files_corpus: Corpus) -> Config:
+    return tiny(files_corpus, log_every_steps=1, clip_norm=1.0)
+
+
+# The most parts are more than a batch has pairs.
+@pytest.mark.parametrize(("accumulate", "steps"), [(4, 5), (37, 1)])
+def test_steps_in_parts_are_the_steps_of_whole_batches(
+    accumulate: int, steps: int, config: Config
+) -> None:
+    _, module, expected = fit(config, steps, 1)
+    _, parted, found = fit(config, steps, accumulate)
+    assert found.keys() == expected.keys() == set(range(1, steps + 1))
+    for step, figures in found.items():
+        assert figures == pytest.approx(expected[step], rel=1e-4)
+    torch.testing.assert_close(flat(parted), flat(module), rtol=1e-4, atol=2e-5)
+
+
+@resuming
+def test_a_run_in_parts_goes_on_bit_by_bit(config: Config, tmp_path: Path) -> None:
+    config = override(config, dropout=0.3)
+    _, whole, figures = fit(config, 7, 2)
+    first, _, _ = fit(config, 3, 2)
+    first.save_checkpoint(tmp_path / "stop.ckpt")
+    _, resumed, rest = fit(config, 7, 2, tmp_path / "stop.ckpt")
+    assert rest == {step: figures[step] for step in range(4, 8)}
+    assert torch.equal(flat(resumed), flat(whole))
+
+
+def test_whole_batches_of_a_loader_of_ones_own_are_averaged(config: Config) -> None:
+    """One that does not part them: the mean of two losses is logged, and their gradients'."""
+    data = TranslationDataModule(config)
+    batches = FixedBatches(itertools.islice(data.train_dataloader(), 2))
+    module, figures = TransformerModule(config), Figures()
+    losses, gradients = [], []
+    for batch in batches:
+        smoothed, nll = (x / batch.target_tokens for x in module.loss(batch))
+        gradients.append(torch.autograd.grad(smoothed, list(module.parameters())))
+        losses.append((smoothed.item(), nll.item()))
+    mean = [(a + b) / 2 for a, b in zip(*gradients, strict=True)]
+    run = trainer(1, figures, accumulate_grad_batches=2, limit_val_batches=0)
+    run.fit(module, batches, batches)
+    smoothed, nll = (sum(x) / 2 for x in zip(*losses, strict=True))
+    loss, perplexity, _, norm = figures.steps[1]
+    assert loss == pytest.approx(smoothed, rel=1e-5)
+    assert perplexity == pytest.approx(math.exp(nll), rel=1e-5)
+    assert norm == pytest.approx(torch.nn.utils.get_total_norm(mean).item(), rel=1e-4)
