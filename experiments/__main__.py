@@ -63,6 +63,7 @@ def train(
     accumulate: int,
     max_steps: int | None,
     max_minutes: float | None,
+    checkpoint_minutes: float | None,
     compile: bool,
     vocab_size: int | None,
 ) -> int:
@@ -72,7 +73,11 @@ def train(
     from experiments.results import load_result, score_lines
 
     experiment = find_experiment(
-        name, seed=seed, vocab_size=vocab_size, compile=True if compile else None
+        name,
+        seed=seed,
+        vocab_size=vocab_size,
+        compile=True if compile else None,
+        checkpoint_every_minutes=checkpoint_minutes,
     )
     used_seed = experiment.config.training.seed
     directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
@@ -225,6 +230,7 @@ def _parser() -> Parser:
     add("--accumulate", type=int, default=1, metavar="K", help="parts of a step, for less memory")
     add("--max-steps", type=int, metavar="N", help="end there; a later start may go on")
     add("--max-minutes", type=float, metavar="M", help="end then; a later start may go on")
+    add("--checkpoint-minutes", type=float, metavar="M", help="write one so often, not by steps")
     add("--compile", action="store_true", help="fuse operations with torch.compile; for GPUs")
     command.set_defaults(command=train)
 

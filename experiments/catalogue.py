@@ -49,6 +49,7 @@ def find_experiment(
     seed: int | None = None,
     vocab_size: int | None = None,
     compile: bool | None = None,
+    checkpoint_every_minutes: float | None = None,
 ) -> Experiment:
     """The experiment of that name, or ``files:FOLDER``, ``files:FOLDER:de-en`` or ``FILE.py``.
 
@@ -66,7 +67,12 @@ def find_experiment(
         experiment = EXPERIMENTS[name]
     else:
         raise unknown_name("experiment", name, [*EXPERIMENTS, f"{_FILES}FOLDER", "FILE.py"])
-    changes = {"seed": seed, "vocab_size": vocab_size, "compile": compile}
+    changes = {
+        "seed": seed,
+        "vocab_size": vocab_size,
+        "compile": compile,
+        "checkpoint_every_minutes": checkpoint_every_minutes,
+    }
     given = {key: value for key, value in changes.items() if value is not None}
     return dataclasses.replace(experiment, config=override(experiment.config, **given))
 

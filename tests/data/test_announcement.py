@@ -55,13 +55,13 @@ def test_it_is_one_line_and_refused_where_there_is_no_room(
         announce(WMT14_EN_DE, 2)
 
 
-def test_prepare_says_it_once_and_of_a_corpus_that_tells_its_size(
+def test_prepare_says_it_once_and_of_a_corpus_of_many_pairs(
     files_corpus: Corpus, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepare(tiny(files_corpus))
     assert capsys.readouterr().err == ""
-    large = tiny(dataclasses.replace(files_corpus, name="large", pairs=211))
-    for _ in range(2):
-        prepare(large)
+    for pairs in (99_999, 1_000_003):
+        prepare(tiny(dataclasses.replace(files_corpus, name=f"of_{pairs}", pairs=pairs)))
+        prepare(tiny(dataclasses.replace(files_corpus, name=f"of_{pairs}", pairs=pairs)))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("large, about 211 pairs: nothing to fetch, about ")
+    assert line.startswith("of_1000003, about 1,000,003 pairs: nothing to fetch, about ")

@@ -59,9 +59,9 @@ def test_prepare_says_what_it_read_and_what_it_dropped(
     assert ended.code == 0
     assert not ended.stderr
     train, valid, test, where = ended.stdout.splitlines()
-    assert train == "train: 214 lines read, 212 pairs kept, 2 dropped: empty side"
-    assert valid == "valid: 13 lines read, 13 pairs kept"
-    assert test == "test: 11 lines read, 11 pairs kept"
+    assert train == "train mine/train: 214 lines read, 212 pairs kept, 2 dropped: empty side"
+    assert valid == "valid mine/valid: 13 lines read, 13 pairs kept"
+    assert test == "test mine/test: 11 lines read, 11 pairs kept"
     assert Path(where).is_relative_to(shared_cache)
     again = command("experiments", "prepare", f"files:{folder}", "--vocab-size", "61")
     assert again.stdout == ended.stdout
@@ -172,6 +172,10 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
         ),
         (("train", "cldr", "--max-steps", "0"), "max_steps is 0, but must be above 0"),
         (("train", "cldr", "--max-minutes", "nan"), "max_minutes is nan, but must be above 0"),
+        (
+            ("train", "cldr", "--checkpoint-minutes", "0"),
+            "checkpoint_every_minutes is 0.0, but must be above 0",
+        ),
         (("train", "cldr", "--devices", "0"), "devices is 0, but must be at least 1"),
         (("train", "cldr", "--accumulate", "0"), "accumulate is 0, but must be at least 1"),
         (("prepare", "cldr", "--vocab-size", "3"), "vocab_size is 3, but must be at least 8"),

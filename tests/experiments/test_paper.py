@@ -37,10 +37,9 @@ def test_what_table_2_was_trained_with(name: str):
     assert config.data.tokens_per_batch == 25_000
     assert (decoding.beam_size, decoding.length_penalty, decoding.max_extra_length) == (4, 0.6, 50)
     # Nothing else of training than what the sections name.
-    named = {"max_steps", "average_checkpoints", "checkpoint_every_minutes"}
+    named = {"max_steps", "average_checkpoints", "checkpoint_every_steps"}
     changed = differences(to_dict(TrainingConfig()), to_dict(training))
     assert {line.partition(":")[0] for line in changed} <= named
-    assert training.checkpoint_every_minutes == 10
     assert (training.warmup_steps, training.schedule, training.label_smoothing) == (
         4_000,
         "inverse_sqrt",
@@ -58,7 +57,9 @@ def test_its_steps_on_eight_p100_cost_what_table_2_says(
     name: str, seconds_per_step: float, reported: str
 ):
     """By the times a step of section 5.2, which it rounds to 12 hours and 3.5 days."""
-    seconds = find_experiment(name).config.training.max_steps * seconds_per_step
+    training = find_experiment(name).config.training
+    assert training.checkpoint_every_steps * seconds_per_step == 600, "every ten minutes"
+    seconds = training.max_steps * seconds_per_step
     assert nominal_flops(8 * seconds, 9.5e12) == pytest.approx(float(reported), rel=0.09)
 
 

@@ -9,12 +9,16 @@ from transformer.config import Corpus
 from transformer.data.cache import cache_directory
 from transformer.data.fetch import missing
 from transformer.data.space import check_space
+from transformer.data.vocabulary import SAMPLE_PAIRS
 from transformer.progress import duration, size
 
 # Of news and parliament: both lines as text, and as a store with its lengths, starts and order.
 _TEXT_BYTES, _STORE_BYTES = 300, 140
+# Of fewer nothing need be said.
+_MANY_PAIRS = 100_000
 # Cleaned and encoded by one core, by `experiments benchmark-prepare` on two of 2.5 GHz.
 _PAIRS_PER_SECOND = 30_000
+# To learn the vocabulary of a million pairs, of which it is learned at most.
 _VOCABULARY_SECONDS = 200
 
 
@@ -31,8 +35,8 @@ class Cost:
 
 
 def cost(corpus: Corpus, workers: int) -> Cost | None:
-    """The cost of a corpus that says about how many pairs it has; None for others."""
-    if corpus.pairs is None:
+    """The cost of a corpus that says about how many pairs it has, if they are many."""
+    if corpus.pairs is None or corpus.pairs < _MANY_PAIRS:
         return None
     lacking = missing(corpus)
     fetched = sum(count or 0 for _, count in lacking)
@@ -42,12 +46,13 @@ def cost(corpus: Corpus, workers: int) -> Cost | None:
         addresses=len(lacking),
         fetched_bytes=fetched,
         disk_bytes=fetched + corpus.pairs * per_pair,
-        seconds=_VOCABULARY_SECONDS + corpus.pairs / (_PAIRS_PER_SECOND * workers),
+        seconds=_VOCABULARY_SECONDS * min(1.0, corpus.pairs / SAMPLE_PAIRS)
+        + corpus.pairs / (_PAIRS_PER_SECOND * workers),
     )
 
 
 def announce(corpus: Corpus, workers: int) -> None:
-    """Tell the cost of a corpus on standard error, where it is known.
+    """Tell the cost of a corpus of many pairs on standard error.
 
     Raises:
         InputError: if the disk has no room for it.

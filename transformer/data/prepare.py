@@ -22,15 +22,13 @@ from transformer.data.fetch import fetch, fetch_all
 from transformer.data.store import TokenStore, write_store
 from transformer.data.testsets import split_location
 from transformer.data.text import read_aligned, read_text
-from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.data.workers import available_cores, in_own_process
 from transformer.errors import InputError
 from transformer.progress import show_activity
 
 # Counts up when the same settings would give another folder.
 _FORMAT = 3
-# Pairs of which the vocabulary is learned; more make it slower and hardly another.
-_SAMPLE_PAIRS = 1_000_000
 # From so many pairs on it takes long enough that one may want to stop it.
 _LONG_TEXT = 100_000
 _REPORT_FILE = "report.json"
@@ -198,14 +196,12 @@ def learn_vocabulary(text: CleanText, size: int, path: Path) -> None:
     if text.pairs < _LONG_TEXT:
         learn(path)
         return
-    with show_activity(
-        f"learning {size:,} word-pieces of {min(text.pairs, _SAMPLE_PAIRS):,} pairs"
-    ):
+    with show_activity(f"learning {size:,} word-pieces of {min(text.pairs, SAMPLE_PAIRS):,} pairs"):
         in_own_process(learn, path)
 
 
 def _learn(text: CleanText, size: int, path: Path) -> None:
-    train_vocabulary(text.sample(_SAMPLE_PAIRS), size, path)
+    train_vocabulary(text.sample(SAMPLE_PAIRS), size, path)
 
 
 def _text_report(

@@ -13,6 +13,8 @@ import sentencepiece
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from transformer.errors import InputError
 
+# Pairs of which a vocabulary is learned; more make it slower and hardly another.
+SAMPLE_PAIRS = 1_000_000
 SPACE_SYMBOL = "\u2581"
 # In bytes. Sentencepiece passes over longer words in silence, and its own bound is 4,192.
 _LONGEST_WORD = 2**30

@@ -53,8 +53,9 @@ class Embedding(nn.Module):
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))
         else:
-            table = sinusoids(config.max_positions, config.d_model)
-            self.register_buffer("sinusoids", table, persistent=False)
+            # No buffer: it grows with the longest sentence of each process, and DDP would have to
+            # send it around at each step.
+            self._sinusoids = sinusoids(config.max_positions, config.d_model)
 
     def reset_parameters(self) -> None:
         """N(0, 1/d_model), so that the scaled embeddings and the logits start at unit size."""
@@ -98,7 +99,7 @@ class Embedding(nn.Module):
         if self.positions is not None:
             index = torch.arange(start, start + length, device=self.positions.device)
             return self.positions[index.clamp_(max=self.positions.size(0) - 1)]
-        if start + length > self.sinusoids.size(0):
-            table = sinusoids(2 * (start + length), self.d_model)
-            self.sinusoids = table.to(self.sinusoids.device)
-        return self.sinusoids[start : start + length]
+        if start + length > self._sinusoids.size(0):
+            self._sinusoids = sinusoids(2 * (start + length), self.d_model)
+        self._sinusoids = self._sinusoids.to(self.weight)  # itself, but for the first time
+        return self._sinusoids[start : start + length]
