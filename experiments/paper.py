@@ -56,7 +56,7 @@ WMT14_EN_FR_BIG = Experiment(
 )
 WMT14_EN_DE_FIRST = Experiment(
     name="wmt14_en_de_small",
-    description="a small model on WMT14's News Commentary, EN-DE; about an hour on a laptop",
+    description="a small model on WMT14's News Commentary, EN-DE, for a first try",
     config=override(recipe(WMT14_EN_DE_SMALL), max_steps=10_000),
     tags=("paper",),
 )
