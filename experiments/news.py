@@ -9,8 +9,8 @@ from transformer.data.news import NEWS_EN_DE, NEWS_TATOEBA_EN_DE
 
 
 def recipe(corpus: Corpus) -> Config:
-    """The small model of ``multi30k`` for sentences twice as long: a quarter of an hour on two cores,
-    which is some three epochs of parliament and news.
+    """The small model of ``multi30k`` for sentences twice as long: some three epochs of parliament
+    and news, a quarter of an hour on two cores.
     """
     return override(
         multi30k.recipe(corpus),

@@ -9,34 +9,12 @@ import pytest
 from experiments.catalogue import find_experiment
 from experiments.multi30k import recipe
 from tests.experiments.conftest import Command
+from tests.test_readme import snippet
 from transformer.data.corpora import WMT14_EN_DE
 from transformer.errors import InputError
 
-# As in the README.
-CORPUS = """
-from transformer import Corpus, ParallelText, TextFile, sacrebleu_set
-
-
-def europarl(language: str) -> TextFile:
-    return TextFile(
-        location="https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
-        sha256="0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-        member=f"training/europarl-v7.de-en.{language}",
-    )
-
-
-CORPUS = Corpus(
-    name="europarl_en_de",
-    source_language="en",
-    target_language="de",
-    licence="no known restrictions",
-    train=(
-        ParallelText(source=europarl("en"), target=europarl("de")),
-        ParallelText(source=TextFile(location="mine.en"), target=TextFile(location="mine.de.gz")),
-    ),
-    valid=sacrebleu_set("wmt13", "en-de"),
-)
-"""
+# The dozen lines of the README.
+CORPUS = snippet("sacrebleu_set")
 EXPERIMENT = (
     CORPUS
     + """
