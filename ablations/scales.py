@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ablations.scale import scale
-from transformer.data.corpora import CLDR_EN_DE, MULTI30K_EN_DE, WMT14_EN_DE
+from transformer.data.corpora.declared import CLDR_EN_DE, MULTI30K_EN_DE, WMT14_EN_DE
 
 QUICK = scale(
     "quick",

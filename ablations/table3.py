@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ablations.table import Table, row
 from transformer.config import Config, DataConfig
-from transformer.data.corpora import WMT14_EN_DE
+from transformer.data.corpora.declared import WMT14_EN_DE
 
 # Every field of it is the paper's by default, and pinned in tests/ablations/test_table3.py.
 BASE = Config(data=DataConfig(corpus=WMT14_EN_DE))

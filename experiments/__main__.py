@@ -42,7 +42,7 @@ def list_experiments() -> int:
 def prepare(name: str, vocab_size: int | None) -> int:
     """Fetch, clean and encode the data of an experiment."""
     from experiments.catalogue import find_experiment
-    from transformer.data.prepare import prepare as prepare_corpus
+    from transformer.data.preparation.prepare import prepare as prepare_corpus
 
     corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config)
     for entry in corpus.report():

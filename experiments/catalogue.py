@@ -19,7 +19,7 @@ from experiments.paper import (
 )
 from experiments.user_files import load_file
 from transformer.config import Corpus, override
-from transformer.data.folders import anchored, folder_corpus
+from transformer.data.corpora.folders import anchored, folder_corpus
 from transformer.errors import InputError, unknown_name
 
 EXPERIMENTS = {

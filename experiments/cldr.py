@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.experiment import Experiment
 from transformer.config import Config, DataConfig, ModelConfig, TrainingConfig
-from transformer.data.corpora import CLDR_EN_DE
+from transformer.data.corpora.declared import CLDR_EN_DE
 
 CLDR = Experiment(
     name="cldr",

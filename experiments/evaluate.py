@@ -14,8 +14,8 @@ from experiments.experiment import Experiment, load_experiment
 from experiments.scoring import score
 from experiments.weights import load_trained
 from transformer.config import DecodingConfig, override
-from transformer.data.prepare import prepare
-from transformer.data.testsets import sacrebleu_text
+from transformer.data.fetching.testsets import sacrebleu_text
+from transformer.data.preparation.prepare import prepare
 from transformer.data.text import decode_line, read_aligned
 from transformer.errors import InputError
 from transformer.evaluation import translate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.experiment import Experiment
 from transformer.config import Config, Corpus, DataConfig, ModelConfig, TrainingConfig, override
-from transformer.data.corpora import MULTI30K_EN_DE, MULTI30K_EN_FR
+from transformer.data.corpora.declared import MULTI30K_EN_DE, MULTI30K_EN_FR
 
 
 def recipe(corpus: Corpus) -> Config:

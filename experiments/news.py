@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments import multi30k
 from experiments.experiment import Experiment
 from transformer.config import Config, Corpus, override
-from transformer.data.news import NEWS_EN_DE, NEWS_TATOEBA_EN_DE
+from transformer.data.corpora.news import NEWS_EN_DE, NEWS_TATOEBA_EN_DE
 
 
 def recipe(corpus: Corpus) -> Config:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from experiments.experiment import Experiment
 from experiments.news import recipe
 from transformer.config import Config, DataConfig, override
-from transformer.data.corpora import WMT14_EN_DE, WMT14_EN_DE_SMALL, WMT14_EN_FR
+from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_DE_SMALL, WMT14_EN_FR
 
 # Section 6.1: the last 5, or 20, of checkpoints that were written every 10 minutes are averaged. At
 # 0.4 s and 1.0 s a step (section 5.2) these are so many steps, whatever the speed of the machine:

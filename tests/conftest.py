@@ -23,7 +23,7 @@ import torch  # noqa: E402
 
 from tests.samples import tiny, write_corpus  # noqa: E402
 from transformer.config import Config, Corpus  # noqa: E402
-from transformer.data.folders import folder_corpus  # noqa: E402
+from transformer.data.corpora.folders import folder_corpus  # noqa: E402
 
 torch.set_num_threads(1)
 

@@ -27,7 +27,7 @@ from transformer.config import (
     override,
     to_dict,
 )
-from transformer.data.corpora import CLDR_EN_DE, MULTI30K_EN_DE, WMT14_EN_DE
+from transformer.data.corpora.declared import CLDR_EN_DE, MULTI30K_EN_DE, WMT14_EN_DE
 from transformer.errors import InputError, unknown_name
 
 ROOT = Path(__file__).parents[1]
@@ -178,7 +178,7 @@ def test_differences_are_named_leaf_by_leaf() -> None:
 def test_a_digest_is_the_contents_in_every_process() -> None:
     code = (
         "from transformer.config import *\n"
-        "from transformer.data.corpora import CLDR_EN_DE\n"
+        "from transformer.data.corpora.declared import CLDR_EN_DE\n"
         "print(digest(Config(data=DataConfig(corpus=CLDR_EN_DE))))"
     )
     printed = subprocess.run(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         TrainingConfig,
         override,
     )
-    from transformer.data.corpora import (
+    from transformer.data.corpora.declared import (
         CLDR_EN_DE,
         MULTI30K_EN_DE,
         MULTI30K_EN_FR,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         WMT14_EN_FR,
         sacrebleu_set,
     )
-    from transformer.data.folders import files_corpus, folder_corpus
+    from transformer.data.corpora.folders import files_corpus, folder_corpus
     from transformer.data.module import TranslationDataModule
     from transformer.errors import InputError
     from transformer.evaluation import perplexity, translate
@@ -52,7 +52,7 @@ _MODULES = {
         "TrainingConfig",
         "override",
     ),
-    "transformer.data.corpora": (
+    "transformer.data.corpora.declared": (
         "CLDR_EN_DE",
         "MULTI30K_EN_DE",
         "MULTI30K_EN_FR",
@@ -61,7 +61,7 @@ _MODULES = {
         "WMT14_EN_FR",
         "sacrebleu_set",
     ),
-    "transformer.data.folders": ("files_corpus", "folder_corpus"),
+    "transformer.data.corpora.folders": ("files_corpus", "folder_corpus"),
     "transformer.data.module": ("TranslationDataModule",),
     "transformer.errors": ("InputError",),
     "transformer.evaluation": ("perplexity", "translate"),

@@ -18,12 +18,12 @@ from experiments.provenance import commit, versions
 from transformer.config import ModelConfig
 from transformer.data.batches import BatchPlan, collate
 from transformer.data.buckets import Buckets
-from transformer.data.cache import cache_directory
-from transformer.data.fetch import fetch
-from transformer.data.space import check_space
+from transformer.data.fetching.cache import cache_directory
+from transformer.data.fetching.fetch import fetch
+from transformer.data.fetching.space import check_space
+from transformer.data.preparation.workers import available_cores
 from transformer.data.store import TokenStore
 from transformer.data.text import read_aligned
-from transformer.data.workers import available_cores
 from transformer.errors import InputError
 from transformer.progress import duration, show_activity, size
 

@@ -15,9 +15,9 @@ from experiments.benchmark.memory import peak_memory_of_all
 from experiments.files import read_json, write_json
 from transformer.config import from_dict
 from transformer.data.buckets import Buckets
-from transformer.data.cleaning import clean
-from transformer.data.encoding import Encoding, encode
-from transformer.data.prepare import VOCABULARY_FILE, learn_vocabulary
+from transformer.data.preparation.cleaning import clean
+from transformer.data.preparation.encoding import Encoding, encode
+from transformer.data.preparation.prepare import VOCABULARY_FILE, learn_vocabulary
 from transformer.data.store import TokenStore
 from transformer.data.vocabulary import Vocabulary
 

@@ -15,7 +15,7 @@ from experiments.experiment import Experiment
 from experiments.results import load_result
 from tests.samples import tiny
 from transformer.config import override
-from transformer.data.folders import folder_corpus
+from transformer.data.corpora.folders import folder_corpus
 
 
 def tiny_experiment(folder: Path, **changes: object) -> Experiment:

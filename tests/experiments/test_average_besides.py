@@ -13,7 +13,7 @@ from experiments.results import load_result, score_lines
 from experiments.run import run
 from experiments.scoring import choose_checkpoints, load_model, score_average
 from tests.experiments.samples import tiny_experiment
-from transformer.data.prepare import prepare
+from transformer.data.preparation.prepare import prepare
 from transformer.evaluation import perplexity, translate
 
 CPU = torch.device("cpu")

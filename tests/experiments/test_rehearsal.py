@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import runpy
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from experiments.__main__ import _parser
 from experiments.catalogue import find_experiment
+from experiments.command_line import run_command_line
 from tests.data.scripted_server import (
     ScriptedServer,
     cut,
@@ -28,11 +29,11 @@ from tests.experiments.wmt14_archives import (
     fill_sacrebleu,
 )
 from transformer.config import Corpus
-from transformer.data import download
-from transformer.data.cache import cache_directory
-from transformer.data.corpora import WMT14_EN_DE, WMT14_EN_FR
-from transformer.data.prepare import PreparedCorpus
-from transformer.data.prepare import prepare as prepare_corpus
+from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
+from transformer.data.fetching import download
+from transformer.data.fetching.cache import cache_directory
+from transformer.data.preparation.prepare import PreparedCorpus
+from transformer.data.preparation.prepare import prepare as prepare_corpus
 
 EUROPARL = "/www.statmt.org/wmt13/training-parallel-europarl-v7.tgz"
 COMMON_CRAWL = "/www.statmt.org/wmt13/training-parallel-commoncrawl.tgz"
@@ -51,9 +52,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def prepare(file: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of ``python -m experiments prepare``, in this process and its patches."""
     monkeypatch.setattr(sys, "argv", ["experiments", "prepare", str(file)])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_module("experiments", run_name="__main__", alter_sys=True)
-    return int(end.value.code or 0)
+    return run_command_line(_parser())
 
 
 def prepared(file: Path) -> PreparedCorpus:

@@ -14,7 +14,7 @@ from experiments.progress import read_progress
 from experiments.results import Result, load_result, score_lines
 from tests.experiments.samples import last_checkpoint, tiny_experiment
 from transformer.data.module import TranslationDataModule
-from transformer.data.prepare import prepare
+from transformer.data.preparation.prepare import prepare
 from transformer.flops import training_flops
 from transformer.model.encoder_decoder import count_parameters
 from transformer.training.module import TransformerModule

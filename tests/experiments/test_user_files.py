@@ -10,7 +10,7 @@ from experiments.catalogue import find_experiment
 from experiments.multi30k import recipe
 from tests.experiments.conftest import Command
 from tests.test_readme import snippet
-from transformer.data.corpora import WMT14_EN_DE
+from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.errors import InputError
 
 # The dozen lines of the README.

@@ -12,8 +12,8 @@ import tarfile
 from pathlib import Path
 
 from transformer.config import Corpus
-from transformer.data import cldr
-from transformer.data.corpora import WMT14_EN_DE, WMT14_EN_FR
+from transformer.data.corpora import cldr
+from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
 
 # Of each training text.
 LINES = 151

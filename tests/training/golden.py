@@ -11,7 +11,7 @@ import torch
 
 from tests.samples import write_corpus
 from tests.training.test_module import GOLDEN, golden_losses
-from transformer.data.folders import folder_corpus
+from transformer.data.corpora.folders import folder_corpus
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -18,7 +18,7 @@ from torch import Tensor
 from tests.samples import tiny, write_pairs
 from transformer.config import PAD_ID, Config, Corpus, DecodingConfig, override
 from transformer.data.batches import Batch, collate
-from transformer.data.folders import folder_corpus
+from transformer.data.corpora.folders import folder_corpus
 from transformer.data.module import FixedBatches, TranslationDataModule
 from transformer.evaluation import perplexity, translate
 from transformer.training.module import NonFiniteError, TransformerModule

@@ -45,8 +45,9 @@ class Batch:
 
     def __post_init__(self) -> None:
         if self.real_targets is None:  # pyright: ignore[reportUnnecessaryComparison]
-            real = self.tgt[:, 1:].flatten().ne(PAD_ID).nonzero().squeeze(1)
-            object.__setattr__(self, "real_targets", real)
+            # By numpy, which takes a tenth of torch's time.
+            real = np.flatnonzero(self.tgt[:, 1:].numpy(force=True) != PAD_ID)
+            object.__setattr__(self, "real_targets", torch.from_numpy(real))
 
     def to(self, device: torch.device | str, **_: Any) -> Batch:
         """The batch on another device; to a GPU without waiting for what it does."""

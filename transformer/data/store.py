@@ -33,7 +33,9 @@ class EncodedPairs:
     """
 
     def __init__(self, tokens: Tokens, lengths: Tokens, starts: Tokens) -> None:
-        self._tokens, self.lengths, self._starts = tokens, lengths, starts
+        # As plain arrays, for to index a memory map costs several times as much.
+        self._tokens, self._starts = np.asarray(tokens), np.asarray(starts)
+        self.lengths: Tokens = np.asarray(lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -9,7 +9,7 @@ from time import sleep
 import requests
 from urllib3.exceptions import HTTPError
 
-from transformer.data.space import check_space
+from transformer.data.fetching.space import check_space
 from transformer.errors import InputError
 from transformer.progress import show_bytes
 

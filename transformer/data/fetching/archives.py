@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from transformer.data.cache import hold, is_as_noted, note
-from transformer.data.space import check_space
+from transformer.data.fetching.cache import hold, is_as_noted, note
+from transformer.data.fetching.space import check_space
 from transformer.errors import InputError
 from transformer.progress import show_bytes
 

@@ -10,9 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.samples import number_pairs, write_pairs
-from transformer.data import encoding
-from transformer.data.cleaning import KEPT, CleanText, clean
-from transformer.data.encoding import DUPLICATE, TOO_LONG, UNEQUAL, Encoding, WordByWord, encode
+from transformer.data.preparation import encoding
+from transformer.data.preparation.cleaning import KEPT, CleanText, clean
+from transformer.data.preparation.encoding import (
+    DUPLICATE,
+    TOO_LONG,
+    UNEQUAL,
+    Encoding,
+    WordByWord,
+    encode,
+)
 from transformer.data.store import TokenStore
 from transformer.data.text import normalise
 from transformer.data.vocabulary import Vocabulary, train_vocabulary

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.data.journal import Journal, Record
+from transformer.data.preparation.journal import Journal, Record
+from transformer.data.preparation.workers import map_in_order, useful_workers
 from transformer.data.text import Lines, aligned_lines, normalise
-from transformer.data.workers import map_in_order, useful_workers
 from transformer.errors import InputError
 from transformer.progress import show_progress
 

@@ -12,18 +12,18 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from transformer.config import Config, Corpus, ParallelText, TextFile, from_dict, to_dict
-from transformer.data.announcement import announce
 from transformer.data.buckets import Buckets
-from transformer.data.cache import cache_directory, hold
-from transformer.data.checksum import sha256_of
-from transformer.data.cleaning import KEPT, CleanText, LocalText, clean
-from transformer.data.encoding import Encoding, encode
-from transformer.data.fetch import fetch, fetch_all
+from transformer.data.fetching.cache import cache_directory, hold
+from transformer.data.fetching.checksum import sha256_of
+from transformer.data.fetching.fetch import fetch, fetch_all
+from transformer.data.fetching.testsets import split_location
+from transformer.data.preparation.announcement import announce
+from transformer.data.preparation.cleaning import KEPT, CleanText, LocalText, clean
+from transformer.data.preparation.encoding import Encoding, encode
+from transformer.data.preparation.workers import available_cores, in_own_process
 from transformer.data.store import TokenStore, write_store
-from transformer.data.testsets import split_location
 from transformer.data.text import read_aligned, read_text
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
-from transformer.data.workers import available_cores, in_own_process
 from transformer.errors import InputError
 from transformer.progress import show_activity
 

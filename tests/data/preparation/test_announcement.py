@@ -11,10 +11,10 @@ import pytest
 
 from tests.samples import tiny
 from transformer.config import Corpus
-from transformer.data import fetch as fetch_module
-from transformer.data.announcement import announce, cost
-from transformer.data.corpora import WMT14_EN_DE, WMT14_EN_FR
-from transformer.data.prepare import prepare
+from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
+from transformer.data.fetching import fetch as fetch_module
+from transformer.data.preparation.announcement import announce, cost
+from transformer.data.preparation.prepare import prepare
 from transformer.errors import InputError
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from transformer.config import Corpus, TextFile
-from transformer.data import cldr
-from transformer.data.archives import members, unpacked
-from transformer.data.cache import cache_directory, hold, is_as_noted
-from transformer.data.checksum import sha256_of, verify
-from transformer.data.download import partial
-from transformer.data.mirror import cached_path, downloaded
-from transformer.data.testsets import is_at_hand, split_location, text_side
+from transformer.data.corpora import cldr
+from transformer.data.fetching.archives import members, unpacked
+from transformer.data.fetching.cache import cache_directory, hold, is_as_noted
+from transformer.data.fetching.checksum import sha256_of, verify
+from transformer.data.fetching.download import partial
+from transformer.data.fetching.mirror import cached_path, downloaded
+from transformer.data.fetching.testsets import is_at_hand, split_location, text_side
 from transformer.errors import InputError
 
 # Text that the project writes itself: what determines its bytes, and how it is written.

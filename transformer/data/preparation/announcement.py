@@ -6,9 +6,9 @@ import sys
 from dataclasses import dataclass
 
 from transformer.config import Corpus
-from transformer.data.cache import cache_directory
-from transformer.data.fetch import missing
-from transformer.data.space import check_space
+from transformer.data.fetching.cache import cache_directory
+from transformer.data.fetching.fetch import missing
+from transformer.data.fetching.space import check_space
 from transformer.data.vocabulary import SAMPLE_PAIRS
 from transformer.progress import duration, size
 

@@ -8,8 +8,9 @@ import re
 import pytest
 
 from transformer.config import Corpus, TextFile, from_dict, to_dict
-from transformer.data import corpora, news
-from transformer.data.fetch import fetch
+from transformer.data.corpora import declared as corpora
+from transformer.data.corpora import news
+from transformer.data.fetching.fetch import fetch
 from transformer.data.text import read_aligned
 from transformer.errors import InputError
 

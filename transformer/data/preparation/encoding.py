@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from transformer.config import EOS_ID
-from transformer.data.cleaning import KEPT, CleanChunk, CleanText
-from transformer.data.duplicates import find_duplicates
-from transformer.data.journal import Journal
+from transformer.data.preparation.cleaning import KEPT, CleanChunk, CleanText
+from transformer.data.preparation.duplicates import find_duplicates
+from transformer.data.preparation.journal import Journal
+from transformer.data.preparation.workers import map_in_order, useful_workers
 from transformer.data.store import starts_of, store_files
 from transformer.data.vocabulary import SPACE_SYMBOL, Vocabulary
-from transformer.data.workers import map_in_order, useful_workers
 from transformer.progress import show_progress
 
 DUPLICATE = "duplicate"

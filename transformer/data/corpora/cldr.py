@@ -16,8 +16,8 @@ import pathlib
 from importlib.metadata import version
 from random import Random
 
-from transformer.data import cldr_phrases as phrases
-from transformer.data.cldr_phrases import Pair
+from transformer.data.corpora import cldr_phrases as phrases
+from transformer.data.corpora.cldr_phrases import Pair
 
 SEED = 2018
 PAIRS = 30_000

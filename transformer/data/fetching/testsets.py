@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from transformer.data.cache import cache_directory, hold
+from transformer.data.fetching.cache import cache_directory, hold
 from transformer.data.text import read_text
 from transformer.errors import InputError, unknown_name
 

@@ -13,10 +13,10 @@ import pytest
 
 from tests.data.scripted_server import ScriptedServer, other
 from transformer.config import TextFile
-from transformer.data import testsets
-from transformer.data.cache import cache_directory
-from transformer.data.fetch import fetch
-from transformer.data.testsets import sacrebleu_text
+from transformer.data.fetching import testsets
+from transformer.data.fetching.cache import cache_directory
+from transformer.data.fetching.fetch import fetch
+from transformer.data.fetching.testsets import sacrebleu_text
 from transformer.errors import InputError
 
 GIVEN = os.environ.get("SACREBLEU", "")

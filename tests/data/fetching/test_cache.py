@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.cache import cache_directory, hold, is_as_noted, note
+from transformer.data.fetching.cache import cache_directory, hold, is_as_noted, note
 from transformer.errors import InputError
 
 

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from transformer.config import TextFile
-from transformer.data.cache import cache_directory, hold, is_as_noted, note
-from transformer.data.checksum import sha256_of, verify
-from transformer.data.download import download, partial
-from transformer.data.space import check_space
+from transformer.data.fetching.cache import cache_directory, hold, is_as_noted, note
+from transformer.data.fetching.checksum import sha256_of, verify
+from transformer.data.fetching.download import download, partial
+from transformer.data.fetching.space import check_space
 from transformer.errors import InputError
 from transformer.progress import show_bytes
 

@@ -15,11 +15,12 @@ import pytest
 
 from tests.data.scripted_server import ScriptedServer, cut, status
 from transformer.config import Corpus, ParallelText, TextFile
-from transformer.data import cldr, download, mirror
-from transformer.data.cache import cache_directory
-from transformer.data.checksum import sha256_of
-from transformer.data.corpora import sacrebleu_set
-from transformer.data.fetch import fetch, fetch_all, missing
+from transformer.data.corpora import cldr
+from transformer.data.corpora.declared import sacrebleu_set
+from transformer.data.fetching import download, mirror
+from transformer.data.fetching.cache import cache_directory
+from transformer.data.fetching.checksum import sha256_of
+from transformer.data.fetching.fetch import fetch, fetch_all, missing
 from transformer.errors import InputError
 
 CONTENT = b"one\ntwo\n" * 401

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.journal import Journal
+from transformer.data.preparation.journal import Journal
 
 
 def journal(folder: Path) -> Journal:

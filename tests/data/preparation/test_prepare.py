@@ -16,14 +16,14 @@ import pytest
 
 from tests.samples import number_pairs, tiny, write_corpus, write_pairs
 from transformer.config import Config, override, to_dict
-from transformer.data import cleaning, encoding
-from transformer.data import prepare as prepare_module
-from transformer.data.cache import cache_directory
-from transformer.data.folders import files_corpus, folder_corpus
-from transformer.data.prepare import TextReport, prepare
+from transformer.data.corpora.folders import files_corpus, folder_corpus
+from transformer.data.fetching.cache import cache_directory
+from transformer.data.preparation import cleaning, encoding
+from transformer.data.preparation import prepare as prepare_module
+from transformer.data.preparation.prepare import TextReport, prepare
 from transformer.errors import InputError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def prepared_folders() -> list[str]:
@@ -106,8 +106,8 @@ def test_what_decides_the_contents_gives_a_folder_of_its_own(tmp_path: Path) -> 
 KILL_AND_TELL = """
 import importlib, json, os, signal, sys
 from transformer.config import Config, from_dict
-from transformer.data import cleaning
-from transformer.data.prepare import prepare
+from transformer.data.preparation import cleaning
+from transformer.data.preparation.prepare import prepare
 
 cleaning.CHUNK_PAIRS = 23
 config = from_dict(Config, json.loads(sys.argv[1]))
@@ -129,8 +129,8 @@ for module, owner, name, calls in moments:
     print(os.WTERMSIG(os.waitpid(child, 0)[1]))
 print(prepare(config, workers=1).directory)
 """
-_JOURNAL = "transformer.data.journal"
-_PREPARE = "transformer.data.prepare"
+_JOURNAL = "transformer.data.preparation.journal"
+_PREPARE = "transformer.data.preparation.prepare"
 MOMENTS = [
     (_JOURNAL, "Journal", "append", 2),  # cleaning: 10 chunks
     (_JOURNAL, "", "_write", 2),  # a chunk is written, its line is not
@@ -165,8 +165,8 @@ def test_after_a_kill_in_any_stage_the_next_start_goes_on_to_the_same_bytes(
 FILL_AND_TELL = """
 import json, os, resource, sys
 from transformer.config import Config, from_dict
-from transformer.data import cleaning
-from transformer.data.prepare import prepare
+from transformer.data.preparation import cleaning
+from transformer.data.preparation.prepare import prepare
 
 cleaning.CHUNK_PAIRS = 23
 config = from_dict(Config, json.loads(sys.argv[1]))
@@ -374,7 +374,7 @@ def test_a_vocabulary_that_the_text_does_not_allow_leaves_nothing(tiny_config: C
 PREPARE_AND_TELL = """
 import json, sys, time
 from transformer.config import Config, from_dict
-from transformer.data import prepare as module
+from transformer.data.preparation import prepare as module
 
 write = module._write
 def slowly(*args):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.workers import in_own_process, map_in_order, useful_workers
+from transformer.data.preparation.workers import in_own_process, map_in_order, useful_workers
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def slow_when_even(item: int) -> tuple[int, int]:
@@ -63,7 +63,7 @@ def test_few_chunks_are_not_worth_a_process() -> None:
 
 SCRIPT = r"""
 import os, time
-from transformer.data.workers import map_in_order
+from transformer.data.preparation.workers import map_in_order
 
 def told(item):
     os.write(1, f"{os.getpid()}\n".encode())
