@@ -45,7 +45,8 @@ class Display:
         self._written = self._printed = 0.0
         if self._directory is not None:
             write_progress(self._directory, Progress(stage=stage))
-        if self._console.is_terminal:
+        # Preparing has bars of its own, for each archive and each of its stages.
+        if self._console.is_terminal and stage != "prepare":
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             figures = TextColumn("{task.fields[figures]}")
             self._bar = Bar(*columns, TimeElapsedColumn(), figures, console=self._console)

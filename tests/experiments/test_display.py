@@ -57,6 +57,17 @@ def test_off_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def test_preparing_is_left_to_its_own_bars():
+    console, out = _console(terminal=True)
+    display = Display(None, console)
+    display.start("prepare")
+    display.stop()
+    assert out.getvalue() == ""
+    display.start("train")
+    display.stop()
+    assert "train" in out.getvalue()
+
+
 def test_what_is_not_known_is_not_shown():
     console, out = _console(terminal=False)
     Display(None, console).update(Progress(stage="train", step=1, max_steps=5))

@@ -78,11 +78,11 @@ def decode_line(line: bytes, name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Some lines of two files, side by side, and how much of the source file is read so far."""
+    """Some lines of two files, side by side, and the bytes of the source file read so far."""
 
     source: list[bytes]
     target: list[bytes]
-    read: float
+    read: int
 
 
 def aligned_lines(source: Path, target: Path, at_once: int) -> Iterator[Lines]:
@@ -92,7 +92,6 @@ def aligned_lines(source: Path, target: Path, at_once: int) -> Iterator[Lines]:
         InputError: at the end, if one has more lines; it names both and their counts.
     """
     with _open(source) as source_file, _open(target) as target_file:
-        size = max(1, source.stat().st_size)
         sides = _lines(source_file, source), _lines(target_file, target)
         counts = [0, 0]
         while True:
@@ -106,7 +105,7 @@ def aligned_lines(source: Path, target: Path, at_once: int) -> Iterator[Lines]:
                 )
             if not lines[0]:
                 return
-            yield Lines(*lines, read=source_file.tell() / size)
+            yield Lines(*lines, read=source_file.tell())
 
 
 def read_aligned(source: Path, target: Path) -> tuple[list[str], list[str]]:

@@ -31,7 +31,7 @@ Pairs = list[tuple[bytes, bytes]]
 
 def fates_of(pairs: Pairs) -> tuple[bytes, Counter[str]]:
     source, target = map(list, zip(*pairs, strict=True))
-    (text,), fates = clean_lines(Lines(source, target, 1.0), with_hashes=False)
+    (text,), fates = clean_lines(Lines(source, target, 0), with_hashes=False)
     return text, fates
 
 

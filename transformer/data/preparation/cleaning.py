@@ -104,24 +104,27 @@ def _clean_all(
     work = itertools.islice(_read(texts), done, None)
     size = sum(source.stat().st_size for source, _ in texts)
     workers = useful_workers(workers, size // _CHUNK_BYTES)
-    before = journal.records[-1]["read"] if done else 0.0
-    with show_progress("cleaning", len(texts), before) as update:
+    before = journal.records[-1]["read"] if done else 0
+    with show_progress("cleaning", max(1, size), before) as update:
         for parts, record in map_in_order(partial(_clean_chunk, with_hashes), work, workers):
             journal.append(parts, record)
             update(record["read"])
     journal.complete()
 
 
-def _clean_chunk(with_hashes: bool, item: tuple[int, Lines]) -> tuple[list[bytes], Record]:
-    text, lines = item
+def _clean_chunk(with_hashes: bool, item: tuple[int, int, Lines]) -> tuple[list[bytes], Record]:
+    text, read, lines = item
     parts, fates = clean_lines(lines, with_hashes=with_hashes)
-    return parts, {"text": text, "read": text + lines.read, "fates": fates}
+    return parts, {"text": text, "read": read, "fates": fates}
 
 
-def _read(texts: Sequence[LocalText]) -> Iterator[tuple[int, Lines]]:
+def _read(texts: Sequence[LocalText]) -> Iterator[tuple[int, int, Lines]]:
+    """The number of the text, the bytes read of all sources so far, and the lines."""
+    before = 0
     for number, (source, target) in enumerate(texts):
         for lines in aligned_lines(source, target, CHUNK_PAIRS):
-            yield number, lines
+            yield number, before + lines.read, lines
+        before += source.stat().st_size
 
 
 def _chunks(journal: Journal) -> list[CleanChunk]:
