@@ -39,12 +39,14 @@ def list_experiments() -> int:
     return 0
 
 
-def prepare(name: str, vocab_size: int | None) -> int:
+def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
     """Fetch, clean and encode the data of an experiment."""
     from experiments.catalogue import find_experiment
     from transformer.data.preparation.prepare import prepare as prepare_corpus
 
-    corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config)
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers is {workers}, but must be at least 1")
+    corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config, workers=workers)
     for entry in corpus.report():
         reasons = "".join(f", {n:,} dropped: {reason}" for reason, n in entry.dropped.items())
         print(
@@ -219,6 +221,7 @@ def _parser() -> Parser:
 
     command = commands.add_parser("prepare", help=prepare.__doc__)
     _add_experiment(command)
+    command.add_argument("--workers", type=int, metavar="N", help="processes (a core each)")
     command.set_defaults(command=prepare)
 
     command = commands.add_parser("train", help=train.__doc__)

@@ -17,7 +17,7 @@ from experiments.experiment import CONFIG_FILE
 from experiments.files import write_json
 from experiments.weights import Trained, load_trained
 from transformer.config import to_dict
-from transformer.data.preparation.prepare import VOCABULARY_FILE
+from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require
 from transformer.pretrained import WEIGHTS_FILE, save_weights
 

@@ -27,7 +27,7 @@ from experiments.scoring import Scores, choose_checkpoints, load_model, score, s
 from experiments.stopping import StopOnSignal
 from experiments.tracking import Tracking
 from transformer.data.module import TranslationDataModule
-from transformer.data.preparation.prepare import VOCABULARY_FILE
+from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError
 from transformer.flops import nominal_flops, training_flops
 from transformer.model.encoder_decoder import count_parameters

@@ -9,7 +9,7 @@ import torch
 
 from experiments.experiment import Experiment, load_experiment
 from experiments.scoring import choose_checkpoints, load_model
-from transformer.data.preparation.prepare import VOCABULARY_FILE
+from transformer.data.prepared import VOCABULARY_FILE
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.model.encoder_decoder import Transformer

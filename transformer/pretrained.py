@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from transformer.config import ModelConfig, from_dict
-from transformer.data.preparation.prepare import VOCABULARY_FILE
+from transformer.data.prepared import VOCABULARY_FILE
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError, require
 from transformer.model.encoder_decoder import Transformer

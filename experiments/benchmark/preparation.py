@@ -21,7 +21,7 @@ from transformer.data.buckets import Buckets
 from transformer.data.fetching.cache import cache_directory
 from transformer.data.fetching.fetch import fetch
 from transformer.data.fetching.space import check_space
-from transformer.data.preparation.workers import available_cores
+from transformer.data.preparation.workers import default_workers
 from transformer.data.store import TokenStore
 from transformer.data.text import read_aligned
 from transformer.errors import InputError
@@ -57,7 +57,7 @@ def measure_preparation(name: str, pairs: int, output: Path) -> None:
     declared = find_experiment(name).config.data.corpus.train
     texts = [read_aligned(fetch(text.source), fetch(text.target)) for text in declared]
     source, target = ([line for text in texts for line in text[side]] for side in (0, 1))
-    workers, vocab_size = available_cores(), ModelConfig().vocab_size
+    workers, vocab_size = default_workers(), ModelConfig().vocab_size
     print(
         f"{pairs:,} pairs made of {len(source):,} of {name}, {vocab_size:,} word-pieces", flush=True
     )

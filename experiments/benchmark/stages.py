@@ -17,7 +17,8 @@ from transformer.config import from_dict
 from transformer.data.buckets import Buckets
 from transformer.data.preparation.cleaning import clean
 from transformer.data.preparation.encoding import Encoding, encode
-from transformer.data.preparation.prepare import VOCABULARY_FILE, learn_vocabulary
+from transformer.data.preparation.prepare import learn_vocabulary
+from transformer.data.prepared import VOCABULARY_FILE
 from transformer.data.store import TokenStore
 from transformer.data.vocabulary import Vocabulary
 

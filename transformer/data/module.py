@@ -10,7 +10,8 @@ import lightning.pytorch as lightning
 from transformer.config import Config
 from transformer.data.batches import Batch, BatchPlan, FixedBatches, batches_by_length, collate
 from transformer.data.prefetch import made_ahead
-from transformer.data.preparation.prepare import PreparedCorpus, prepare
+from transformer.data.preparation.prepare import prepare
+from transformer.data.prepared import PreparedCorpus
 from transformer.data.store import TokenStore
 
 

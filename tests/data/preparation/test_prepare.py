@@ -20,7 +20,8 @@ from transformer.data.corpora.folders import files_corpus, folder_corpus
 from transformer.data.fetching.cache import cache_directory
 from transformer.data.preparation import cleaning, encoding
 from transformer.data.preparation import prepare as prepare_module
-from transformer.data.preparation.prepare import TextReport, prepare
+from transformer.data.preparation.prepare import prepare
+from transformer.data.prepared import TextReport
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -342,7 +343,9 @@ def test_a_corpus_of_which_every_pair_is_too_long_is_refused(tmp_path: Path) -> 
     folder = write_corpus(tmp_path / "numbers")
     longer = [(f"{source} one two", target) for source, target in number_pairs(211, seed=5)]
     write_pairs(folder, "train", longer)
-    with pytest.raises(InputError, match=r"train\.en: every pair is longer than max_length"):
+    with pytest.raises(
+        InputError, match=r"train\.en: no pair is left of the training text \(211 too long\)"
+    ):
         prepare(config_of(folder, max_length=3))
     assert prepared_folders() == []
 

@@ -89,7 +89,7 @@ def clean(
     """
     path, hashes = directory / "clean.txt", directory / "hashes.u64" if with_hashes else None
     files = [path] if hashes is None else [path, hashes]
-    with Journal(directory / "clean.journal", files) as journal:
+    with Journal(directory / "cleaning.journal", files) as journal:
         if not journal.is_complete:
             _clean_all(texts, journal, workers, with_hashes)
         chunks = _chunks(journal)

@@ -7,11 +7,10 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from transformer.config import Config, Corpus, ParallelText, TextFile, from_dict, to_dict
+from transformer.config import Config, Corpus, ParallelText, TextFile, to_dict
 from transformer.data.buckets import Buckets
 from transformer.data.fetching.cache import cache_directory, hold
 from transformer.data.fetching.checksum import sha256_of
@@ -20,9 +19,10 @@ from transformer.data.fetching.testsets import split_location
 from transformer.data.preparation.announcement import announce
 from transformer.data.preparation.cleaning import KEPT, CleanText, LocalText, clean
 from transformer.data.preparation.encoding import Encoding, encode
-from transformer.data.preparation.workers import available_cores, in_own_process
+from transformer.data.preparation.workers import default_workers, in_own_process
+from transformer.data.prepared import REPORT_FILE, VOCABULARY_FILE, PreparedCorpus, TextReport
 from transformer.data.store import TokenStore, write_store
-from transformer.data.text import read_aligned, read_text
+from transformer.data.text import read_aligned
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
 from transformer.progress import show_activity
@@ -31,58 +31,6 @@ from transformer.progress import show_activity
 _FORMAT = 3
 # From so many pairs on it takes long enough that one may want to stop it.
 _LONG_TEXT = 100_000
-_REPORT_FILE = "report.json"
-VOCABULARY_FILE = "vocabulary.model"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TextReport:
-    """What became of the ``lines`` of one text: pairs kept, and dropped by reason."""
-
-    split: str
-    text: str
-    lines: int
-    kept: int
-    dropped: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedCorpus:
-    """A prepared folder: the vocabulary, each split's word-pieces, and the text to score."""
-
-    directory: Path
-
-    @property
-    def vocabulary_file(self) -> Path:
-        """The model of sentencepiece."""
-        return self.directory / VOCABULARY_FILE
-
-    def vocabulary(self) -> Vocabulary:
-        """The trained vocabulary."""
-        return Vocabulary(self.vocabulary_file)
-
-    def has(self, split: str) -> bool:
-        """Whether the corpus has this split."""
-        return (self.directory / split).is_dir()
-
-    def store(self, split: str) -> TokenStore:
-        """The word-pieces of ``train``, ``valid`` or ``test``."""
-        return TokenStore(self.directory / split)
-
-    def buckets(self) -> Buckets:
-        """The training pairs by length."""
-        return Buckets.load(self.directory / "train")
-
-    def text(self, split: str) -> tuple[list[str], list[str]]:
-        """Source and reference lines of ``valid`` or ``test``."""
-        directory = self.directory / split
-        return read_text(directory / "source.txt"), read_text(directory / "reference.txt")
-
-    def report(self) -> list[TextReport]:
-        """What became of each text."""
-        path = self.directory / _REPORT_FILE
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        return [from_dict(TextReport, entry, str(path)) for entry in entries]
 
 
 def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
@@ -91,8 +39,8 @@ def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
     A start that was killed is gone on with. Of several at once one works and the others wait.
 
     Args:
-        workers: processes that clean and encode; as many as there are cores if None. The folder
-            is the same for any number.
+        workers: processes that clean and encode; a core each, up to 16, if None. The folder is
+            the same for any number.
 
     Raises:
         InputError: if a file cannot be had or used, or no pair is left.
@@ -102,7 +50,7 @@ def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
     work = directory.with_name(f"{directory.name}.work")
     with hold(directory, f"prepares {corpus.name}"):
         if not directory.exists():
-            workers = workers or available_cores()
+            workers = workers or default_workers()
             part = directory.with_name(f"{directory.name}.part")
             if not part.exists():  # of one that is gone on with, much is there already
                 announce(corpus, workers)
@@ -175,7 +123,11 @@ def _write(
         _text_report(data.corpus, text, number, fates) for number in range(len(data.corpus.train))
     ]
     if not any(entry.kept for entry in report):
-        raise InputError(f"{local['train'][0][0]}: every pair is longer than max_length")
+        dropped: Counter[str] = sum((Counter(entry.dropped) for entry in report), Counter())
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+        raise InputError(
+            f"{local['train'][0][0]}: no pair is left of the training text ({reasons})"
+        )
     Buckets.of(TokenStore(part / "train").lengths).save(part / "train")
     for split in ("valid", "test"):
         if split in local:
@@ -183,7 +135,7 @@ def _write(
             name = text_name(data.corpus.splits[split][0])
             report.append(TextReport(split=split, text=name, lines=lines, kept=lines))
     entries = [to_dict(entry) for entry in report]
-    (part / _REPORT_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+    (part / REPORT_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
 def learn_vocabulary(text: CleanText, size: int, path: Path) -> None:

@@ -21,11 +21,17 @@ _WAITING = 2
 _WATCH_SECONDS = 0.5
 # To start a process takes as long as to encode some chunks.
 _FEWEST_CHUNKS = 4
+_MOST_WORKERS = 16
 
 
 def available_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_workers() -> int:
+    """A core each, as far as the one process that reads and writes can keep them busy."""
+    return min(available_cores(), _MOST_WORKERS)
 
 
 def useful_workers(workers: int, chunks: int) -> int:
