@@ -32,8 +32,8 @@ def nominal_peak(device: str, precision: Precision) -> float | None:
     """Operations per second of ``device`` at best in ``precision``; None where none are known.
 
     Those of the paper's own GPUs, K80 to P100, are its footnote 5; the others are from NVIDIA's
-    data sheets and architecture whitepapers, without sparsity. CPUs have no such figure that all
-    agree on.
+    data sheets and architecture whitepapers, without sparsity. (Lightning's table lacks the P100,
+    and does not know an H200 by its name.) CPUs have no such figure that all agree on.
 
     Args:
         device: its name as CUDA has it
