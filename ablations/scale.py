@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 from ablations.names import check_name
-from transformer.config import Config, Corpus, Precision, Schedule, TrainingConfig, override
+from transformer.config import Config, Precision, Schedule, TrainingConfig, override
+from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
 
 _PAPER_STEPS = TrainingConfig().max_steps

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from experiments import commands
 from experiments.command_line import Parser, run_command_line
-from transformer.errors import InputError
-
-if TYPE_CHECKING:
-    from experiments.benchmark.report import What
-    from experiments.benchmark.workload import Size
 
 # As CTranslate2 names them.
 _QUANTIZATIONS = (
@@ -25,206 +20,20 @@ _QUANTIZATIONS = (
     "float32",
 )
 
-# Imports of what a single command needs stand in that command: --help is to answer at once.
-
-
-def list_experiments() -> int:
-    """Print the experiments that can be named."""
-    from experiments.catalogue import EXPERIMENTS
-
-    for name, experiment in EXPERIMENTS.items():
-        print(f"{name:18} {experiment.description}")
-    print(f"{'files:FOLDER':18} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
-    print(f"{'FILE.py':18} CORPUS = Corpus(…) or EXPERIMENT = Experiment(…) of your own")
-    return 0
-
-
-def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
-    """Fetch, clean and encode the data of an experiment."""
-    from experiments.catalogue import find_experiment
-    from transformer.data.preparation.prepare import prepare as prepare_corpus
-
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers is {workers}, but must be at least 1")
-    corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config, workers=workers)
-    for entry in corpus.report():
-        reasons = "".join(f", {n:,} dropped: {reason}" for reason, n in entry.dropped.items())
-        print(
-            f"{entry.split} {entry.text}: {entry.lines:,} lines read, "
-            f"{entry.kept:,} pairs kept{reasons}"
-        )
-    print(corpus.directory)
-    return 0
-
-
-def train(
-    name: str,
-    directory: Path | None,
-    seed: int | None,
-    devices: int,
-    accumulate: int,
-    max_steps: int | None,
-    max_minutes: float | None,
-    checkpoint_minutes: float | None,
-    compile: bool,
-    vocab_size: int | None,
-) -> int:
-    """Train an experiment and score it; go on where an earlier start was stopped."""
-    from experiments.catalogue import find_experiment
-    from experiments.process import carry_out
-    from experiments.results import load_result, score_lines
-
-    experiment = find_experiment(
-        name,
-        seed=seed,
-        vocab_size=vocab_size,
-        compile=True if compile else None,
-        checkpoint_every_minutes=checkpoint_minutes,
-    )
-    used_seed = experiment.config.training.seed
-    directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
-    code = carry_out(
-        experiment,
-        directory,
-        devices=devices,
-        accumulate=accumulate,
-        max_steps=max_steps,
-        max_minutes=max_minutes,
-    )
-    result = load_result(directory)
-    if code == 0 and result is not None:
-        print(
-            f"{result.steps:,} steps in {result.train_seconds:,.0f} s "
-            f"({result.tokens_per_second:,.0f} target tokens/s)"
-        )
-        print("\n".join([*score_lines(result), str(directory)]))
-    return code
-
-
-def evaluate(
-    directory: Path,
-    split: str,
-    source: Path | None,
-    reference: Path | None,
-    average: int | None,
-    beam_size: int | None,
-    length_penalty: float | None,
-    output: Path | None,
-    engine: str,
-) -> int:
-    """Score a run on a split of its corpus, or on a text of your own."""
-    from experiments.evaluate import evaluate_run
-
-    evaluate_run(
-        directory,
-        split=split,
-        source=source,
-        reference=reference,
-        average=average,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        output=output,
-        engine=engine,
-    )
-    return 0
-
-
-def compare(first: Path, second: Path, split: str | None, reference: Path | None) -> int:
-    """Tell whether two runs, or files of translations, differ by more than chance."""
-    from experiments.compare import compare_files, compare_runs
-
-    if reference is None:
-        print(compare_runs(first, second, split or "valid"))
-    elif split is None:
-        print(compare_files(first, second, reference))
-    else:
-        raise InputError("--split is for runs, --reference for files: give one of them")
-    return 0
-
-
-def translate(
-    directory: Path,
-    average: int | None,
-    beam_size: int | None,
-    length_penalty: float | None,
-    engine: str,
-) -> int:
-    """Translate standard input to standard output, line by line."""
-    from experiments.evaluate import translate_stream
-
-    for line in translate_stream(
-        directory,
-        sys.stdin.buffer,
-        average=average,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        engine=engine,
-    ):
-        sys.stdout.buffer.write(f"{line}\n".encode())
-        sys.stdout.buffer.flush()
-    return 0
-
-
-def export(
-    directory: Path,
-    format: str,
-    quantization: str | None,
-    average: int | None,
-    output: Path | None,
-    check: int | None,
-) -> int:
-    """Write a run's model for CTranslate2, or as safetensors."""
-    from experiments.export import export_run
-
-    export_run(
-        directory,
-        format,
-        quantization=quantization,
-        average=average,
-        output=output,
-        check=check,
-    )
-    return 0
-
-
-def benchmark(
-    size: Size | None,
-    device: str | None,
-    what: What | None,
-    turns: int | None,
-    compile: bool,
-    output: Path | None,
-) -> int:
-    """Compare training, decoding and batching with code of torch's own parts."""
-    from experiments.benchmark.report import benchmark as measure
-
-    words = [word for word in ("benchmark", size, device, what) if word]
-    measure(size, device, what, turns, compile, output or Path("runs") / f"{'-'.join(words)}.json")
-    return 0
-
-
-def benchmark_prepare(name: str, pairs: int, output: Path | None) -> int:
-    """Time the preparing of a corpus of any size, made of the text of an experiment."""
-    from experiments.benchmark.preparation import measure_preparation
-
-    path = output or Path("runs") / f"benchmark-prepare-{pairs}.json"
-    measure_preparation(name, pairs, path)
-    return 0
-
 
 def _parser() -> Parser:
     parser = Parser(prog="python -m experiments", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    command = commands.add_parser("list", help=list_experiments.__doc__)
-    command.set_defaults(command=list_experiments)
+    command = subparsers.add_parser("list", help=commands.list_experiments.__doc__)
+    command.set_defaults(command=commands.list_experiments)
 
-    command = commands.add_parser("prepare", help=prepare.__doc__)
+    command = subparsers.add_parser("prepare", help=commands.prepare.__doc__)
     _add_experiment(command)
     command.add_argument("--workers", type=int, metavar="N", help="processes (a core each)")
-    command.set_defaults(command=prepare)
+    command.set_defaults(command=commands.prepare)
 
-    command = commands.add_parser("train", help=train.__doc__)
+    command = subparsers.add_parser("train", help=commands.train.__doc__)
     _add_experiment(command)
     add = command.add_argument
     add("--directory", type=Path, metavar="DIR", help="for all it writes (runs/NAME-seedN)")
@@ -235,39 +44,39 @@ def _parser() -> Parser:
     add("--max-minutes", type=float, metavar="M", help="end then; a later start may go on")
     add("--checkpoint-minutes", type=float, metavar="M", help="write one so often, not by steps")
     add("--compile", action="store_true", help="fuse operations with torch.compile; for GPUs")
-    command.set_defaults(command=train)
+    command.set_defaults(command=commands.train)
 
-    command = commands.add_parser("evaluate", help=evaluate.__doc__)
+    command = subparsers.add_parser("evaluate", help=commands.evaluate.__doc__)
     _add_decoding(command)
     add = command.add_argument
     add("--split", default="valid", metavar="NAME", help="valid, test, or a set of sacreBLEU")
     add("--source", type=Path, metavar="FILE", help="lines to translate in place of a split")
     add("--reference", type=Path, metavar="FILE", help="their translations")
     add("--output", type=Path, metavar="FILE", help="where the translations are written")
-    command.set_defaults(command=evaluate)
+    command.set_defaults(command=commands.evaluate)
 
-    command = commands.add_parser("compare", help=compare.__doc__)
+    command = subparsers.add_parser("compare", help=commands.compare.__doc__)
     add = command.add_argument
     add("first", type=Path, metavar="FIRST", help="the directory of a run, or a file of lines")
     add("second", type=Path, metavar="SECOND", help="another of the same kind")
     add("--split", choices=("valid", "test"), help="of the corpus of both runs (valid)")
     add("--reference", type=Path, metavar="FILE", help="what two files of lines should say")
-    command.set_defaults(command=compare)
+    command.set_defaults(command=commands.compare)
 
-    command = commands.add_parser("translate", help=translate.__doc__)
+    command = subparsers.add_parser("translate", help=commands.translate.__doc__)
     _add_decoding(command)
-    command.set_defaults(command=translate)
+    command.set_defaults(command=commands.translate)
 
-    command = commands.add_parser("export", help=export.__doc__)
+    command = subparsers.add_parser("export", help=commands.export.__doc__)
     _add_directory(command)
     add = command.add_argument
     add("--format", required=True, choices=("ctranslate2", "safetensors"), help="what is written")
     add("--quantization", choices=_QUANTIZATIONS, metavar="TYPE", help="int8, float16, … (float32)")
     add("--output", type=Path, metavar="DIR", help="the folder to write (DIR/FORMAT)")
     add("--check", type=int, metavar="N", help="translate N lines by both engines and compare")
-    command.set_defaults(command=export)
+    command.set_defaults(command=commands.export)
 
-    command = commands.add_parser("benchmark", help=benchmark.__doc__)
+    command = subparsers.add_parser("benchmark", help=commands.benchmark.__doc__)
     add = command.add_argument
     add("--size", choices=["tiny", "base", "big"], help="tiny on a CPU, base on a GPU")
     add("--device", choices=["cpu", "cuda"], help="cuda if there is one")
@@ -275,14 +84,14 @@ def _parser() -> Parser:
     add("--turns", type=int, metavar="N", help="how often each is timed")
     add("--compile", action="store_true", help="train with torch.compile")
     add("--output", type=Path, metavar="FILE", help="the figures as JSON (under runs/)")
-    command.set_defaults(command=benchmark)
+    command.set_defaults(command=commands.benchmark)
 
-    command = commands.add_parser("benchmark-prepare", help=benchmark_prepare.__doc__)
+    command = subparsers.add_parser("benchmark-prepare", help=commands.benchmark_prepare.__doc__)
     add = command.add_argument
     add("name", metavar="NAME", help="an experiment, of whose training text it is made")
     add("--pairs", type=int, default=1_000_000, metavar="N", help="pairs (1,000,000)")
     add("--output", type=Path, metavar="FILE", help="the figures as JSON (under runs/)")
-    command.set_defaults(command=benchmark_prepare)
+    command.set_defaults(command=commands.benchmark_prepare)
     return parser
 
 

@@ -18,7 +18,8 @@ from experiments.paper import (
     WMT14_EN_FR_BIG,
 )
 from experiments.user_files import load_file
-from transformer.config import Corpus, override
+from transformer.config import override
+from transformer.corpus import Corpus
 from transformer.data.corpora.folders import anchored, folder_corpus
 from transformer.errors import InputError, unknown_name
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from experiments.experiment import Experiment
-from transformer.config import Config, Corpus, DataConfig, ModelConfig, TrainingConfig, override
+from transformer.config import Config, DataConfig, ModelConfig, TrainingConfig, override
+from transformer.corpus import Corpus
 from transformer.data.corpora.declared import MULTI30K_EN_DE, MULTI30K_EN_FR
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from experiments import multi30k
 from experiments.experiment import Experiment
-from transformer.config import Config, Corpus, override
+from transformer.config import Config, override
+from transformer.corpus import Corpus
 from transformer.data.corpora.news import NEWS_EN_DE, NEWS_TATOEBA_EN_DE
 
 

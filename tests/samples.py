@@ -13,12 +13,12 @@ from transformer.config import (
     EOS_ID,
     PAD_ID,
     Config,
-    Corpus,
     DataConfig,
     ModelConfig,
     TrainingConfig,
     override,
 )
+from transformer.corpus import Corpus
 from transformer.model.encoder_decoder import Transformer
 
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]

@@ -18,13 +18,19 @@ PACKAGES = ("transformer", "experiments", "ablations")
 # What each may import of the project, besides itself; the longest prefix of a module counts.
 ALLOWED = {
     "transformer.errors": (),
-    "transformer.config": ("transformer.errors",),
+    "transformer.corpus": ("transformer.errors",),
+    "transformer.config": ("transformer.corpus", "transformer.errors"),
     "transformer.bleu": (),
     "transformer.flops": ("transformer.config",),
     "transformer.threads": (),
     "transformer.progress": (),
     "transformer.model": ("transformer.config",),
-    "transformer.data": ("transformer.config", "transformer.errors", "transformer.progress"),
+    "transformer.data": (
+        "transformer.config",
+        "transformer.corpus",
+        "transformer.errors",
+        "transformer.progress",
+    ),
     "transformer.training": (
         "transformer.config",
         "transformer.model",

@@ -14,7 +14,8 @@ from ablations.table3 import TABLE
 from tests.plain_search import Hypothesis, plain_beam_search
 from tests.plain_transformer import plain_logits, plain_loss
 from tests.samples import random_sentences, random_targets, tiny
-from transformer.config import BOS_ID, PAD_ID, Config, Corpus, DecodingConfig, override
+from transformer.config import BOS_ID, PAD_ID, Config, DecodingConfig, override
+from transformer.corpus import Corpus
 from transformer.data.batches import Batch
 from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer

@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from transformer.bleu import bleu, tokenised_bleu
     from transformer.config import (
         Config,
-        Corpus,
         DataConfig,
         DecodingConfig,
         ModelConfig,
-        ParallelText,
-        TextFile,
         TrainingConfig,
         override,
     )
+    from transformer.corpus import Corpus, ParallelText, TextFile
     from transformer.data.corpora.declared import (
         CLDR_EN_DE,
         MULTI30K_EN_DE,
@@ -43,15 +41,13 @@ _MODULES = {
     "transformer.bleu": ("bleu", "tokenised_bleu"),
     "transformer.config": (
         "Config",
-        "Corpus",
         "DataConfig",
         "DecodingConfig",
         "ModelConfig",
-        "ParallelText",
-        "TextFile",
         "TrainingConfig",
         "override",
     ),
+    "transformer.corpus": ("Corpus", "ParallelText", "TextFile"),
     "transformer.data.corpora.declared": (
         "CLDR_EN_DE",
         "MULTI30K_EN_DE",

@@ -11,16 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from transformer.config import (
-    EOS_ID,
-    Config,
-    Corpus,
-    DataConfig,
-    ModelConfig,
-    ParallelText,
-    TextFile,
-    TrainingConfig,
-)
+from transformer.config import EOS_ID, Config, DataConfig, ModelConfig, TrainingConfig
+from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets
 from transformer.data.store import PairsInMemory

@@ -23,7 +23,8 @@ from experiments.files import write_json
 from experiments.process import LOG_FILE
 from experiments.progress import Progress, read_progress
 from experiments.results import Averaged, Result, save_result
-from transformer.config import Corpus, ParallelText, TextFile, to_dict
+from transformer.config import to_dict
+from transformer.corpus import Corpus, ParallelText, TextFile
 
 _TEXT = ParallelText(source=TextFile(location="text.en"), target=TextFile(location="text.de"))
 CORPUS = Corpus(

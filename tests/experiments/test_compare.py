@@ -8,7 +8,7 @@ from random import Random
 import pytest
 import sacrebleu
 
-from experiments.__main__ import compare
+from experiments.commands import compare
 from experiments.compare import compare_runs
 from experiments.experiment import claim
 from experiments.results import hypotheses_path

@@ -28,7 +28,7 @@ from tests.experiments.wmt14_archives import (
     declare,
     fill_sacrebleu,
 )
-from transformer.config import Corpus
+from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
 from transformer.data.fetching import download
 from transformer.data.fetching.cache import cache_directory

@@ -11,7 +11,7 @@ import os
 import tarfile
 from pathlib import Path
 
-from transformer.config import Corpus
+from transformer.corpus import Corpus
 from transformer.data.corpora import cldr
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
 

@@ -13,7 +13,8 @@ import torch
 
 from tests.samples import tiny
 from tests.training.test_module import flat, resuming, trainer
-from transformer.config import Config, Corpus, override
+from transformer.config import Config, override
+from transformer.corpus import Corpus
 from transformer.data.batches import FixedBatches
 from transformer.data.module import TranslationDataModule
 from transformer.training.module import TransformerModule

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from tests.samples import tiny, write_pairs
-from transformer.config import PAD_ID, Config, Corpus, DecodingConfig, override
+from transformer.config import PAD_ID, Config, DecodingConfig, override
+from transformer.corpus import Corpus
 from transformer.data.batches import Batch, collate
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.module import FixedBatches, TranslationDataModule

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from transformer.config import Corpus, TextFile, from_dict, to_dict
+from transformer.config import from_dict, to_dict
+from transformer.corpus import Corpus, TextFile
 from transformer.data.corpora import declared as corpora
 from transformer.data.corpora import news
 from transformer.data.fetching.fetch import fetch

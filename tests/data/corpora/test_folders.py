@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.corpora.test_declared import files
-from transformer.config import ParallelText, TextFile
+from transformer.corpus import ParallelText, TextFile
 from transformer.data.corpora.declared import sacrebleu_set
 from transformer.data.corpora.folders import anchored, files_corpus, folder_corpus
 from transformer.errors import InputError

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.scripted_server import ScriptedServer, cut, status
-from transformer.config import Corpus, ParallelText, TextFile
+from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.corpora import cldr
 from transformer.data.corpora.declared import sacrebleu_set
 from transformer.data.fetching import download, mirror

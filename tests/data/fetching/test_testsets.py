@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.scripted_server import ScriptedServer, other
-from transformer.config import TextFile
+from transformer.corpus import TextFile
 from transformer.data.fetching import testsets
 from transformer.data.fetching.cache import cache_directory
 from transformer.data.fetching.fetch import fetch

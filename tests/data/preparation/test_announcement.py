@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.samples import tiny
-from transformer.config import Corpus
+from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
 from transformer.data.fetching import fetch as fetch_module
 from transformer.data.preparation.announcement import announce, cost

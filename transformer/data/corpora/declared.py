@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from transformer.config import Corpus, ParallelText, TextFile
+from transformer.corpus import Corpus, ParallelText, TextFile
 
 
 def _builtin(split: str) -> ParallelText:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from transformer.config import Corpus, ParallelText, TextFile
+from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.errors import InputError
 
 _PACKINGS = ("", ".gz", ".xz", ".bz2")

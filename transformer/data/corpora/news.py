@@ -8,7 +8,7 @@ the sets of 2013 and 2014 are the paper's own, and no older one is among them.
 
 from __future__ import annotations
 
-from transformer.config import Corpus, ParallelText, TextFile
+from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.corpora.declared import sacrebleu_set
 
 # Of the packed files, English and German.

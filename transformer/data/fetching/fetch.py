@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from transformer.config import Corpus, TextFile
+from transformer.corpus import Corpus, TextFile
 from transformer.data.corpora import cldr
 from transformer.data.fetching.archives import members, unpacked
 from transformer.data.fetching.cache import cache_directory, hold, is_as_noted

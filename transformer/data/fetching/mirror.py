@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from transformer.config import TextFile
+from transformer.corpus import TextFile
 from transformer.data.fetching.cache import cache_directory, hold, is_as_noted, note
 from transformer.data.fetching.checksum import sha256_of, verify
 from transformer.data.fetching.download import download, partial

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from transformer.config import Corpus
+from transformer.corpus import Corpus
 from transformer.data.fetching.cache import cache_directory
 from transformer.data.fetching.fetch import missing
 from transformer.data.fetching.space import check_space

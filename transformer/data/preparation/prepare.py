@@ -10,7 +10,8 @@ from collections import Counter
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from transformer.config import Config, Corpus, ParallelText, TextFile, to_dict
+from transformer.config import Config, to_dict
+from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.buckets import Buckets
 from transformer.data.fetching.cache import cache_directory, hold
 from transformer.data.fetching.checksum import sha256_of

@@ -1,0 +1,89 @@
+"""What a corpus is: its texts and where they come from, as data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from transformer.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextFile:
+    """One side of one parallel text.
+
+    ``location`` is one of
+
+    - an ``https://`` address, fetched to the cache, or from ``DATA_MIRROR``
+    - a path
+    - ``local:PATH``, which lies in the folder ``DATA_FILES``
+    - ``sacrebleu:SET/PAIR/SIDE``, a side (``source`` or ``reference``) of a test set that
+      sacreBLEU knows, such as ``sacrebleu:wmt14/full/en-de/source``
+    - ``builtin:GENERATOR/FILE`` for text that the project writes itself
+
+    Names ending in .gz, .xz or .bz2 are unpacked on reading. ``sha256`` and ``bytes`` are of the
+    file as it is stored; a download needs the first. ``member`` is the name of the text inside an
+    archive, where ``location`` is one.
+    """
+
+    location: str
+    sha256: str | None = None
+    bytes: int | None = None
+    member: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.is_download and self.sha256 is None:
+            raise InputError(f"{self.location} is a download and needs its sha256")
+        if "://" in self.location and not self.is_download:
+            raise InputError(f"{self.location} is no https:// address: fetch it, and give its path")
+        if self.bytes is not None and self.bytes < 1:
+            raise InputError(f"bytes is {self.bytes}, but must be at least 1")
+
+    @property
+    def is_download(self) -> bool:
+        """Whether it comes from a server of its own."""
+        return self.location.startswith(("http://", "https://"))
+
+    @property
+    def is_path(self) -> bool:
+        """Whether ``location`` is a path, and not an address of any kind."""
+        return not re.match(r"https?://|local:|sacrebleu:|builtin:", self.location)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParallelText:
+    """Two files that are aligned line by line."""
+
+    source: TextFile
+    target: TextFile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Corpus:
+    """What a corpus is: where its text comes from and what each part is for.
+
+    ``source_language`` and ``target_language`` are ISO 639-1 codes. Several training texts are
+    joined in their order, and shuffled as a whole by the batch plan. ``pairs`` is about how many
+    they hold, for estimates before any of them is read.
+    """
+
+    name: str
+    source_language: str
+    target_language: str
+    licence: str
+    train: tuple[ParallelText, ...]
+    valid: ParallelText
+    test: ParallelText | None = None
+    pairs: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or "/" in self.name:
+            raise InputError(f"corpus name {self.name!r} becomes a folder's and cannot be one")
+        if not self.train:
+            raise InputError(f"the corpus {self.name} declares no training text")
+
+    @property
+    def splits(self) -> dict[str, tuple[ParallelText, ...]]:
+        """The texts of each split by its name; ``test`` is missing where there is none."""
+        splits = {"train": self.train, "valid": (self.valid,)}
+        return splits if self.test is None else splits | {"test": (self.test,)}
