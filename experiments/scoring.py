@@ -24,6 +24,9 @@ from transformer.model.encoder_decoder import Transformer
 from transformer.training.averaging import average_weights
 from transformer.training.module import TransformerModule
 
+# Of the lines, before which no one can say how long the rest will take.
+_FEWEST_SHARE = 0.02
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
@@ -142,7 +145,8 @@ def show_lines(display: Display, lines: int) -> Callable[[int], None]:
 
     def update(done: int) -> None:
         elapsed = time.monotonic() - started
-        left = elapsed / done * (lines - done)
+        # The first of a batch comes as late as all of it.
+        left = elapsed / done * (lines - done) if done >= _FEWEST_SHARE * lines else None
         display.update(Progress(stage="evaluate", step=done, max_steps=lines, seconds_left=left))
 
     return update

@@ -12,6 +12,7 @@ from rich.console import Console
 import experiments.display
 from experiments.display import Display
 from experiments.progress import Progress, Stage, read_progress, write_progress
+from experiments.scoring import show_lines
 
 
 def _console(terminal: bool) -> tuple[Console, StringIO]:
@@ -136,3 +137,15 @@ def test_progress_that_cannot_be_read_is_none(content: str | None, tmp_path: Pat
     if content is not None:
         (tmp_path / "progress.json").write_text(content)
     assert read_progress(tmp_path) is None
+
+
+def test_of_the_first_lines_of_a_text_no_time_left_is_told(tmp_path: Path):
+    display = Display(tmp_path, _console(terminal=False)[0])
+    update = show_lines(display, 101)
+    told: list[bool] = []
+    for done in (1, 3, 101):
+        display.start("evaluate")  # so that the next is written at once
+        update(done)
+        written = json.loads((tmp_path / "progress.json").read_text())
+        told.append(written["seconds_left"] is not None)
+    assert told == [False, True, True]
