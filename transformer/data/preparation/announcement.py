@@ -17,9 +17,9 @@ _TEXT_BYTES, _STORE_BYTES = 300, 140
 # Of fewer nothing need be said.
 _MANY_PAIRS = 100_000
 # Cleaned and encoded by one core, by `experiments benchmark-prepare` on two of 2.5 GHz.
-_PAIRS_PER_SECOND = 30_000
+_PAIRS_PER_SECOND = 20_000
 # To learn the vocabulary of a million pairs, of which it is learned at most.
-_VOCABULARY_SECONDS = 200
+_VOCABULARY_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +62,8 @@ def announce(corpus: Corpus, workers: int) -> None:
         return
     cache = cache_directory()
     fetched = (
-        f"{size(expected.fetched_bytes)} to fetch from {expected.addresses} addresses"
+        f"{size(expected.fetched_bytes)} to fetch from {expected.addresses} "
+        f"address{'es' if expected.addresses > 1 else ''}"
         if expected.addresses
         else "nothing to fetch"
     )
