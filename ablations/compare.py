@@ -97,7 +97,7 @@ def _over_seeds(found: Sequence[Significance]) -> str:
         return "one seed: p is of the choice of lines alone; run --seeds 1,2,3 adds seeds"
     better, worse = (found[0].first, found[0].second)[:: -1 if over.mean > 0 else 1]
     verdict = (
-        f"within noise, about {needed(over)} seeds would tell"
+        f"within noise; to tell them apart takes about this many seeds: {needed(over)}"
         if over.within_noise
         else f"{better.name} is better than {worse.name}"
     )

@@ -31,10 +31,10 @@ def evidence(summary: Summary) -> Iterator[EvidenceLine]:
         return
     for row in summary.rows:
         if row.results:
-            difference = summary.difference(row, "bleu")
+            paired = summary.difference(row, "bleu")
             yield EvidenceLine(
                 name=row.row.name,
-                seeds=str(difference.count if difference else 0),
+                seeds=str(paired.count if paired else 0),
                 perplexity=_cells(summary, row, "perplexity", PERPLEXITY_DIGITS),
                 bleu=_cells(summary, row, "bleu", BLEU_DIGITS),
             )
@@ -95,7 +95,7 @@ def _cells(summary: Summary, row: RowSummary, name: str, digits: int) -> tuple[s
 def _verdict(rows: Sequence[tuple[RowSummary, Difference | None]]) -> str:
     known = [(row.row.name, x) for row, x in rows if x and x.within_noise is not None]
     noise = [f"{name} {needed(x)}" for name, x in known if x.within_noise]
-    parts = [f"{len(noise)} of {len(known)} rows are within noise of the base"] if known else []
+    parts = [f"rows within noise of the base, {len(noise)} of {len(known)}"] if known else []
     if noise:
         parts.append(f"to tell them from it takes about this many seeds: {', '.join(noise)}")
     if unknown := len(rows) - len(known):

@@ -74,7 +74,7 @@ def test_a_run_that_diverged_is_in_the_report(tmp_path: Path) -> None:
         finish(tmp_path, Cell("narrow", seed), perplexity=float("inf"), bleu=0.0)
     text = to_text(write_report(tmp_path), 80)
     assert "Perplexity: nothing can be said.\n" in text
-    assert "BLEU: 0 of 1 rows are within noise of the base.\n" in text
+    assert "BLEU: rows within noise of the base, 0 of 1.\n" in text
     narrow = rows_of(tmp_path, 1)[1]
     assert narrow[2:4] == ["not finite", "not finite"]
 

@@ -66,7 +66,7 @@ def test_the_terminal_shows_each_row_at_any_width(table3: Path) -> None:
     tables = narrow.split("Spearman")[0].splitlines()
     assert max(len(line) for line in tables) <= 80
     assert "rank correlation with the paper's rows: perplexity +0.99 (17 rows, 95 % in " in narrow
-    assert "\n\nPerplexity: 7 of 15 rows are within noise of the base; to tell them" in narrow
+    assert "\n\nPerplexity: rows within noise of the base, 7 of 15; to tell them" in narrow
 
 
 def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
