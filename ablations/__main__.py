@@ -58,6 +58,15 @@ def report(directory: Path) -> int:
     return 0
 
 
+def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
+    """tell whether two rows of a table differ by more than chance"""
+    from ablations.compare import compare_rows
+
+    for line in compare_rows(directory, first, second, seeds):
+        print(line, flush=True)
+    return 0
+
+
 def main() -> int:
     """Carry out the command line; the exit code is 1 where a run crashed, 2 for bad input."""
     parser = Parser(prog="python -m ablations", description=__doc__)
@@ -88,6 +97,20 @@ def main() -> int:
     command = commands.add_parser("report", help=report.__doc__)
     command.add_argument("directory", type=Path, metavar="DIRECTORY", help="of a table's runs")
     command.set_defaults(command=report)
+
+    command = commands.add_parser(
+        "compare",
+        help=compare.__doc__,
+        description="Compare the BLEU of two rows on the validation set: for each seed that both "
+        "have finished by sacreBLEU's paired bootstrap over the lines, and over the seeds by the "
+        "95 % interval of their differences.",
+    )
+    add = command.add_argument
+    add("directory", type=Path, metavar="DIRECTORY", help="of a table's runs")
+    add("first", metavar="ROW", help="a row that report shows")
+    add("second", metavar="ROW", help="another: its BLEU less the first's is the difference")
+    add("--seeds", metavar="1,2,3", help="only these; all that both rows have without it")
+    command.set_defaults(command=compare)
     return run_command_line(parser)
 
 

@@ -15,7 +15,7 @@ from ablations.plan import Plan, claim_plan, make_plan
 from ablations.report import announce, write_report
 from ablations.study import STORAGE_ERRORS, STUDY_FILE, Queue
 from ablations.table import Cell
-from ablations.tables import find_scale, load_table, select_rows
+from ablations.tables import find_scale, load_table, parse_seeds, select_rows
 from experiments import process
 from transformer.errors import InputError
 
@@ -57,22 +57,6 @@ def run_table(
         console.print("stopped; the same command goes on from here", soft_wrap=True)
         return 128 + outcome.signal
     return 1 if outcome.failed else 0
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """The seeds of ``--seeds``.
-
-    Raises:
-        InputError: for what is no whole number from 0, or is given twice.
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        if not part.strip().isdecimal():
-            raise InputError(f"--seeds holds {part!r}, but takes whole numbers such as 1,2,3")
-        if int(part) in seeds:
-            raise InputError(f"--seeds holds {int(part)} twice")
-        seeds.append(int(part))
-    return tuple(seeds)
 
 
 def _execute(

@@ -6,9 +6,20 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ablations import formats
+from ablations.correlation import Correlation
+from ablations.estimates import Difference, Estimate
+from ablations.evidence import (
+    BLEU_DIGITS,
+    PERPLEXITY_DIGITS,
+    EvidenceLine,
+    difference,
+    evidence,
+    verdicts,
+)
 from ablations.plan import Value
 from ablations.remarks import facts, notes
-from ablations.summary import Correlation, Estimate, RowSummary, Summary, Unfinished
+from ablations.states import describe_state, short_state, urgency
+from ablations.summary import RowSummary, Summary
 from ablations.table import Reported
 
 # Table 3's columns, in its order, under its names.
@@ -24,7 +35,6 @@ SETTINGS = {
     "positions": "positions",
     "max_steps": "steps",
 }
-PERPLEXITY_DIGITS, BLEU_DIGITS = 3, 1
 FIGURES = ("", "paper", "Δ", "Δ paper")
 # What some runs were scored by besides, and with how many decimals it is shown.
 _EXTRAS = {
@@ -51,7 +61,8 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """A report. ``facts`` pairs a name with a value; ``notes`` and ``problems`` are sentences.
+    """A report. ``facts`` pairs a name with a value; ``verdicts``, ``notes`` and ``problems`` are
+    sentences.
 
     A table that is not the paper's has no figures to compare with, and no columns for them;
     ``extra_names`` are of columns that are there only if a run has a figure for them.
@@ -64,6 +75,8 @@ class Document:
     extra_names: tuple[str, ...]
     lines: tuple[Line, ...]
     correlations: tuple[tuple[str, str], ...]
+    verdicts: tuple[str, ...]
+    evidence: tuple[EvidenceLine, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
@@ -89,13 +102,15 @@ def compose(summary: Summary) -> Document:
         setting_names=tuple(SETTINGS[name] for name in shown),
         figure_names=tuple(name for name in FIGURES if compared or "paper" not in name),
         extra_names=tuple(_EXTRAS[name][0] for name in extras),
-        lines=tuple(_line(row, summary.base, shown, extras, compared) for row in rows),
+        lines=tuple(_line(row, summary, shown, extras, compared) for row in rows),
         correlations=(
             ("perplexity", _correlation(summary.perplexity_correlation())),
             ("BLEU", _correlation(summary.bleu_correlation())),
         )
         if compared
         else (),
+        verdicts=tuple(verdicts(summary)),
+        evidence=tuple(evidence(summary)),
         problems=tuple(
             f"{unfinished.cell.row}, seed {unfinished.cell.seed}: {describe_state(unfinished)}"
             for row in rows
@@ -107,43 +122,45 @@ def compose(summary: Summary) -> Document:
 
 
 def _line(
-    row: RowSummary, base: RowSummary | None, shown: list[str], extras: list[str], compared: bool
+    row: RowSummary, summary: Summary, shown: list[str], extras: list[str], compared: bool
 ) -> Line:
     cells = {name: _value(name, row.cells[name]) for name in shown}
     changes = [f"{SETTINGS[name]}={cells[name]}" for name in shown if name in row.changed]
-    reported, base_reported = row.row.reported, base.row.reported if base else None
+    ours, base = row.row.reported, summary.base.row.reported if summary.base else Reported()
+    perplexity = _figures(
+        row.perplexity,
+        ours.perplexity,
+        summary.difference(row, "perplexity"),
+        base.perplexity,
+        is_base=row.is_base,
+        digits=PERPLEXITY_DIGITS,
+        paper_digits=2,
+    )
+    bleu = _figures(
+        row.bleu,
+        ours.bleu,
+        summary.difference(row, "bleu"),
+        base.bleu,
+        is_base=row.is_base,
+        digits=BLEU_DIGITS,
+        paper_digits=1,
+    )
     return Line(
         name=row.row.name,
         settings=tuple(cells[name] if row.is_base or name in row.changed else "" for name in shown),
         changes=" ".join(changes),
-        perplexity=_figures(
-            row.perplexity,
-            reported.perplexity,
-            base.perplexity if base else None,
-            base_reported.perplexity if base_reported else None,
-            is_base=row.is_base,
-            digits=PERPLEXITY_DIGITS,
-            paper_digits=2,
-        )[:: 1 if compared else 2],
-        bleu=_figures(
-            row.bleu,
-            reported.bleu,
-            base.bleu if base else None,
-            base_reported.bleu if base_reported else None,
-            is_base=row.is_base,
-            digits=BLEU_DIGITS,
-            paper_digits=1,
-        )[:: 1 if compared else 2],
-        extras=tuple(estimate(getattr(row, name), _EXTRAS[name][1]) for name in extras),
+        perplexity=perplexity[:: 1 if compared else 2],
+        bleu=bleu[:: 1 if compared else 2],
+        extras=tuple(formats.estimate(getattr(row, name), _EXTRAS[name][1]) for name in extras),
         cost=_cost(row),
-        state=_short_state(max(row.unfinished, key=_rank)) if row.unfinished else "",
+        state=short_state(max(row.unfinished, key=urgency)) if row.unfinished else "",
     )
 
 
 def _figures(
     ours: Estimate | None,
     paper: float | None,
-    base: Estimate | None,
+    delta: Difference | None,
     base_paper: float | None,
     *,
     is_base: bool,
@@ -151,24 +168,13 @@ def _figures(
     paper_digits: int,
 ) -> tuple[str, ...]:
     """Ours, the paper's, and by how much each differs from its base."""
-    delta = ours.mean - base.mean if ours and base else None
     paper_delta = None if paper is None or base_paper is None else paper - base_paper
     return (
-        estimate(ours, digits),
+        formats.estimate(ours, digits),
         formats.number(paper, paper_digits),
-        "" if is_base else formats.difference(delta, digits),
+        "" if is_base else difference(delta, digits),
         "" if is_base else formats.difference(paper_delta, paper_digits),
     )
-
-
-def estimate(value: Estimate | None, digits: int) -> str:
-    """A mean with its spread, where there is one: ``82.1 ± 0.3``."""
-    if value is None:
-        return formats.MISSING
-    mean = formats.number(value.mean, digits)
-    if value.deviation is None:
-        return mean
-    return f"{mean} ± {formats.number(value.deviation, digits)}"
 
 
 def _cost(row: RowSummary) -> tuple[str, ...]:
@@ -190,36 +196,12 @@ def _value(name: str, value: Value) -> str:
     return str(value)
 
 
-def _short_state(unfinished: Unfinished) -> str:
-    progress = unfinished.progress
-    if progress is None:
-        return "missing"
-    if progress.stage == "failed":
-        return "failed"
-    if progress.stage == "train" and progress.max_steps:
-        return f"step {progress.step:,} of {progress.max_steps:,}"
-    return "in evaluation" if progress.stage in ("evaluate", "done") else "in preparation"
-
-
-def _rank(unfinished: Unfinished) -> tuple[bool, bool, int]:
-    """What a row with several unfinished runs shows: a failure before all, then the furthest."""
-    progress = unfinished.progress
-    if progress is None:
-        return False, False, 0
-    return progress.stage == "failed", True, progress.step
-
-
-def describe_state(unfinished: Unfinished) -> str:
-    """How far a cell without a result came."""
-    progress = unfinished.progress
-    if progress is not None and progress.stage == "failed":
-        where = f" at step {progress.step:,} of {progress.max_steps:,}" if progress.step else ""
-        return f"failed{where} ({progress.message or 'no reason was left'})"
-    return _short_state(unfinished)
-
-
 def _correlation(correlation: Correlation) -> str:
     rows = "1 row" if correlation.count == 1 else f"{correlation.count} rows"
     if correlation.value is None:
         return f"undefined ({rows})"
-    return f"{formats.difference(correlation.value, 2)} ({rows})"
+    value = formats.difference(correlation.value, 2)
+    if correlation.interval is None:
+        return f"{value} ({rows})"
+    low, high = (formats.difference(end, 2) for end in correlation.interval)
+    return f"{value} ({rows}, 95 % in {low} to {high})"

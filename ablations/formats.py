@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import isfinite
 
+from ablations.estimates import Estimate
+
 MISSING = "\u2013"  # an en dash
 
 
@@ -41,6 +43,14 @@ def difference(value: float | None, digits: int) -> str:
     if not float(text):
         return text.removeprefix("-")
     return f"\u2212{text[1:]}" if value < 0 else f"+{text}"
+
+
+def estimate(value: Estimate | None, digits: int) -> str:
+    """A mean with its spread, where there is one: ``82.1 ± 0.3``."""
+    mean = number(value.mean if value else None, digits)
+    if value is None or value.deviation is None:
+        return mean
+    return f"{mean} ± {number(value.deviation, digits)}"
 
 
 def count(value: float) -> str:

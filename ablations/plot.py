@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ablations.document import estimate
-from ablations.summary import Estimate, RowSummary
+from ablations import formats
+from ablations.estimates import Estimate
+from ablations.summary import RowSummary
 
 _LETTER, _PANEL, _GAP, _LINE, _TOP = 6, 150, 24, 18, 40
 
@@ -92,7 +93,7 @@ def _panel(
             y=_height(i),
             low=place(e.mean - (e.deviation or 0.0)),
             high=place(e.mean + (e.deviation or 0.0)),
-            text=estimate(e, digits),
+            text=formats.estimate(e, digits),
         )
         for i, e in known
     }

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ablations import formats
+from ablations.evidence import NOISE
 from ablations.summary import Summary
 from experiments.results import Result
 
@@ -13,7 +14,10 @@ from experiments.results import Result
 def notes(summary: Summary) -> Iterator[str]:
     """What a reader must know to read the figures aright."""
     plan = summary.plan
-    yield "A blank is the base's value. Δ is the row less the base; lower perplexity is better."
+    yield (
+        "A blank is the base's value. Δ is the row less the base over the seeds that both have; "
+        "lower perplexity is better."
+    )
     if plan.divide_widths > 1 or plan.divide_layers > 1:
         yield (
             f"Columns show what was run: the paper's widths divided by {plan.divide_widths} and "
@@ -28,13 +32,29 @@ def notes(summary: Summary) -> Iterator[str]:
     if spreads:
         yield (
             "± is the standard deviation over seeds; pooled over all rows it is "
-            f"{' and '.join(spreads)}. Rows closer than about twice that cannot be told apart."
+            f"{' and '.join(spreads)}."
+        )
+        yield (
+            "95 %: the bounds of the mean over seeds by Student's t, and of Δ paired by seed. "
+            f"Where those of Δ hold 0 the row is within noise of the base, marked {NOISE}. Of "
+            "twenty rows that do not differ, about one will seem to by chance."
+        )
+        yield (
+            "Seeds to tell: about how many seeds a paired t test (two-sided 5 %, power 80 %) needs "
+            "to find the difference, if it and its spread are as seen here; from few seeds a "
+            "rough guess."
         )
     if any(len(row.results) == 1 for row in summary.rows):
         yield (
             "A figure without ± is of one seed. Differences within the noise of a seed cannot be "
             "told apart: at the paper's size that is about 0.3 to 0.5 BLEU, at a small scale more; "
             "perplexity separates rows better."
+        )
+    correlations = (summary.perplexity_correlation(), summary.bleu_correlation())
+    if any(correlation.interval for correlation in correlations):
+        yield (
+            "The bounds of the rank correlation are by Fisher's z, with the rows as a sample; the "
+            "noise of seeds is not in them."
         )
     if any(row.tokenised_bleu is not None for row in summary.rows):
         yield (

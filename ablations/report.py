@@ -7,14 +7,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ablations.document import (
-    BLEU_DIGITS,
-    COST,
-    PERPLEXITY_DIGITS,
-    Document,
-    Line,
-    compose,
-)
+from ablations.document import COST, Document, Line, compose
+from ablations.evidence import BLEU_DIGITS, EVIDENCE, PERPLEXITY_DIGITS
 from ablations.plot import figure
 from ablations.summary import Summary, summarise
 from experiments.files import write_atomically
@@ -56,6 +50,14 @@ def to_markdown(document: Document) -> str:
         ),
         *_correlation_sentence(document),
     ]
+    if document.verdicts or document.evidence:
+        parts.append("## What the seeds can tell")
+    if document.verdicts:
+        parts.append(_bullets(document.verdicts))
+    if document.evidence:
+        names = [f"{group} {name}" for group in ("PPL", "BLEU") for name in EVIDENCE]
+        rows = [[x.name, x.seeds, *x.perplexity, *x.bleu] for x in document.evidence]
+        parts.append(_grid(["row", "seeds", *names], rows))
     if document.problems:
         parts += ["## Not finished", _bullets(document.problems)]
     parts += [
@@ -89,6 +91,7 @@ def to_html(document: Document, summary: Summary) -> str:
         style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
         figures=[drawn for drawn in figures if drawn is not None],
         cost_names=COST,
+        evidence_names=EVIDENCE,
     )
 
 
@@ -104,7 +107,7 @@ def to_text(document: Document, width: int) -> str:
     fitting = (table for table in tables if max(map(len, table.splitlines())) <= width)
     table = next(fitting, tables[-1])
     cost = _columns(["row", *COST], [[line.name, *line.cost] for line in document.lines])
-    parts = [document.headline, table, cost, *_correlation_sentence(document)]
+    parts = [document.headline, table, cost, *_correlation_sentence(document), *document.verdicts]
     if document.problems:
         parts.append("\n".join(["Not finished:", *(f"  {text}" for text in document.problems)]))
     return "\n\n".join(parts) + "\n"

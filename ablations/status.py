@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ablations.document import describe_state
 from ablations.formats import duration, number
 from ablations.lock import holder
+from ablations.states import describe_state
 from ablations.summary import summarise
 
 

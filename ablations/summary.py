@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ablations.correlation import Correlation, correlate
+from ablations.estimates import Difference, Estimate, estimate, paired_difference
 from ablations.plan import Plan, PlannedRow, Value, columns, load_plan
 from ablations.table import Cell
 from experiments.progress import Progress, read_progress
 from experiments.results import Result, load_result
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over seeds; ``deviation`` is the sample standard deviation, None for one seed."""
-
-    mean: float
-    deviation: float | None
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +50,6 @@ class RowSummary:
         return not self.row.changes
 
 
-@dataclass(frozen=True, slots=True)
-class Correlation:
-    """Spearman's rank correlation with the paper, over ``count`` rows; None where undefined."""
-
-    value: float | None
-    count: int
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
     """A table's rows that were asked for, in order, with what holds for all of them."""
@@ -81,6 +66,16 @@ class Summary:
     def results(self) -> tuple[Result, ...]:
         """All that has finished."""
         return tuple(result for row in self.rows for result in row.results)
+
+    def difference(self, row: RowSummary, name: str) -> Difference | None:
+        """``perplexity`` or ``bleu`` of a row less the base's; None without a common seed."""
+        if self.base is None:
+            return None
+        ours, base = (
+            {result.seed: float(getattr(result, name)) for result in rows.results}
+            for rows in (row, self.base)
+        )
+        return paired_difference(ours, base)
 
     def perplexity_correlation(self) -> Correlation:
         """How far our perplexities order the rows as the paper's do."""
@@ -107,7 +102,7 @@ class Summary:
             for ours, paper in map(pick, self.rows)
             if ours is not None and paper is not None and not math.isnan(ours.mean)
         ]
-        return Correlation(spearman([x for x, _ in both], [y for _, y in both]), len(both))
+        return correlate([x for x, _ in both], [y for _, y in both])
 
 
 def summarise(directory: Path) -> Summary:
@@ -120,29 +115,6 @@ def summarise(directory: Path) -> Summary:
     base = columns(plan.base)
     rows = [_row(row, base, directory) for row in plan.rows if row.seeds]
     return Summary(plan=plan, rows=tuple(rows))
-
-
-def spearman(ours: Sequence[float], paper: Sequence[float]) -> float | None:
-    """Spearman's rank correlation with tied ranks averaged.
-
-    None for fewer than three pairs, or where all of one side are equal.
-    """
-    if len(ours) < 3 or len(set(ours)) < 2 or len(set(paper)) < 2:
-        return None
-    return statistics.correlation(ranks(ours), ranks(paper))
-
-
-def ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value from 1, the mean of the ranks they cover for equal ones.
-
-    Example:
-        >>> ranks([10.0, 30.0, 10.0])
-        [1.5, 3.0, 1.5]
-    """
-    return [
-        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
-        for value in values
-    ]
 
 
 def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary:
@@ -164,18 +136,9 @@ def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary
         changed=frozenset(name for name, value in cells.items() if value != base[name]),
         results=tuple(results),
         unfinished=tuple(unfinished),
-        perplexity=_estimate([result.perplexity for result in results]),
-        bleu=_estimate([result.bleu for result in results]),
-        tokenised_bleu=_estimate([value for value in tokenised if value is not None]),
-        averaged_perplexity=_estimate([scores.perplexity for scores in averaged]),
-        averaged_bleu=_estimate([scores.bleu for scores in averaged]),
+        perplexity=estimate([result.perplexity for result in results]),
+        bleu=estimate([result.bleu for result in results]),
+        tokenised_bleu=estimate([value for value in tokenised if value is not None]),
+        averaged_perplexity=estimate([scores.perplexity for scores in averaged]),
+        averaged_bleu=estimate([scores.bleu for scores in averaged]),
     )
-
-
-def _estimate(values: list[float]) -> Estimate | None:
-    if not values:
-        return None
-    several = len(values) > 1 and all(map(math.isfinite, values))
-    deviation = statistics.stdev(values) if several else None
-    mean = statistics.fmean(values)
-    return Estimate(mean, deviation, len(values))

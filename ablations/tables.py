@@ -1,4 +1,5 @@
-"""Which tables and scales there are, by name or from a file of the user's."""
+"""Which tables and scales there are, by name or from a file of the user's, and what is asked of
+them."""
 
 from __future__ import annotations
 
@@ -61,3 +62,19 @@ def select_rows(table: Table, names: Sequence[str] | None) -> tuple[Row, ...]:
         if names.count(name) > 1:
             raise InputError(f"row {name!r} is given twice")
     return tuple(row for row in table.rows if row.name in names)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """The seeds of ``--seeds``.
+
+    Raises:
+        InputError: for what is no whole number from 0, or is given twice.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        if not part.strip().isdecimal():
+            raise InputError(f"--seeds holds {part!r}, but takes whole numbers such as 1,2,3")
+        if int(part) in seeds:
+            raise InputError(f"--seeds holds {int(part)} twice")
+        seeds.append(int(part))
+    return tuple(seeds)

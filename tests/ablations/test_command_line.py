@@ -55,6 +55,7 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
             "--workers is 0, but must be at least 1",
         ),
         ("status .", ". is not the directory of a table: it has no table.json"),
+        ("compare . base A-h1", ". is not the directory of a table: it has no table.json"),
         ("report nowhere", "nowhere is not the directory of a table: it has no table.json"),
     ],
 )

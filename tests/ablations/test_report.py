@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -15,6 +13,7 @@ from ablations.status import describe
 from ablations.table import Cell, Table, row
 from ablations.table3 import BASE
 from tests.ablations.golden import GOLDEN
+from tests.ablations.pages import parsed, rows_of
 from tests.ablations.samples import TINY, fill_table3, finish, small_plan
 from transformer.errors import InputError
 
@@ -33,24 +32,12 @@ def test_markdown_is_the_golden_file(table3: Path) -> None:
     assert found == GOLDEN.read_text(encoding="utf-8"), "python -m tests.ablations.golden"
 
 
-def parsed(root: Path) -> ElementTree.Element:
-    """The HTML file, which is XML but for its doctype and two tags that stay open."""
-    text = (root / "report.html").read_text(encoding="utf-8")
-    return ElementTree.fromstring(re.sub(r"<!doctype html>|<meta [^>]*>", "", text).strip())
-
-
-def result_rows(root: Path) -> list[list[str]]:
-    table = next(parsed(root).iter("table"))
-    rows = table.findall("tbody/tr")
-    return [["".join(cell.itertext()) for cell in row] for row in rows]
-
-
 def test_html_is_well_formed_and_needs_no_other_file(table3: Path) -> None:
     page = parsed(table3)
     assert not [tag for name in ("link", "script", "img") for tag in page.iter(name)]
     assert not [tag for tag in page.iter() if {"src", "href"} & set(tag.keys())]
     assert "url(" not in "".join(page.itertext())
-    assert [len(row) for row in result_rows(table3)] == [22] * 20
+    assert [len(row) for row in rows_of(table3)] == [22] * 20
     bleu, perplexity = page.iter("svg")
     assert len(list(bleu.iter("circle"))) == len(list(perplexity.iter("circle"))) == 17 + 20
 
@@ -63,7 +50,7 @@ def test_html_escapes_what_runs_and_users_wrote(table3: Path) -> None:
 
 def test_html_and_markdown_agree(table3: Path) -> None:
     lines = (table3 / "report.md").read_text(encoding="utf-8").splitlines()
-    for cells in result_rows(table3):
+    for cells in rows_of(table3):
         line = next(line for line in lines if line.startswith(f"| {cells[0]} "))
         assert [cell.strip() for cell in line.strip("|").split("|")] == cells
 
@@ -78,7 +65,8 @@ def test_the_terminal_shows_each_row_at_any_width(table3: Path) -> None:
         assert all(f"\n{line.name} " in text for text in texts)
     tables = narrow.split("Spearman")[0].splitlines()
     assert max(len(line) for line in tables) <= 80
-    assert "rank correlation with the paper's rows: perplexity +0.99 (17 rows)" in narrow
+    assert "rank correlation with the paper's rows: perplexity +0.99 (17 rows, 95 % in " in narrow
+    assert "\n\nPerplexity: rows within noise of the base, 7 of 15; to tell them" in narrow
 
 
 def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
@@ -86,7 +74,8 @@ def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
     finish(tmp_path, Cell("base", 1))
     write_report(tmp_path)
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert "is of one seed" in text and "pooled" not in text
+    assert "is of one seed" in text and "pooled" not in text and "95 %" not in text
+    assert "What the seeds can tell" not in text
     assert "± " not in text.split("## How to read it")[0]
     assert "undefined (1 row)" in text
 
@@ -139,5 +128,5 @@ def test_a_table_that_is_not_the_papers_has_no_columns_for_it(tmp_path: Path) ->
     text = to_text(write_report(tmp_path), 80)
     assert "BLEU" in text and "paper" not in text.split("params")[0]
     assert "changes" in text and "tokenised" not in text and "averaged" not in text
-    assert result_rows(tmp_path)[1][-4:] == ["3.000", "0.000", "79.0", "\u22121.0"]
+    assert rows_of(tmp_path)[1][-4:] == ["3.000", "0.000", "79.0", "\u22121.0"]
     assert "&lt;Own&gt; &amp; mine" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ablations import formats
+from ablations.correlation import ranks, spearman
 from ablations.plan import claim_plan
-from ablations.summary import ranks, spearman, summarise
+from ablations.summary import summarise
 from ablations.table import Cell
 from tests.ablations.samples import finish, small_plan
 from transformer.errors import InputError
