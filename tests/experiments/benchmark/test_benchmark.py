@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,8 +41,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: Path):
-    arguments = ["benchmark", "--size", "tiny", "--turns", "1", "--output", "out/figures.json"]
+def measured(copy: Path, *options: str) -> tuple[dict[str, Any], str]:
+    """The figures that a benchmark with torch and lightning alone writes, and what it prints."""
+    arguments = ["benchmark", *options, "--turns", "1", "--output", "out/figures.json"]
     script = _RUN.format(absent=_ABSENT, arguments=arguments)
     environment = {"OMP_NUM_THREADS": "1"} | {k: v for k, v in os.environ.items() if k == "PATH"}
     ended = subprocess.run(
@@ -53,13 +55,27 @@ def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: 
     )
     assert ended.returncode == 0, ended.stderr
     assert not ended.stderr
-    figures = json.loads((copy / "out" / "figures.json").read_text())
+    return json.loads((copy / "out" / "figures.json").read_text()), ended.stdout
+
+
+def test_batching_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: Path):
+    figures, printed = measured(copy, "--what", "data")
     assert figures["workload"] == {
         "text": "multi30k",
         "vocab_size": 8_000,
         "tokens_per_batch": 2_000,
     }
-    train, decode, data = (figures[what] for what in ("train", "decode", "data"))
+    data = figures["data"]
+    assert 0.8 < data["fill"] < 1 and 0.3 < data["plain_fill"] < data["fill"]
+    assert data["pairs"] == 29_000
+    assert figures["commit"] == "unknown" and "torch" in figures["versions"]
+    assert "pairs/s" in printed and "fill" in printed
+
+
+@pytest.mark.slow
+def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: Path):
+    figures, printed = measured(copy, "--size", "tiny")
+    train, decode = figures["train"], figures["decode"]
     per_second = train["target_tokens_per_second"]
     assert per_second > 0 and train["peak_memory_bytes"] > 1e8
     assert train["ratio"]["median"] == pytest.approx(
@@ -68,12 +84,9 @@ def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: 
     # Both products were timed beside the one step; flops are by the formula of transformer.flops.
     for name, peak in train["peak_tflops"].items():
         assert train["mfu"][name]["median"] == pytest.approx(train["tflops"] / peak)
-    assert 0.8 < data["fill"] < 1 and 0.3 < data["plain_fill"] < data["fill"]
-    assert data["pairs"] == 29_000
     assert 20 < decode["mean_length"] <= 25
-    assert figures["commit"] == "unknown" and "torch" in figures["versions"]
     for word in ("target tokens/s", "sentences/s", "pairs/s", "fill", "MFU"):
-        assert word in ended.stdout
+        assert word in printed
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
