@@ -37,14 +37,14 @@ def run(
     directory: Path | None,
 ) -> int:
     """train what a table still lacks, then write and print its report"""
-    from ablations.coordinator import run_table
+    from ablations.fleet.run import run_table
 
     return run_table(table, scale, seeds=seeds, rows=rows, workers=workers, directory=directory)
 
 
 def status(directory: Path) -> int:
     """print how far a table has come"""
-    from ablations.status import describe
+    from ablations.status.lines import describe
 
     print("\n".join(describe(directory)))
     return 0
@@ -52,7 +52,7 @@ def status(directory: Path) -> int:
 
 def report(directory: Path) -> int:
     """write and print the report of a table, finished or not"""
-    from ablations.report import announce, write_report
+    from ablations.reporting.report import announce, write_report
 
     announce(write_report(directory), directory)
     return 0
@@ -60,7 +60,7 @@ def report(directory: Path) -> int:
 
 def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
     """tell whether two rows of a table differ by more than chance"""
-    from ablations.compare import compare_rows
+    from ablations.reporting.compare import compare_rows
 
     for line in compare_rows(directory, first, second, seeds):
         print(line, flush=True)

@@ -66,7 +66,7 @@ DOORS = {
     },
     "sacremoses": {"transformer.bleu"},
     "wandb": {"experiments.tracking"},
-    "optuna": {"ablations.study", "ablations.search"},
+    "optuna": {"ablations.fleet.queue", "ablations.search"},
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {"experiments.ctranslate2_model", "experiments.ctranslate2_engine"},
     "babel": {"transformer.data.corpora.cldr_phrases"},

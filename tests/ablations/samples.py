@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ablations.fleet.queue import STUDY_FILE, Queue
 from ablations.plan import Plan, claim_plan, make_plan
 from ablations.scale import scale
-from ablations.study import STUDY_FILE, Queue
 from ablations.table import Cell, Table, row
 from ablations.table3 import BASE, TABLE
 from experiments.files import write_json
@@ -25,6 +25,8 @@ from experiments.progress import Progress, read_progress
 from experiments.results import Averaged, Result, save_result
 from transformer.config import to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
+
+FAKE_RUN = Path(__file__).parent / "fleet" / "fake_run.py"
 
 _TEXT = ParallelText(source=TextFile(location="text.en"), target=TextFile(location="text.de"))
 CORPUS = Corpus(
@@ -177,7 +179,12 @@ def start_fake(
         environment["CUDA_VISIBLE_DEVICES"] = str(device)
     with (directory / LOG_FILE).open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-S", str(Path(__file__).with_name("fake_run.py")), str(directory)],
+            [
+                sys.executable,
+                "-S",
+                str(Path(__file__).parent / "fleet" / "fake_run.py"),
+                str(directory),
+            ],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,

@@ -146,7 +146,7 @@ def test_a_second_coordinator_is_refused_and_a_killed_one_replaced(
 ) -> None:
     out, base = place / "out", Cell("base", 1)
     prepare_fakes(out, {base: "hang"})
-    command = [sys.executable, "-m", "tests.ablations.fake_ablations", *RUN.split()]
+    command = [sys.executable, "-m", "tests.ablations.fleet.fake_ablations", *RUN.split()]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     when(lambda: hangs(out, base), lambda: None).join()
     assert call(RUN, monkeypatch) == 2
@@ -173,7 +173,7 @@ for arguments in (["list"], ["status", "out"], ["report", "out"]):
     assert main() == 0
     heavy = {"torch", "lightning", "numpy", "optuna", "sqlalchemy", "wandb", "rich"}
     assert not heavy & set(sys.modules), (arguments, heavy & set(sys.modules))
-import ablations.coordinator
+import ablations.fleet.run
 assert not {"torch", "lightning"} & set(sys.modules)
 """
 

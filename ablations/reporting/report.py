@@ -1,0 +1,187 @@
+"""A table's report as Markdown, as one HTML file and for a terminal, from the files on disk."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ablations.reporting.document import COST, Document, Line, compose
+from ablations.reporting.evidence import BLEU_DIGITS, EVIDENCE, PERPLEXITY_DIGITS
+from ablations.reporting.plot import figure
+from ablations.reporting.summary import Summary, summarise
+from experiments.files import write_atomically
+
+MARKDOWN_FILE = "report.md"
+HTML_FILE = "report.html"
+_TEMPLATES = Path(__file__).parent / "templates"
+_WIDE = 120
+_MARKS = re.compile(r"[\\`*<>\[\]]|(?<!\w)_|_(?!\w)")
+
+
+def write_report(directory: Path) -> Document:
+    """Write ``report.md`` and ``report.html`` into a table's directory.
+
+    Raises:
+        InputError: if the directory is not a table's, or a file in it cannot be read.
+    """
+    summary = summarise(directory)
+    document = compose(summary)
+    write_atomically(directory / MARKDOWN_FILE, to_markdown(document))
+    write_atomically(directory / HTML_FILE, to_html(document, summary))
+    return document
+
+
+def to_markdown(document: Document) -> str:
+    """The report in GitHub's Markdown."""
+    figures = [
+        f"{group} {name}".strip() for group in ("PPL", "BLEU") for name in document.figure_names
+    ]
+    parts = [
+        f"# {_escape(document.title)}",
+        _escape(document.headline),
+        _grid(
+            ["row", *document.setting_names, *figures, *document.extra_names],
+            [
+                [line.name, *line.settings, *_figure_cells(line), *line.extras]
+                for line in document.lines
+            ],
+        ),
+        *_correlation_sentence(document),
+    ]
+    if document.verdicts or document.evidence:
+        parts.append("## What the seeds can tell")
+    if document.verdicts:
+        parts.append(_bullets(document.verdicts))
+    if document.evidence:
+        names = [f"{group} {name}" for group in ("PPL", "BLEU") for name in EVIDENCE]
+        rows = [[x.name, x.seeds, *x.perplexity, *x.bleu] for x in document.evidence]
+        parts.append(_grid(["row", "seeds", *names], rows))
+    if document.problems:
+        parts += ["## Not finished", _bullets(document.problems)]
+    parts += [
+        "## What it took",
+        _grid(["row", *COST], [[line.name, *line.cost] for line in document.lines]),
+        "## How to read it",
+        _bullets(document.notes),
+        "## What was run on what",
+        _bullets(f"{name}: {value}" for name, value in document.facts),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def to_html(document: Document, summary: Summary) -> str:
+    """The report as one file that needs no other."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    figures = [
+        figure("BLEU", "bleu", summary.rows, BLEU_DIGITS),
+        figure("Perplexity", "perplexity", summary.rows, PERPLEXITY_DIGITS),
+    ]
+    return environment.get_template("report.html.j2").render(
+        document=document,
+        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
+        figures=[drawn for drawn in figures if drawn is not None],
+        cost_names=COST,
+        evidence_names=EVIDENCE,
+    )
+
+
+def to_text(document: Document, width: int) -> str:
+    """The report for a terminal: where it is too narrow a row's changes are left out, then what
+    it was scored by besides.
+
+    It is laid out here and not by rich, whose import alone would take a fifth of the time that
+    the command may take.
+    """
+    layouts = ((True, True), (True, False), (False, False))
+    tables = [_results(document, extras=extras, changes=changes) for extras, changes in layouts]
+    fitting = (table for table in tables if max(map(len, table.splitlines())) <= width)
+    table = next(fitting, tables[-1])
+    cost = _columns(["row", *COST], [[line.name, *line.cost] for line in document.lines])
+    parts = [document.headline, table, cost, *_correlation_sentence(document), *document.verdicts]
+    if document.problems:
+        parts.append("\n".join(["Not finished:", *(f"  {text}" for text in document.problems)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def announce(document: Document, directory: Path) -> None:
+    """Print the report, and where its files are."""
+    print(to_text(document, shutil.get_terminal_size((_WIDE, 24)).columns))
+    print(f"report: {directory / MARKDOWN_FILE} and {directory / HTML_FILE}")
+
+
+def _results(document: Document, *, extras: bool, changes: bool) -> str:
+    names = document.figure_names
+    header = ["row", *(name or group for group in ("PPL", "BLEU") for name in names)]
+    rows = [[line.name, *_figure_cells(line)] for line in document.lines]
+    if extras:
+        header += document.extra_names
+        rows = [[*cells, *line.extras] for cells, line in zip(rows, document.lines, strict=True)]
+    left = [0]
+    if changes:
+        left.append(len(header))
+        header.append("changes")
+        rows = [[*cells, line.changes] for cells, line in zip(rows, document.lines, strict=True)]
+    return _columns(header, rows, left)
+
+
+def _columns(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)
+) -> str:
+    """Aligned columns under a rule, those in ``left`` to the left."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+
+    def join(line: Sequence[str]) -> str:
+        cells = (
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        return " ".join(cells).rstrip()
+
+    rule = "\u2500" * (sum(widths) + len(widths) - 1)
+    return "\n".join([join(header), rule, *map(join, rows)])
+
+
+def _correlation_sentence(document: Document) -> list[str]:
+    figures = ", ".join(f"{name} {value}" for name, value in document.correlations)
+    return [f"Spearman's rank correlation with the paper's rows: {figures}."] if figures else []
+
+
+def _figure_cells(line: Line) -> tuple[str, ...]:
+    """The two groups of figures, with the state in the place of the first where none is done."""
+    cells = (*line.perplexity, *line.bleu)
+    done = not line.cost[3].startswith("0/")
+    return cells if done else (line.state, *cells[1:])
+
+
+def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, padded so that it reads as plain text too; the first column is left."""
+    cells = [[_escape(cell).replace("|", "\\|") for cell in line] for line in (header, *rows)]
+    widths = [max(3, *(len(line[column]) for line in cells)) for column in range(len(header))]
+
+    def join(line: Sequence[str]) -> str:
+        first = line[0].ljust(widths[0])
+        rest = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
+        return f"| {' | '.join([first, *rest])} |"
+
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join([join(cells[0]), join(rule), *map(join, cells[1:])])
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {_escape(line)}" for line in lines)
+
+
+def _escape(text: str) -> str:
+    """Keep Markdown from reading marks in what a run or a user wrote."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))

@@ -1,0 +1,52 @@
+"""The time that a table still takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ablations.costs.timing import Timing, predict, step_work, time_left, work
+from ablations.table3 import BASE, TABLE
+from tests.ablations.samples import TINY
+from transformer.config import Config, override
+
+
+def config(steps: int = 1_000, **changes: int) -> Config:
+    return override(TINY.apply(BASE), max_steps=steps, **changes)
+
+
+def test_the_work_of_the_papers_base_and_big_is_as_published() -> None:
+    # paper.md: 9.5e17 FLOPs for base, 9.7e18 for big.
+    by_name = {row.name: TABLE.configure(row) for row in TABLE.rows}
+    assert work(by_name["base"]) == pytest.approx(9.5e17, rel=0.02)
+    assert work(by_name["big"]) == pytest.approx(9.7e18, rel=0.05)
+
+
+def test_nothing_is_predicted_from_nothing() -> None:
+    assert predict(config(), []) is None
+    assert time_left([], [config()], [], workers=1) is None
+
+
+def test_one_known_run_predicts_in_proportion() -> None:
+    assert predict(config(3_000), [Timing(config(), 10.0)]) == pytest.approx(30.0)
+
+
+def test_a_fixed_time_per_step_is_told_apart_from_the_work() -> None:
+    small, large = config(), config(d_ff=1_024)
+
+    def seconds(c: Config) -> float:
+        return c.training.max_steps * (0.01 + 1e-10 * step_work(c))
+
+    known = [Timing(c, seconds(c)) for c in (small, large)]
+    other = config(2_000, d_ff=512)
+    assert predict(other, known) == pytest.approx(seconds(other))
+
+
+def test_larger_models_that_were_faster_predict_no_negative_time() -> None:
+    known = [Timing(config(), 20.0), Timing(config(d_ff=1_024), 10.0)]
+    assert predict(config(d_ff=8_192), known) == pytest.approx(15.0)
+
+
+def test_waiting_runs_go_to_whoever_is_free() -> None:
+    known = [Timing(config(), 10.0)]
+    assert time_left([4.0], [config()] * 3, known, workers=2) == pytest.approx(20.0)
+    assert time_left([4.0, 7.0], [], known, workers=2) == 7.0
