@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from json import dumps
 from pathlib import Path
+from typing import Any
 
 from experiments.command_line import Parser, run_command_line
 
@@ -42,6 +44,16 @@ def run(
     return run_table(table, scale, seeds=seeds, rows=rows, workers=workers, directory=directory)
 
 
+def plan(json: bool, **words: Any) -> int:
+    """print what a table will cost: hours, FLOPs, memory, disk"""
+    from ablations.costs.lines import describe, to_json
+    from ablations.costs.planning import plan_table
+
+    estimate = plan_table(**words)
+    print(dumps(to_json(estimate), ensure_ascii=False) if json else "\n".join(describe(estimate)))
+    return 0
+
+
 def status(directory: Path) -> int:
     """print how far a table has come"""
     from ablations.status.lines import describe
@@ -74,6 +86,24 @@ def main() -> int:
 
     command = commands.add_parser("list", help=list_tables.__doc__)
     command.set_defaults(command=list_tables)
+
+    command = commands.add_parser(
+        "plan",
+        help=plan.__doc__,
+        description="Estimate what a table will cost, and say by what: a device's nominal peak, "
+        "the runs that the table's directory has, or some steps on this machine.",
+    )
+    add = command.add_argument
+    add("table", metavar="TABLE", help="a name that list prints, or a file such as my_table.py")
+    add("--scale", required=True, metavar="quick|small|paper", help="what the sizes become")
+    add("--seeds", default="1", metavar="1,2,3", help="each row is trained once with each")
+    add("--rows", metavar="base,A-h1,...", help="only these; all without it")
+    add("--devices", type=int, default=1, metavar="N", help="GPUs, or cores where there is none")
+    add("--devices-per-trial", type=int, default=1, metavar="K", help="that share one run")
+    add("--device", metavar="H100", help="by what this one can do; needs none here")
+    add("--directory", type=Path, metavar="DIR", help="of the runs, else runs/TABLE-SCALE")
+    add("--json", action="store_true", help="one object, see ablations/costs/lines.py")
+    command.set_defaults(command=plan)
 
     command = commands.add_parser(
         "run",
