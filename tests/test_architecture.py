@@ -66,10 +66,20 @@ DOORS = {
     },
     "sacremoses": {"transformer.bleu"},
     "wandb": {"experiments.tracking"},
-    "optuna": {"ablations.fleet.queue", "ablations.search"},
+    "optuna": {
+        "ablations.fleet.queue",
+        "ablations.fleet.storage",
+        "ablations.fleet.table_work",
+        "ablations.fleet.work",
+    },
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {"experiments.ctranslate2_model", "experiments.ctranslate2_engine"},
     "babel": {"transformer.data.corpora.cldr_phrases"},
+    "sqlalchemy": {
+        "ablations.fleet.lease",
+        "ablations.fleet.meeting",
+        "ablations.fleet.storage",
+    },
     "loky": {"transformer.data.preparation.workers"},
 }
 
