@@ -71,12 +71,11 @@ def plan(json: bool, **words: Any) -> int:
     return 0
 
 
-def status(directory: Path) -> int:
-    """print how far a table has come"""
-    from ablations.status.lines import describe
+def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int:
+    """print how far a table or a search has come, and who works on it"""
+    from ablations.status.command import show_status
 
-    print("\n".join(describe(directory)))
-    return 0
+    return show_status(directory, storage=storage, watch=watch, as_json=json)
 
 
 def report(directory: Path) -> int:
@@ -163,8 +162,16 @@ def main() -> int:
     _add_options(command)
     command.set_defaults(command=worker)
 
-    command = commands.add_parser("status", help=status.__doc__)
-    command.add_argument("directory", type=Path, metavar="DIRECTORY", help="of a table's runs")
+    command = commands.add_parser(
+        "status",
+        help=status.__doc__,
+        description="Print how far a table or a search has come, who works on it, and what failed.",
+    )
+    add = command.add_argument
+    add("directory", type=Path, metavar="DIRECTORY", help="of the runs, seen from here or not")
+    add("--storage", metavar="URL", help="where no such directory is seen; else OPTUNA_STORAGE")
+    add("--watch", action="store_true", help="again and again until all is done")
+    add("--json", action="store_true", help="one object, see ablations/status/objects.py")
     command.set_defaults(command=status)
 
     command = commands.add_parser("report", help=report.__doc__)

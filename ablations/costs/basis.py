@@ -93,8 +93,9 @@ def _by_results(plan: Plan, directory: Path) -> Basis | None:
 
 
 def _by_measuring(configs: Mapping[str, Config]) -> Basis:
-    by_work = sorted(configs, key=lambda name: step_work(configs[name]))
-    names = list(dict.fromkeys((by_work[0], next(iter(configs)), by_work[-1])))
+    works = {name: step_work(config) for name, config in configs.items()}
+    ends = min(works, key=lambda name: works[name]), max(works, key=lambda name: works[name])
+    names = list(dict.fromkeys((ends[0], next(iter(configs)), ends[1])))
     from ablations.costs.measure import measure
 
     device, hardware, known = measure({name: configs[name] for name in names})

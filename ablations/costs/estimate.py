@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ablations.costs.basis import Basis
 from ablations.costs.memory import training_bytes
-from ablations.costs.size import parameters, run_bytes
+from ablations.costs.disk import run_bytes
 from ablations.costs.timing import until_the_last, work
 from transformer.config import Config
+from transformer.sizes import trained_numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +85,7 @@ def row_cost(name: str, config: Config, basis: Basis, devices_per_trial: int) ->
     """The cost of one run, in which several devices are as many times as fast as one."""
     return RowCost(
         name=name,
-        parameters=parameters(config.model),
+        parameters=trained_numbers(config.model),
         flops=work(config),
         seconds=basis.seconds(config) / devices_per_trial,
         memory_bytes=training_bytes(config, basis.hardware, devices_per_trial),

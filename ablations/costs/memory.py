@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablations.costs.size import parameters
 from transformer.config import Config, ModelConfig
+from transformer.sizes import trained_numbers
 
 # Weights, and Adam's two moments of each, in fp32; gradients are as large as the weights.
 _STATE_BYTES, _GRADIENT_BYTES = 12, 4
@@ -50,7 +50,7 @@ def training_bytes(config: Config, hardware: Hardware, devices: int = 1) -> int:
     a copy of the gradients from step to step.
     """
     model = config.model
-    count = parameters(model)
+    count = trained_numbers(model)
     tokens = config.data.tokens_per_batch / devices
     kept = tokens / _FILL * _kept_bytes(model, hardware) + _loss_bytes(model, hardware, tokens)
     state = count * (_STATE_BYTES + (_GRADIENT_BYTES if devices > 1 else 0))
