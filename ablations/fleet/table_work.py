@@ -11,6 +11,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.costs.timing import work
+from ablations.fleet.work import Direction
 from ablations.plan import PLAN_FILE, Plan, load_plan
 from ablations.table import Cell
 from experiments.experiment import Experiment
@@ -25,12 +26,13 @@ class TableWork:
         InputError: if the directory is not a table's.
     """
 
-    directions = ("minimize", "maximize")  # perplexity, BLEU
+    directions: Sequence[Direction] = ("minimize", "maximize")  # perplexity, BLEU
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.sampler = optuna.samplers.RandomSampler(seed=0)  # nothing is sampled
-        self.pruner = optuna.pruners.NopPruner()  # a table is never pruned
+        # Nothing is sampled, and a table is never pruned.
+        self.sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed=0)
+        self.pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
         self._plan, self._read_at = load_plan(root), self._changed_at()
         self._cells = self._in_order()
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import optuna
 from optuna.trial import FrozenTrial
 
 from experiments.experiment import Experiment
 
+Direction = Literal["minimize", "maximize"]
+
 
 class Work(Protocol):
     """A table's cells, or a search's trials. A cell's name is its path below ``root`` too."""
 
     root: Path
-    directions: Sequence[str]
+    directions: Sequence[Direction]
     sampler: optuna.samplers.BaseSampler
     pruner: optuna.pruners.BasePruner
 

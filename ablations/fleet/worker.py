@@ -59,7 +59,7 @@ class Worker:
         retries: how often a cell is tried again after an exception
         wanted: whether a cell is one of those that this call is to finish
         note: tells a person something in a line of its own
-        show: called again and again with what runs here
+        show: called again and again, to show a person how far the fleet is
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Worker:
         retries: int,
         wanted: Callable[[str], bool],
         note: Callable[[str], None],
-        show: Callable[[Sequence[Run]], None],
+        show: Callable[[], None],
     ) -> None:
         self._work, self._queue, self._link = work, queue, link
         self._slots, self._wanted = slots, wanted
@@ -121,7 +121,7 @@ class Worker:
         for run in list(self._running):
             self._watch(run)
         self._heed()
-        self._show(self._running)
+        self._show()
 
     @property
     def _ending(self) -> bool:

@@ -108,7 +108,9 @@ def _figures(trial: FrozenTrial) -> dict[str, Any]:
 
 
 def _is_failure(trial: FrozenTrial) -> bool:
-    return trial.state == TrialState.FAIL and "attempt" in trial.user_attrs and not _was_stopped(trial)
+    return (
+        trial.state == TrialState.FAIL and "attempt" in trial.user_attrs and not _was_stopped(trial)
+    )
 
 
 def _was_stopped(trial: FrozenTrial) -> bool:

@@ -60,7 +60,11 @@ def at_step(run: Run) -> str:
     progress = run.progress
     if progress is None or not progress.step:
         return ""
-    return f"{progress.step:,}/{steps(progress.max_steps)}" if progress.max_steps else f"{progress.step:,}"
+    return (
+        f"{progress.step:,}/{steps(progress.max_steps)}"
+        if progress.max_steps
+        else f"{progress.step:,}"
+    )
 
 
 def stage(run: Run, silent: float | None) -> str:
