@@ -92,7 +92,9 @@ def block(status: Status, height: int) -> RenderableType:
     """A status on a terminal of ``height`` lines: what runs first, the rest as there is room."""
     ended = sum(run.state in ENDED for run in status.runs)
     bar = Table.grid()
-    bar.add_row(ProgressBar(total=len(status.runs), completed=ended, width=40, complete_style="none"))
+    bar.add_row(
+        ProgressBar(total=len(status.runs), completed=ended, width=40, complete_style="none")
+    )
     hosts = [Text(describe_host(host, status), style="dim") for host in status.hosts]
     if len(hosts) > _MOST_HOSTS:
         workers = sum(host.workers for host in status.hosts)
@@ -114,7 +116,9 @@ def block(status: Status, height: int) -> RenderableType:
 
 
 def _grid(runs: list[Run], status: Status) -> Table:
-    grid = Table(box=None, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="dim")
+    grid = Table(
+        box=None, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="dim"
+    )
     grid.add_column("run", no_wrap=True)
     grid.add_column("state", no_wrap=True)
     for name in ("step", "loss", "tok/s"):
@@ -134,7 +138,16 @@ def _cells(run: Run, status: Status) -> tuple[Text | str, ...]:
     attempt = str(run.attempt) if run.attempt and run.attempt > 1 else ""
     if run.state == "done":
         scores = f"ppl {number(run.perplexity, 2)}"
-        return name, state, scores, "", "", Text(place(run, _PLACE_WIDTH)), attempt, duration(run.seconds)
+        return (
+            name,
+            state,
+            scores,
+            "",
+            "",
+            Text(place(run, _PLACE_WIDTH)),
+            attempt,
+            duration(run.seconds),
+        )
     progress = run.progress
     loss = speed = left = ""
     if run.state == "running":
@@ -149,7 +162,7 @@ def _cells(run: Run, status: Status) -> tuple[Text | str, ...]:
 
 
 def _failures(status: Status, most: int) -> list[Text]:
-    """The last failure of each run that has not made it good yet, the newest first, in at most so many lines."""
+    """The last one of each run that has not made it good yet, newest first, in so many lines."""
     failed = [run for run in status.runs if run.failures and run.state not in ("done", "pruned")]
     failed.sort(key=lambda run: -run.failures[-1].at)
     lines: list[Text] = []
