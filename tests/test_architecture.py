@@ -71,6 +71,7 @@ DOORS = {
         "ablations.fleet.storage",
         "ablations.fleet.table_work",
         "ablations.fleet.work",
+        "ablations.status.from_storage",
     },
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {"experiments.ctranslate2_model", "experiments.ctranslate2_engine"},
@@ -79,6 +80,7 @@ DOORS = {
         "ablations.fleet.lease",
         "ablations.fleet.meeting",
         "ablations.fleet.storage",
+        "ablations.status.from_storage",
     },
     "loky": {"transformer.data.preparation.workers"},
 }

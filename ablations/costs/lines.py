@@ -15,9 +15,9 @@ def describe(estimate: Estimate) -> Iterator[str]:
     rows, seeds = len(estimate.rows), len(estimate.seeds)
     yield f"{estimate.title} at scale {estimate.scale} on {estimate.corpus_name}"
     yield (
-        f"{rows} row{'s' * (rows > 1)} x {seeds} seed{'s' * (seeds > 1)} = {estimate.runs} runs, "
+        f"{rows} row{'s' * (rows > 1)} by {seeds} seed{'s' * (seeds > 1)}, {estimate.runs} runs, "
         f"{estimate.devices // estimate.devices_per_trial} at a time; "
-        f"devices: {estimate.devices} x {estimate.basis.device}"
+        f"devices: {estimate.devices} of {estimate.basis.device}"
     )
     yield f"by {estimate.basis.text}"
     yield ""

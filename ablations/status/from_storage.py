@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import URL
 
 from ablations.fleet.queue import TABLE_ATTRIBUTE
-from ablations.fleet.storage import STORAGE_ERRORS, Patience, open_storage, reason, refusing, show
+from ablations.fleet.storage import Patience, open_storage, refusing, show
 from ablations.status.contents import contents_of
 from ablations.status.ending import expect
 from ablations.status.model import Run, State, Status
@@ -32,24 +36,28 @@ _ORDER = tuple(_STATES)
 _STOPPED = "stopped"
 
 
-class StorageReader:
-    """Reads a study again and again.
-
-    Args:
-        url: of the storage
-        study: its name there
+@contextmanager
+def open_study(url: URL, study: str) -> Generator[StorageReader]:
+    """A reader of the study of that name.
 
     Raises:
         InputError: if the storage cannot be used, or has no such study.
     """
-
-    def __init__(self, url: URL, study: str) -> None:
-        self._url, self._name = url, study
-        self._storage = open_storage(url, Patience.of_environment())
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        raise InputError(f"there is no database in {url.database}")  # which SQLite would make
+    with open_storage(url, Patience.of_environment()) as storage:
         with refusing(url):
-            names = optuna.study.get_all_study_names(self._storage)
+            names = optuna.study.get_all_study_names(storage)
         if study not in names:
             raise unknown_name(f"study in {show(url)}", study, names)
+        yield StorageReader(url, storage, study)
+
+
+class StorageReader:
+    """Reads the study ``name`` in ``storage``, which is at ``url``, again and again."""
+
+    def __init__(self, url: URL, storage: RDBStorage, name: str) -> None:
+        self._url, self._storage, self._name = url, storage, name
 
     def read(self) -> Status:
         """The status now.
@@ -57,12 +65,10 @@ class StorageReader:
         Raises:
             InputError: if the storage does not answer, or the study is no fleet's.
         """
-        try:
+        with refusing(self._url):
             study = optuna.load_study(study_name=self._name, storage=self._storage)
             described = study.user_attrs.get(TABLE_ATTRIBUTE)
             trials = study.get_trials(deepcopy=False)
-        except STORAGE_ERRORS as error:
-            raise InputError(f"the storage {show(self._url)}: {reason(error)}") from None
         if not isinstance(described, dict):
             raise InputError(f"the study {self._name} holds no table and no search")
         contents = contents_of(described, f"the study {self._name}")
