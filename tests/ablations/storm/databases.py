@@ -6,13 +6,17 @@ import sqlite3
 from pathlib import Path
 from typing import Protocol
 
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from ablations.fleet.identity import pid_of
 from tests.ablations.postgresql import Server
 
 
 class Database(Protocol):
-    """``url`` is for ``--storage``; None for the file in the directory itself."""
+    """``url`` is what Optuna opens."""
 
-    url: str | None
+    url: str
 
     def stop(self) -> bool:
         """Be of no use from now on; whether that could be done."""
@@ -23,12 +27,24 @@ class Database(Protocol):
         ...
 
 
+def leader(database: Database) -> int | None:
+    """The process that holds the lease; None while nobody does or that cannot be told."""
+    engine = create_engine(database.url)
+    try:
+        with engine.connect() as connection:
+            found = connection.execute(text("SELECT holder FROM ablations_leases")).scalar()
+    except SQLAlchemyError:
+        return None
+    finally:
+        engine.dispose()
+    return pid_of(found) if found else None
+
+
 class SQLite:
     """The file of a directory, which cannot be stopped, but be locked for so long."""
 
-    url = None
-
     def __init__(self, path: Path) -> None:
+        self.url = f"sqlite:///{path}"
         self._path = path
         self._lock: sqlite3.Connection | None = None
 

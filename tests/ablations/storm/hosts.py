@@ -70,14 +70,14 @@ class Link:
         self._name = f"to-{there.name}"
         self.here, self.there = (f"198.18.{number}.{end}" for end in (1, 2))  # RFC 2544: tests
         names = (self._name, f"to-{here.name}")
+        ends = [
+            ["name", names[0], "netns", str(here.pid)],
+            ["name", names[1], "netns", str(there.pid)],
+        ]
         subprocess.run(
-            ["ip", "link", "add", "name", names[0], "netns", str(here.pid), "type", "veth"]
-            + ["peer", "name", names[1], "netns", str(there.pid)],
-            check=True,
+            ["ip", "link", "add", *ends[0], "type", "veth", "peer", *ends[1]], check=True
         )
-        for host, name, address in zip(
-            (here, there), names, (self.here, self.there), strict=True
-        ):
+        for host, name, address in zip((here, there), names, (self.here, self.there), strict=True):
             host.ip("address", "add", f"{address}/24", "dev", name)
             host.ip("link", "set", name, "up")
 

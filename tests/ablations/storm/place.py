@@ -17,7 +17,7 @@ from transformer.config import to_dict
 ROOT = Path(__file__).parents[3]
 ROWS = 8
 SEEDS = (1, 2, 3)
-_TABLE = '''
+_TABLE = """
 from pathlib import Path
 
 from ablations.scale import scale
@@ -58,7 +58,7 @@ TABLE = Table(
         ),
     ),
 )
-'''
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +97,9 @@ class Place:
         """What a process of the fleet sees."""
         return {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+            ),
             "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": "1",
             "WANDB_MODE": "disabled",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tests.ablations.storm.databases import Database
+from tests.ablations.storm.databases import Database, leader
 from tests.ablations.storm.fleet import Worker, send
 from tests.ablations.storm.place import Place
 
@@ -26,8 +26,8 @@ class Weather:
     seed: int
     faults: int
     every: float
-    heartbeat: float
-    grace: float
+    heartbeat: int = 1
+    grace: int = 2
     workers: int = 4
     patience: float = 120.0
 
@@ -107,10 +107,9 @@ class Storm:
             self._start("run" if self._random.random() < 0.25 else "worker")
 
     def _start(self, how: str) -> None:
-        place, url = self._place, self._database.url
-        storage = ("--storage", url) if url else ()
+        place = self._place
         what: tuple[str | Path, ...] = (
-            ("run", place.table, "--scale", "tiny", "--seeds", "1,2,3", "--directory", place.out)
+            ("run", place.table, *["--scale", "tiny", "--seeds", "1,2,3", "--directory"], place.out)
             if how == "run"
             else ("worker", place.out)
         )
@@ -118,19 +117,21 @@ class Storm:
             ABLATIONS_HEARTBEAT_SECONDS=str(self._weather.heartbeat),
             ABLATIONS_GRACE_SECONDS=str(self._weather.grace),
         )
-        command = place.command(*what, *storage)
+        options = ("--storage", self._database.url, "--workers", "1")
+        command = place.command(*what, *options)
         self.workers.append(Worker(command, environment, place.folder))
 
     def _strike(self, now: float) -> None:
         faults = (
             self._kill_worker,
+            self._kill_leader,
             self._kill_trial,
             self._kill_host,
             self._pause_host,
             self._pause_worker,
             self._stop_database,
         )
-        fault = self._random.choices(faults, weights=(3, 4, 2, 2, 2, 1))[0]
+        fault = self._random.choices(faults, weights=(2, 2, 4, 2, 2, 2, 1))[0]
         victims = [worker for worker in self.workers if worker.lives and not worker.paused]
         if victims:
             said = fault(self._random.choice(victims))
@@ -141,6 +142,14 @@ class Storm:
     def _kill_worker(self, worker: Worker) -> str:
         worker.send(signal.SIGKILL)
         return f"killed worker {worker.mark}"
+
+    def _kill_leader(self, _worker: Worker) -> str:
+        pid = leader(self._database)
+        for worker in self.workers:
+            if worker.lives and worker.process.pid == pid:
+                worker.send(signal.SIGKILL)
+                return f"killed worker {worker.mark}, which held the lease"
+        return ""
 
     def _kill_trial(self, worker: Worker) -> str:
         trials = worker.trials
@@ -170,8 +179,7 @@ class Storm:
         worker.paused = True
         return self._later(self._weather.grace * self._random.uniform(1.0, 2.0), resume)
 
-    def _stop_database(self, worker: Worker) -> str:
-        del worker
+    def _stop_database(self, _worker: Worker) -> str:
         if not self._database.stop():
             return ""
         return f"stopped the database {self._later(self._weather.grace, self._database.start)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.fleet.queue import STUDY_FILE
+from ablations.fleet.storage import STUDY_FILE
 from tests.ablations.postgresql import Server
 from tests.ablations.storm.databases import Database, PostgreSQL, SQLite
 from tests.ablations.storm.place import Place, make_place
@@ -21,14 +21,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def _database(kind: str, place: Place, request: pytest.FixtureRequest) -> tuple[Database, str]:
-    """A storage, and its URL for Optuna."""
+def _database(kind: str, place: Place, request: pytest.FixtureRequest) -> Database:
     if kind == "sqlite":
-        path = place.out / STUDY_FILE
-        return SQLite(path), f"sqlite:///{path}"
+        return SQLite(place.out / STUDY_FILE)
     server: Server = request.getfixturevalue("postgresql")
-    database = PostgreSQL(server, place.folder.name)
-    return database, str(database.url)
+    return PostgreSQL(server, place.folder.name)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -36,12 +33,12 @@ def test_a_table_of_stand_ins_comes_through_a_storm(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     place = make_place(tmp_path, steps=40, every=7, step_seconds=0.02)
-    database, storage = _database(kind, place, request)
-    weather = Weather(seed=1, faults=16, every=0.5, heartbeat=0.3, grace=1.5)
+    database = _database(kind, place, request)
+    weather = Weather(seed=1, faults=16, every=0.5)
     with Storm(place, database, weather) as storm:
         storm.blow()
         assert storm.faults >= 5
-        assert_as_undisturbed(place, run_undisturbed(place, tmp_path / "undisturbed"), storage)
+        assert_as_undisturbed(place, run_undisturbed(place, tmp_path / "undisturbed"), database.url)
 
 
 @pytest.mark.slow
@@ -57,9 +54,9 @@ def test_trained_tables_come_through_two_hundred_faults(
         folder = tmp_path_factory.mktemp(f"storm-{kind}-{seed}")
         place = make_place(folder, steps=300, every=23, step_seconds=None)
         undisturbed = undisturbed or run_undisturbed(place, folder / "undisturbed")
-        database, storage = _database(kind, place, request)
+        database = _database(kind, place, request)
         weather = Weather(seed=seed, faults=100, every=3, heartbeat=1, grace=5, patience=1500)
         with Storm(place, database, weather) as storm:
             storm.blow()
             faults += storm.faults
-            assert_as_undisturbed(place, undisturbed, storage)
+            assert_as_undisturbed(place, undisturbed, database.url)

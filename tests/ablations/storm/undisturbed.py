@@ -9,9 +9,10 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
-from ablations.plan import make_plan
+from ablations.plan import load_plan, make_plan
 from ablations.tables import load_table
 from experiments.experiment import claim
 from experiments.process import LOG_FILE
@@ -19,8 +20,6 @@ from experiments.run import run
 from tests.ablations.storm import stand_in
 from tests.ablations.storm.place import SEEDS, Place
 from tests.experiments.samples import assert_same_end, outcome
-
-STUDY = "storm-tiny"
 
 
 def run_undisturbed(place: Place, directory: Path) -> Path:
@@ -43,7 +42,7 @@ def run_undisturbed(place: Place, directory: Path) -> Path:
 def assert_as_undisturbed(place: Place, undisturbed: Path, storage: str) -> None:
     """Each cell once, none left over, and each bit by bit the undisturbed one's."""
     leftovers = [path.name for path in place.out.glob("*/seed-*") if "attempt" in path.name]
-    assert not leftovers
+    assert leftovers == []
     for cell in place.cells:
         found, expected = cell.directory(place.out), cell.directory(undisturbed)
         assert outcome(found) == outcome(expected), cell
@@ -55,11 +54,19 @@ def assert_as_undisturbed(place: Place, undisturbed: Path, storage: str) -> None
             assert _losses(found) == _losses(expected), cell
         starts = [int(step) for step in re.findall(r"at step (\d+)", _log(found))]
         assert starts == sorted(starts), f"{cell} lost a checkpoint: {starts}"
-    study = optuna.load_study(study_name=STUDY, storage=storage)
-    complete = study.get_trials(states=(TrialState.COMPLETE,))
-    assert Counter(trial.user_attrs["cell"] for trial in complete) == Counter(
-        map(str, place.cells)
-    )
+    # The worker that saw the last one end may have been killed before it told the study.
+    told = _completed(place, storage)
+    assert [name for name, times in told.items() if times > 1] == []
+    assert told.keys() <= set(map(str, place.cells))
+
+
+def _completed(place: Place, url: str) -> Counter[str]:
+    """How often each cell counts as done in the study."""
+    storage = RDBStorage(url)
+    study = optuna.load_study(study_name=load_plan(place.out).study, storage=storage)
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    storage.engine.dispose()
+    return Counter(trial.user_attrs["cell"] for trial in trials)
 
 
 def _losses(directory: Path) -> list[float]:
