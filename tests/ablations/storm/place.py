@@ -88,6 +88,17 @@ class Place:
 
         return [Cell(row.name, seed) for row in load_table(str(self.table)).rows for seed in SEEDS]
 
+    @property
+    def run(self) -> list[str | Path]:
+        """The arguments that begin the table."""
+        options = ["--scale", "tiny", "--seeds", "1,2,3", "--directory"]
+        return ["run", self.table, *options, self.out]
+
+    @property
+    def worker(self) -> list[str | Path]:
+        """The arguments that help with it."""
+        return ["worker", self.out]
+
     def command(self, *arguments: str | Path) -> list[str]:
         """``python -m ablations ARGUMENTS``."""
         module = "ablations" if self.step_seconds is None else _STAND_INS

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 from tests.ablations.storm.databases import Database, leader
@@ -108,11 +107,7 @@ class Storm:
 
     def _start(self, how: str) -> None:
         place = self._place
-        what: tuple[str | Path, ...] = (
-            ("run", place.table, *["--scale", "tiny", "--seeds", "1,2,3", "--directory"], place.out)
-            if how == "run"
-            else ("worker", place.out)
-        )
+        what = place.run if how == "run" else place.worker
         environment = place.environment(
             ABLATIONS_HEARTBEAT_SECONDS=str(self._weather.heartbeat),
             ABLATIONS_GRACE_SECONDS=str(self._weather.grace),
