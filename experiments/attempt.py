@@ -1,0 +1,70 @@
+"""One start of a run that others may take over: who carries it out, and what went before.
+
+A fleet writes it into the run's directory before the process starts; it imports no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.files import read_json, write_json
+from transformer.config import from_dict, to_dict
+from transformer.errors import InputError
+
+ATTEMPT_FILE = "attempt.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """An attempt that ended with an exception: its number, why, the last lines of its log, and
+    when, in seconds since the epoch.
+    """
+
+    attempt: int
+    reason: str
+    lines: tuple[str, ...]
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """The ``number``-th attempt at ``cell`` of the Optuna study ``study``.
+
+    ``worker`` is the unique name of the worker that started it, on ``host``, with ``devices`` (the
+    numbers of its GPUs, none on the CPU) and ``ranks`` processes; ``started_at`` is in seconds
+    since the epoch. ``failures`` are those of earlier attempts, and ``given_up`` says that there
+    will be no more; ``wandb_ids`` are the W&B runs of earlier attempts, oldest first.
+    """
+
+    study: str
+    cell: str
+    number: int
+    worker: str
+    host: str
+    devices: tuple[int, ...] = ()
+    ranks: int = 1
+    started_at: float
+    failures: tuple[Failure, ...] = ()
+    given_up: bool = False
+    wandb_ids: tuple[str, ...] = ()
+
+
+def write_attempt(directory: Path, attempt: Attempt) -> None:
+    """Replace the file."""
+    write_json(directory / ATTEMPT_FILE, to_dict(attempt))
+
+
+def read_attempt(directory: Path) -> Attempt | None:
+    """The attempt in ``directory``; None where there is none, or no such directory.
+
+    Raises:
+        InputError: if the file cannot be read.
+    """
+    path = directory / ATTEMPT_FILE
+    try:
+        return from_dict(Attempt, read_json(path), str(path))
+    except InputError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            return None
+        raise
