@@ -1,0 +1,101 @@
+"""The best configuration of a search, as an experiment that one can train by name."""
+
+from __future__ import annotations
+
+import pprint
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ablations import formats
+from ablations.search.search import Search
+from ablations.search.trials import Trial, best
+from experiments.experiment import BEST_FILE
+from experiments.files import write_atomically
+from transformer.config import Config, DataConfig, to_dict
+from transformer.corpus import Corpus
+from transformer.data.corpora import declared
+
+
+def write_best(search: Search, trials: Sequence[Trial], root: Path) -> Path | None:
+    """Write ``best.py`` into the search's directory, if it says another thing than before.
+
+    Returns:
+        Its path, or None where no trial has finished yet.
+    """
+    found = best(trials)
+    if found is None:
+        return None
+    path, text = root / BEST_FILE, to_python(search, found, trials)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        write_atomically(path, text)
+    return path
+
+
+def to_python(search: Search, trial: Trial, trials: Sequence[Trial]) -> str:
+    """A Python file that declares the configuration of ``trial``, whole and by itself."""
+    ended = sum(other.has_ended for other in trials)
+    perplexity = formats.number(trial.perplexity, 3)
+    config = search.configure(trial.values)
+    found = {
+        field: trial.values[parameter.name]
+        for parameter in search.parameters
+        for field in parameter.fields
+    }
+    scaled = {name: value for name, value in _differences(config).items() if name not in found}
+    corpus, imports = _corpus(config.data.corpus)
+    what = f"{search.title}, the best of {ended} trials at scale {search.scale}"
+    said = (
+        f"{what}: {trial.name}, perplexity {perplexity} on the validation set. "
+        f"``python -m experiments train {search.name}-best`` trains it."
+    )
+    return "\n".join(
+        [
+            f'"""{textwrap.fill(said, 96)}',
+            '"""',
+            "",
+            "from experiments.experiment import Experiment",
+            "from transformer import Config, DataConfig, override",
+            *imports,
+            "",
+            f"CORPUS = {corpus}",
+            "",
+            "EXPERIMENT = Experiment(",
+            f"    name={search.name + '-best'!r},",
+            f"    description={what!r},",
+            "    config=override(",
+            "        Config(data=DataConfig(corpus=CORPUS)),  # the paper's base model",
+            "        # Found by the search.",
+            *_arguments(found),
+            f"        # Of the scale {search.scale}.",
+            *_arguments(scaled),
+            "    ),",
+            f"    tags={('search', search.space, search.scale)!r},",
+            ")",
+            "",
+        ]
+    )
+
+
+def _arguments(values: Mapping[str, object]) -> list[str]:
+    return [f"        {name}={value!r}," for name, value in values.items()]
+
+
+def _differences(config: Config) -> dict[str, object]:
+    """The settings in which ``config`` differs from the paper's base, the corpus left out."""
+    base = Config(data=DataConfig(corpus=config.data.corpus))
+    return {
+        name: value
+        for section, settings in to_dict(config).items()
+        for name, value in settings.items()
+        if value != to_dict(base)[section][name]
+    }
+
+
+def _corpus(corpus: Corpus) -> tuple[str, list[str]]:
+    """The corpus in Python, by name where it is a declared one, and what that needs."""
+    for name, value in vars(declared).items():
+        if value == corpus:
+            return f"declared.{name}", ["from transformer.data.corpora import declared"]
+    names = ("Corpus", "ParallelText", "TextFile")
+    return pprint.pformat(corpus, width=96), [f"from transformer.corpus import {', '.join(names)}"]
