@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pprint
+import dataclasses
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from ablations import formats
 from ablations.search.search import Search
@@ -61,8 +63,8 @@ def to_python(search: Search, trial: Trial, trials: Sequence[Trial]) -> str:
             f"CORPUS = {corpus}",
             "",
             "EXPERIMENT = Experiment(",
-            f"    name={search.name + '-best'!r},",
-            f"    description={what!r},",
+            f"    name={_literal(search.name + '-best')},",
+            f"    description={_literal(what)},",
             "    config=override(",
             "        Config(data=DataConfig(corpus=CORPUS)),  # the paper's base model",
             "        # Found by the search.",
@@ -70,7 +72,7 @@ def to_python(search: Search, trial: Trial, trials: Sequence[Trial]) -> str:
             f"        # Of the scale {search.scale}.",
             *_arguments(scaled),
             "    ),",
-            f"    tags={('search', search.space, search.scale)!r},",
+            f'    tags=("search", {_literal(search.space)}, {_literal(search.scale)}),',
             ")",
             "",
         ]
@@ -78,7 +80,7 @@ def to_python(search: Search, trial: Trial, trials: Sequence[Trial]) -> str:
 
 
 def _arguments(values: Mapping[str, object]) -> list[str]:
-    return [f"        {name}={value!r}," for name, value in values.items()]
+    return [f"        {name}={_literal(value)}," for name, value in values.items()]
 
 
 def _differences(config: Config) -> dict[str, object]:
@@ -98,4 +100,23 @@ def _corpus(corpus: Corpus) -> tuple[str, list[str]]:
         if value == corpus:
             return f"declared.{name}", ["from transformer.data.corpora import declared"]
     names = ("Corpus", "ParallelText", "TextFile")
-    return pprint.pformat(corpus, width=96), [f"from transformer.corpus import {', '.join(names)}"]
+    return _expression(corpus, ""), [f"from transformer import {', '.join(names)}"]
+
+
+def _expression(value: Any, indent: str) -> str:
+    """A dataclass and all in it as Python, what is left at its default left out."""
+    deeper = f"{indent}    "
+    if dataclasses.is_dataclass(value):
+        given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)
+                 if getattr(value, f.name) != f.default}  # fmt: skip
+        lines = [f"{deeper}{name}={_expression(x, deeper)},\n" for name, x in given.items()]
+        return f"{type(value).__name__}(\n{''.join(lines)}{indent})"
+    if isinstance(value, tuple):
+        items = [f"{deeper}{_expression(x, deeper)},\n" for x in cast(tuple[object, ...], value)]
+        return f"(\n{''.join(items)}{indent})"
+    return _literal(value)
+
+
+def _literal(value: object) -> str:
+    """Strings as this project writes them."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

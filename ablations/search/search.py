@@ -23,8 +23,9 @@ from transformer.errors import InputError
 from transformer.sizes import trained_numbers
 
 SEARCH_FILE = "search.json"
-# Hyperband with a factor of three compares runs after one, three and all nine of their parts.
-_VALIDATIONS = 9
+# Hyperband with a factor of three compares runs after one and three of nine parts. The parts are a
+# little longer than a ninth, or it would end runs at their last step too.
+_PARTS = 9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +107,7 @@ def make_search(space: Space, scale: Scale, *, trials: int, seed: int) -> Search
     if trials < 1:
         raise InputError(f"--trials is {trials}, but must be at least 1")
     base = scale.apply(override(BASE, seed=seed))
-    every = max(1, base.training.max_steps // _VALIDATIONS)
+    every = base.training.max_steps // _PARTS + 1
     budget = space.budget
     return Search(
         space=space.name,

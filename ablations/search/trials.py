@@ -143,6 +143,6 @@ def refuse_hopeless(search: Search, trials: Sequence[Trial], *, after: int = 10)
     )
     raise InputError(
         f"none of {len(ended)} trials of {search.name} had a finite perplexity (the last: "
-        f"{reason}): narrow the space ({ranges}) or lower the scale's learning rate, and search in another "
-        "--directory"
+        f"{reason}): narrow the space ({ranges}) or lower the scale's learning rate, and search "
+        "in another --directory"
     )

@@ -46,7 +46,7 @@ class SearchWork:
         self.directions = DIRECTIONS
         self.sampler = FeasibleSampler(search)
         self.pruner = optuna.pruners.HyperbandPruner(
-            min_resource=min(training.validate_every_steps, training.max_steps),
+            min_resource=training.validate_every_steps,
             max_resource=training.max_steps,
             reduction_factor=3,
         )
