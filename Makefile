@@ -2,6 +2,8 @@
 PYTHON ?= python3
 SCALE ?= quick
 BIN := .venv/bin
+# A process for each core; each takes about a gigabyte.
+TESTS := --numprocesses logical --maxprocesses 8 --dist worksteal
 
 .PHONY: setup table3 report test test-slow check format benchmark
 
@@ -22,7 +24,7 @@ report: setup
 	$(BIN)/python -m ablations report runs/table3-$(SCALE)
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(TESTS) -m "not slow"
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow

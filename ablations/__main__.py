@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from experiments.command_line import Parser, run_command_line
 
@@ -33,13 +35,29 @@ def run(
     scale: str,
     seeds: str,
     rows: str | None,
-    workers: int | None,
     directory: Path | None,
+    retry_failed: bool,
+    **options: Any,
 ) -> int:
     """train what a table still lacks, then write and print its report"""
-    from ablations.fleet.run import run_table
+    from ablations.fleet.run import Options, run_table
 
-    return run_table(table, scale, seeds=seeds, rows=rows, workers=workers, directory=directory)
+    return run_table(
+        table,
+        scale,
+        seeds=seeds,
+        rows=rows,
+        directory=directory,
+        retry_failed=retry_failed,
+        options=Options(**options),
+    )
+
+
+def worker(directory: Path, **options: Any) -> int:
+    """help with what others have begun in a directory, from this machine or another"""
+    from ablations.fleet.run import Options, work_in
+
+    return work_in(directory, Options(**options))
 
 
 def status(directory: Path) -> int:
@@ -67,6 +85,21 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
     return 0
 
 
+def _add_options(command: argparse.ArgumentParser) -> None:
+    """What every worker takes."""
+    add = command.add_argument
+    add(
+        "--storage",
+        metavar="URL",
+        help="database that all workers share, such as postgresql://user@host/name; else "
+        "OPTUNA_STORAGE, else a file in the directory, for one machine",
+    )
+    add("--workers", type=int, metavar="N", help="runs at a time; else one per GPU, or per core")
+    add("--devices-per-trial", type=int, default=1, metavar="K", help="GPUs of one run")
+    add("--trials-per-device", type=int, default=1, metavar="K", help="runs that share a GPU")
+    add("--retries", type=int, default=2, metavar="N", help="after an exception; 2 without it")
+
+
 def main() -> int:
     """Carry out the command line; the exit code is 1 where a run crashed, 2 for bad input."""
     parser = Parser(prog="python -m ablations", description=__doc__)
@@ -86,9 +119,20 @@ def main() -> int:
     add("--scale", required=True, metavar="quick|small|paper", help="what the sizes become")
     add("--seeds", default="1", metavar="1,2,3", help="each row is trained once with each")
     add("--rows", metavar="base,A-h1,...", help="only these; all without it")
-    add("--workers", type=int, metavar="N", help="runs at a time; else one per GPU, or per core")
     add("--directory", type=Path, metavar="DIR", help="else runs/TABLE-SCALE")
+    add("--retry-failed", action="store_true", help="take up again what was given up")
+    _add_options(command)
     command.set_defaults(command=run)
+
+    command = commands.add_parser(
+        "worker",
+        help=worker.__doc__,
+        description="Work on the runs of a directory beside all others who do, until none is "
+        "left. Workers may come and go; what one leaves unfinished another goes on with.",
+    )
+    command.add_argument("directory", type=Path, metavar="DIRECTORY", help="of a table's runs")
+    _add_options(command)
+    command.set_defaults(command=worker)
 
     command = commands.add_parser("status", help=status.__doc__)
     command.add_argument("directory", type=Path, metavar="DIRECTORY", help="of a table's runs")

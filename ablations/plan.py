@@ -7,10 +7,13 @@ may have changed since.
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+from filelock import FileLock
 
 from ablations.scale import Scale
 from ablations.table import CHANGES, Cell, Reported, Row, Table
@@ -20,6 +23,7 @@ from transformer.config import Config, differences, from_dict, override, to_dict
 from transformer.errors import InputError
 
 PLAN_FILE = "table.json"
+_LOCK_FILE = ".plan.lock"
 Value = int | float | str
 
 
@@ -39,7 +43,9 @@ class PlannedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """A table at a scale. ``base`` is the base's configuration as it is run, its seed unused."""
+    """A table at a scale. ``base`` is the base's configuration as it is run, its seed unused.
+    ``study`` is the name under which the storage knows the directory, given when it is claimed.
+    """
 
     table: str
     title: str
@@ -48,6 +54,7 @@ class Plan:
     divide_layers: int
     base: Config
     rows: tuple[PlannedRow, ...]
+    study: str = ""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -122,24 +129,33 @@ def claim_plan(directory: Path, plan: Plan) -> Plan:
     Raises:
         InputError: if it belongs to another table or scale; the message says what differs.
     """
-    if (directory / PLAN_FILE).exists():
-        found = load_plan(directory)
-        taken = [row.name for row in found.rows if row.seeds]
-        changes = differences(_identity(found, taken), _identity(plan, taken))
-        if changes:
-            raise InputError(
-                f"{directory} belongs to another table ({'; '.join(changes)}): "
-                "choose another --directory, or remove this one"
-            )
-        seeds = {row.name: set(row.seeds) for row in found.rows}
-        rows = [
-            dataclasses.replace(row, seeds=tuple(sorted({*row.seeds, *seeds.get(row.name, ())})))
-            for row in plan.rows
-        ]
-        plan = dataclasses.replace(plan, rows=tuple(rows))
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / PLAN_FILE, to_dict(plan))
+    with FileLock(directory / _LOCK_FILE):
+        found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
+        if found is not None:
+            plan = _extend(found, plan, directory)
+        study = (found and found.study) or f"{plan.table}-{plan.scale}-{secrets.token_hex(4)}"
+        plan = dataclasses.replace(plan, study=study)
+        if plan != found:
+            write_json(directory / PLAN_FILE, to_dict(plan))
     return plan
+
+
+def _extend(found: Plan, plan: Plan, directory: Path) -> Plan:
+    """The plan with the seeds that were found there; rows without any may have changed."""
+    taken = [row.name for row in found.rows if row.seeds]
+    changes = differences(_identity(found, taken), _identity(plan, taken))
+    if changes:
+        raise InputError(
+            f"{directory} belongs to another table ({'; '.join(changes)}): "
+            "choose another --directory, or remove this one"
+        )
+    seeds = {row.name: set(row.seeds) for row in found.rows}
+    rows = [
+        dataclasses.replace(row, seeds=tuple(sorted({*row.seeds, *seeds.get(row.name, ())})))
+        for row in plan.rows
+    ]
+    return dataclasses.replace(plan, rows=tuple(rows))
 
 
 def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:

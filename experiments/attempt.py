@@ -35,6 +35,7 @@ class Attempt:
     numbers of its GPUs, none on the CPU) and ``ranks`` processes; ``started_at`` is in seconds
     since the epoch. ``failures`` are those of earlier attempts, and ``given_up`` says that there
     will be no more; ``wandb_ids`` are the W&B runs of earlier attempts, oldest first.
+    ``kills`` counts the attempts in a row that were killed without coming beyond step ``furthest``.
     """
 
     study: str
@@ -48,6 +49,8 @@ class Attempt:
     failures: tuple[Failure, ...] = ()
     given_up: bool = False
     wandb_ids: tuple[str, ...] = ()
+    kills: int = 0
+    furthest: int = 0
 
 
 def write_attempt(directory: Path, attempt: Attempt) -> None:

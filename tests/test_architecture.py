@@ -68,6 +68,8 @@ DOORS = {
     "wandb": {"experiments.tracking"},
     "optuna": {
         "ablations.fleet.queue",
+        "ablations.fleet.storage",
+        "ablations.fleet.table_work",
         "ablations.fleet.work",
         "ablations.search.sampler",
         "ablations.search.study",
@@ -76,6 +78,11 @@ DOORS = {
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {"experiments.ctranslate2_model", "experiments.ctranslate2_engine"},
     "babel": {"transformer.data.corpora.cldr_phrases"},
+    "sqlalchemy": {
+        "ablations.fleet.lease",
+        "ablations.fleet.meeting",
+        "ablations.fleet.storage",
+    },
     "loky": {"transformer.data.preparation.workers"},
 }
 

@@ -1,48 +1,50 @@
-"""The process that carries out one cell: how it ended, what it said, how it is stopped."""
+"""The process that carries out one attempt: how it ended, what it said, how it is stopped."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Protocol
 
-from ablations.fleet.lock import is_alive
+from ablations.fleet import identity
 from ablations.fleet.machine import Slot
-from ablations.table import Cell
 from experiments.process import LOG_FILE
 from experiments.progress import Progress, read_progress
 
-PID_FILE = ".pid"
-_BAD_INPUT, _STOPPED = 2, 75
-_ORPHAN_SECONDS = 60.0
+Ending = Any
+RunProcess = Any
 
-Ending = Literal["finished", "bad input", "stopped", "crashed"]
+
+def ending(directory: Path, code: int, since: float) -> Ending:
+    return {0: "finished", 2: "refused", 75: "stopped"}.get(code, "crashed")
+
+
+PROCESS_FILE = ".process"
+_ORPHAN_SECONDS = 20.0
 
 
 class Start(Protocol):
     """How a run's process is started: :func:`experiments.process.start`, or a stand-in."""
 
     def __call__(
-        self, directory: Path, *, device: int | None, threads: int | None
-    ) -> subprocess.Popen[bytes]: ...
+        self, directory: Path, *, devices: tuple[int, ...], threads: int, ranks: int
+    ) -> RunProcess: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One cell's process. ``log_start`` is where its own part of the log begins; it was started
+    """An attempt's process. ``log_start`` is where its own part of the log begins; it was started
     at ``started_at`` by the monotonic clock and ``started_on`` by the calendar, in seconds.
     """
 
-    cell: Cell
     directory: Path
     slot: Slot
-    process: subprocess.Popen[bytes]
+    process: RunProcess
     log_start: int
     started_at: float
     started_on: float
@@ -55,24 +57,25 @@ class Child:
     def ending(self) -> Ending | None:
         """How the process ended, None while it runs."""
         code = self.process.poll()
-        if code is None:
-            return None
-        (self.directory / PID_FILE).unlink(missing_ok=True)
-        known: dict[int, Ending] = {0: "finished", _BAD_INPUT: "bad input", _STOPPED: "stopped"}
-        return known.get(code, "crashed")
+        return None if code is None else ending(self.directory, code, self.started_on)
 
     def progress(self) -> Progress | None:
         """How far the process has come; None while there is only what an earlier one left."""
         progress = read_progress(self.directory)
         return progress if progress and progress.updated_at >= self.started_on else None
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether a signal ended it that it could not hear."""
+        return self.process.returncode == -signal.SIGKILL
+
     def describe_exit(self) -> str:
         """The exit code in words."""
-        code = self.process.returncode
+        code = self.process.returncode or 0
         if code >= 0:
             return f"exit code {code}"
         name = signal.Signals(-code).name
-        return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+        return f"killed by {name}" + (" (out of memory?)" if self.was_killed else "")
 
     def last_lines(self, count: int) -> list[str]:
         """The last lines that the process wrote, blank ones left out."""
@@ -89,51 +92,49 @@ class Child:
         _signal_group(self.process.pid, number)
 
 
-def start_child(cell: Cell, root: Path, slot: Slot, start: Start) -> Child:
-    """Start the process of ``cell``, whose directory is claimed already."""
-    directory = cell.directory(root)
+def start_child(directory: Path, slot: Slot, start: Start) -> Child:
+    """Start the process of an attempt whose directory is claimed already."""
     log = directory / LOG_FILE
     log_start = log.stat().st_size if log.exists() else 0
     now = time.time()
-    process = start(directory, device=slot.device, threads=slot.threads)
-    (directory / PID_FILE).write_text(f"{process.pid}\n", encoding="utf-8")
-    return Child(cell, directory, slot, process, log_start, time.monotonic(), now)
+    process = start(directory, devices=slot.devices, threads=slot.threads, ranks=slot.ranks)
+    (directory / PROCESS_FILE).write_text(identity.name_of(process.pid), encoding="utf-8")
+    return Child(directory, slot, process, log_start, time.monotonic(), now)
 
 
-def end_orphan(cell: Cell, root: Path) -> bool:
-    """End a process of ``cell`` that outlived its coordinator, after its checkpoint.
+class Orphan:
+    """What an earlier attempt may have left running on this machine.
 
-    Two processes in one directory would spoil each other's work. Whether there was one is told.
+    It is asked to end after a checkpoint, so that nothing it has done is lost, and made to if it
+    does not. One on another machine cannot be reached: the fence of :mod:`ablations.fleet.attempts`
+    holds it off.
     """
-    path = cell.directory(root) / PID_FILE
-    try:
-        pid = int(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    found = _runs(pid, cell)
-    if found:
-        _signal_group(pid, signal.SIGTERM)
-        deadline = time.monotonic() + _ORPHAN_SECONDS
-        while _runs(pid, cell) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        _signal_group(pid, signal.SIGKILL)
-    path.unlink(missing_ok=True)
-    return found
 
+    def __init__(self, directory: Path | None) -> None:
+        """Ask the process of the attempt in ``directory`` to end, if it lives."""
+        self._name = ""
+        self._deadline = time.monotonic() + _ORPHAN_SECONDS
+        with suppress(OSError):
+            if directory is not None:
+                self._name = (directory / PROCESS_FILE).read_text(encoding="utf-8").strip()
+        self.was_there = self._lives()
+        if self.was_there:
+            self._send(signal.SIGTERM)
+            self._send(signal.SIGCONT)  # a paused one could not hear it
 
-def _runs(pid: int, cell: Cell) -> bool:
-    """Whether ``pid`` is the process of ``cell``, and not a later one that got the number."""
-    if not is_alive(pid):
+    def is_gone(self) -> bool:
+        """Whether the way is free; asked again and again."""
+        if not self._lives():
+            return True
+        if time.monotonic() > self._deadline:
+            self._send(signal.SIGKILL)
         return False
-    if Path("/proc/self/cmdline").exists():
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return False
-    else:
-        listing = ["ps", "-o", "command=", "-p", str(pid)]
-        command = subprocess.run(listing, capture_output=True, text=True, check=False).stdout
-    return str(cell) in command
+
+    def _lives(self) -> bool:
+        return identity.is_here(self._name) and not identity.is_gone(self._name)
+
+    def _send(self, number: signal.Signals) -> None:
+        _signal_group(identity.pid_of(self._name), number)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

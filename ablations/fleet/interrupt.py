@@ -5,11 +5,15 @@ from __future__ import annotations
 import signal
 from types import FrameType, TracebackType
 
-_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# SLURM sends SIGTERM before it takes a node away, or SIGUSR1 where a job asks for that.
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Interrupt:
-    """Takes over Ctrl-C, SIGTERM and a closed terminal while it is entered; main thread only."""
+    """Takes over Ctrl-C, SIGTERM, a closed terminal and SLURM's warning while it is entered.
+
+    Main thread only.
+    """
 
     def __init__(self) -> None:
         self.received: list[signal.Signals] = []

@@ -1,143 +1,224 @@
-"""The queue of a table: an Optuna study in which each cell, a row with a seed, is one trial.
+"""The queue of a fleet: an Optuna study in which each attempt at a cell is one trial.
 
-The result files are the truth. The study is made to agree with them, so deleting it loses nothing.
+The files are the truth. Whoever holds the lease makes the study agree with them, so deleting it
+loses nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from math import isnan
-from typing import Any
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import optuna
-from optuna.trial import TrialState, create_trial
-from sqlalchemy.exc import SQLAlchemyError
+from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
+from optuna.storages import RDBStorage, fail_stale_trials
+from optuna.trial import FrozenTrial, TrialState
 
-from ablations.table import Cell
-from experiments.results import Result
-from transformer.errors import InputError
+from ablations.fleet.attempts import newest
+from ablations.fleet.identity import host_of, is_gone
+from ablations.fleet.work import Work
+from experiments.attempt import read_attempt
+from experiments.experiment import Experiment
 
-STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
-STUDY_FILE = "study.sqlite3"
-_DIRECTIONS = ("minimize", "maximize")  # perplexity, BLEU
+TABLE_ATTRIBUTE = "table"
+_LIVE = (TrialState.WAITING, TrialState.RUNNING)
+_ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
+Kind = Literal["finished", "pruned", "failed", "released"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Claim:
+    """A cell that this worker has taken: its trial is its own as long as it is running."""
+
+    name: str
+    experiment: Experiment
+    trial: optuna.Trial
 
 
 class Queue:
-    """The cells that wait, run or have ended, for one coordinator at a time.
+    """The cells that wait, run or have ended, as one worker sees them.
 
     A cell is kept in a trial's attributes and not in its parameters: a categorical parameter
     could not grow by the rows of a later call.
 
-    Example:
-        >>> queue = Queue("sqlite:///study.sqlite3", "table3-quick")
-        >>> queue.reconcile([Cell("base", 1)], results={}, live=())
-        >>> cell = queue.take()
+    Args:
+        storage: see :func:`ablations.fleet.storage.open_storage`
+        work: whose cells these are
+        worker: who asks, see :mod:`ablations.fleet.identity`
     """
 
-    def __init__(self, url: str, name: str) -> None:
-        """Open the study ``name`` in the storage at ``url``, or make it.
+    def __init__(self, storage: RDBStorage, work: Work, worker: str) -> None:
+        warnings.filterwarnings("ignore", category=ExperimentalWarning)
+        self._storage, self._work, self._worker = storage, work, worker
+        self._done: set[str] = set()
+        self._described: Mapping[str, Any] = {}
+        optuna.create_study(
+            storage=storage,
+            study_name=work.study,
+            directions=list(work.directions),
+            load_if_exists=True,
+        )
 
-        Raises:
-            InputError: if the storage cannot be used.
+    # What the holder of the lease does.
+
+    def reconcile(self, *, judge: bool, still_leads: Callable[[], bool]) -> None:
+        """Make the study agree with the files, and queue what is missing.
+
+        Args:
+            judge: whether trials whose worker was silent for the grace are given up; not so
+                early after this worker has lost sight of the storage, when all seem silent
+            still_leads: asked before anything is queued
         """
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        try:
-            self._study = optuna.create_study(
-                storage=optuna.storages.RDBStorage(url),
-                study_name=name,
-                directions=_DIRECTIONS,
-                sampler=optuna.samplers.RandomSampler(seed=0),  # nothing is sampled
-                load_if_exists=True,
-            )
-        except (*STORAGE_ERRORS, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(
-                f"the study at {url} cannot be used ({reason}); "
-                "it may be deleted, results are kept in files of their own"
-            ) from error
-        self._running: dict[Cell, optuna.Trial] = {}
+        study = self._study()
+        if judge:
+            fail_stale_trials(study)
+        described = self._work.describe()
+        if described != self._described:
+            study.set_user_attr(TABLE_ATTRIBUTE, described)
+            self._described = described
+        live: set[str] = set()
+        ended: set[str] = set()
+        for trial in study.get_trials(deepcopy=False):
+            if trial.state in _LIVE and self._stays(study, trial, live):
+                live.add(_cell(trial))
+            elif trial.state in _ENDED:
+                ended.add(_cell(trial))
+        for name in self._work.names:
+            if self.is_done(name):
+                if name not in live | ended:
+                    self._import(study, name)
+            elif name not in live and not self.is_given_up(name) and still_leads():
+                attributes = {"cell": name}
+                study.enqueue_trial(dict(self._work.parameters(name)), user_attrs=attributes)
 
-    def reconcile(
-        self, cells: Sequence[Cell], results: Mapping[Cell, Result], live: Collection[Cell]
-    ) -> None:
-        """Make the study agree with the results, and queue what is missing in the given order.
+    def _stays(self, study: optuna.Study, trial: FrozenTrial, live: set[str]) -> bool:
+        """Whether a trial that waits or runs does so rightly; else it is closed."""
+        name = _cell(trial)
+        if trial.state == TrialState.RUNNING:
+            worker = str(trial.user_attrs.get("worker", ""))
+            if not is_gone(worker):
+                return True
+            if self.is_done(name):
+                self._tell_finished(study, trial._trial_id, name)
+            else:
+                self._tell_failed(study, trial._trial_id, "its worker died")
+            return False
+        if name in live or self.is_done(name):
+            if self._claim(trial._trial_id):
+                self._tell_failed(study, trial._trial_id, "no longer wanted")
+            return False
+        return True
 
-        Missing is a cell without a result that neither is live nor waits. A trial that seems to
-        run but is not live was left by a coordinator that died: it is closed.
-        """
-        waiting: list[Cell | None] = []
-        complete: set[Cell | None] = set()
-        for trial in self._study.get_trials(deepcopy=False):
-            cell = _cell(trial.user_attrs)
-            if trial.state == TrialState.WAITING:
-                waiting.append(cell)
-            elif trial.state == TrialState.COMPLETE:
-                complete.add(cell)
-            elif trial.state == TrialState.RUNNING and cell not in live:
-                result = results.get(cell) if cell else None
-                self._close(trial.number, result)
-                complete.add(cell if result else None)
-        for cell, result in results.items():
-            if cell not in complete:
-                self._import(cell, result)
-        missing = [cell for cell in cells if cell not in results and cell not in live]
-        if waiting != missing[: len(waiting)]:
-            self._drop_waiting()
-            waiting = []
-        for cell in missing[len(waiting) :]:
-            self._study.enqueue_trial({}, user_attrs={"row": cell.row, "seed": cell.seed})
+    def _import(self, study: optuna.Study, name: str) -> None:
+        trial = self._work.finished_trial(name)
+        if trial is not None:
+            study.add_trial(trial)
 
-    def take(self) -> Cell | None:
-        """The next cell to run, from now on marked as running; None when the queue is empty."""
-        while self._waits():
-            trial = self._study.ask()
-            cell = _cell(trial.user_attrs)
-            if cell is not None:
-                self._running[cell] = trial
-                return cell
-            self._close(trial.number, None)  # another program's, or a queue emptied meanwhile
+    # What every worker does.
+
+    def take(self, wanted: Callable[[str], bool]) -> Claim | None:
+        """The next cell to run, from now on this worker's; None when none that is wanted waits."""
+        study = self._study()
+        trials = study.get_trials(deepcopy=False, states=_LIVE)
+        waiting = {_cell(trial): trial for trial in trials if trial.state == TrialState.WAITING}
+        running = {_cell(trial) for trial in trials if trial.state == TrialState.RUNNING}
+        for name in self._work.names:
+            trial = waiting.get(name)
+            if trial is None or name in running or not wanted(name) or self.is_done(name):
+                continue
+            if not self._claim(trial._trial_id):
+                continue
+            ours = optuna.Trial(study, trial._trial_id)
+            ours.set_user_attr("worker", self._worker)
+            ours.set_user_attr("host", host_of(self._worker))
+            experiment = self._work.experiment(name, ours)
+            if experiment is not None:
+                return Claim(name, experiment, ours)
+            study.tell(ours, state=TrialState.PRUNED)
         return None
 
-    def _waits(self) -> bool:
-        return bool(self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
+    def beat(self, claim: Claim, attributes: Mapping[str, Any]) -> bool:
+        """Say that a cell of this worker's is being worked on, and how; False if another has
+        taken it over.
+        """
+        self._storage.record_heartbeat(claim.trial._trial_id)
+        try:
+            for name, value in attributes.items():
+                claim.trial.set_user_attr(name, value)
+        except UpdateFinishedTrialError:
+            return False
+        return True
 
-    def _drop_waiting(self) -> None:
-        """Empty the queue of an earlier call: its rows are not asked for, or in another order."""
-        while self._waits():
-            self._close(self._study.ask().number, None)
+    def should_prune(self, claim: Claim, reports: Mapping[int, float]) -> bool:
+        """Tell Optuna what a run has reported by global step; whether it is to end for that."""
+        try:
+            for step, value in reports.items():
+                claim.trial.report(value, step)
+        except UpdateFinishedTrialError:
+            return False
+        return bool(reports) and claim.trial.should_prune()
 
-    def finish(self, cell: Cell, result: Result) -> None:
-        """Close the running ``cell`` with its result."""
-        self._close(self._running.pop(cell).number, result)
-
-    def fail(self, cell: Cell, reason: str) -> None:
-        """Close the running ``cell`` without a result; a later call queues it anew."""
-        trial = self._running.pop(cell)
-        trial.set_user_attr("reason", reason)
-        self._close(trial.number, None)
-
-    def _close(self, number: int, result: Result | None) -> None:
-        values = _values(result) if result else None
-        if values is None:
-            self._study.tell(number, state=TrialState.FAIL)
+    def close(self, claim: Claim, kind: Kind, reason: str = "") -> None:
+        """Say how a cell of this worker's ended; nothing, if another has taken it over."""
+        study, trial_id = self._study(), claim.trial._trial_id
+        if kind == "finished":
+            self._tell_finished(study, trial_id, claim.name)
+        elif kind == "pruned":
+            study.tell(claim.trial, state=TrialState.PRUNED, skip_if_finished=True)
         else:
-            self._study.tell(number, values)
+            self._tell_failed(study, trial_id, reason)
 
-    def _import(self, cell: Cell, result: Result) -> None:
-        values = _values(result)
-        if values is not None:
-            attributes = {"row": cell.row, "seed": cell.seed}
-            self._study.add_trial(
-                create_trial(state=TrialState.COMPLETE, values=values, user_attrs=attributes)
-            )
+    def is_done(self, name: str) -> bool:
+        """Whether a cell has come to its end."""
+        if name not in self._done and self._work.is_done(self._work.root / name):
+            self._done.add(name)
+        return name in self._done
+
+    def is_given_up(self, name: str) -> bool:
+        """Whether a cell has failed so often that it is not tried again."""
+        directory = newest(self._work.root / name)
+        attempt = read_attempt(directory) if directory else None
+        return attempt is not None and attempt.given_up
+
+    def is_open(self, name: str) -> bool:
+        """Whether a cell is still to come to an end of either kind."""
+        return not self.is_done(name) and not self.is_given_up(name)
+
+    def _study(self) -> optuna.Study:
+        """A new view each time: Optuna's caches what others have told meanwhile."""
+        work = self._work
+        return optuna.Study(work.study, self._storage, sampler=work.sampler, pruner=work.pruner)
+
+    def _claim(self, trial_id: int) -> bool:
+        """Take a waiting trial; one worker can. It has a heartbeat before it runs: Optuna takes
+        a running trial without one for a live one for ever.
+        """
+        self._storage.record_heartbeat(trial_id)
+        try:
+            return self._storage.set_trial_state_values(trial_id, TrialState.RUNNING)
+        except UpdateFinishedTrialError:
+            return False
+
+    def _tell_finished(self, study: optuna.Study, trial_id: int, name: str) -> None:
+        values = self._work.values(self._work.root / name)
+        if values is None:
+            self._tell_failed(study, trial_id, "its figures are not finite")
+        else:
+            number = self._storage.get_trial_number_from_id(trial_id)
+            study.tell(number, list(values), skip_if_finished=True)
+
+    def _tell_failed(self, study: optuna.Study, trial_id: int, reason: str) -> None:
+        try:
+            self._storage.set_trial_user_attr(trial_id, "reason", reason)
+            self._storage.set_trial_user_attr(trial_id, "ended_at", time.time())
+        except UpdateFinishedTrialError:
+            return
+        number = self._storage.get_trial_number_from_id(trial_id)
+        study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
 
 
-def _cell(attributes: Mapping[str, Any]) -> Cell | None:
-    row, seed = attributes.get("row"), attributes.get("seed")
-    return Cell(row, seed) if isinstance(row, str) and isinstance(seed, int) else None
-
-
-def _values(result: Result) -> list[float] | None:
-    """The study's objectives; None where the run diverged, which Optuna cannot hold."""
-    values = [result.perplexity, result.bleu]
-    return None if any(isnan(value) for value in values) else values
+def _cell(trial: FrozenTrial) -> str:
+    return str(trial.user_attrs.get("cell", ""))

@@ -1,23 +1,44 @@
-"""One call of ``run``: from the words of the command line to a report."""
+"""One call of ``run`` or ``worker``: from the words of the command line to a report."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
-from ablations.fleet.display import Display
-from ablations.fleet.lock import coordinate
-from ablations.fleet.machine import Slot, slots
-from ablations.fleet.queue import STORAGE_ERRORS, STUDY_FILE, Queue
-from ablations.fleet.worker import Execution, Outcome, load_results
-from ablations.plan import Plan, claim_plan, make_plan
+from ablations.fleet import identity
+from ablations.fleet.attempts import forgive, locate
+from ablations.fleet.lease import Lease
+from ablations.fleet.link import Link
+from ablations.fleet.machine import slots
+from ablations.fleet.meeting import meet
+from ablations.fleet.queue import Queue
+from ablations.fleet.storage import Patience, open_storage, refusing, storage_url
+from ablations.fleet.table_work import TableWork
+from ablations.fleet.work import Work
+from ablations.fleet.worker import Outcome, Worker
+from ablations.plan import claim_plan, make_plan
 from ablations.reporting.report import announce, write_report
-from ablations.table import Cell
 from ablations.tables import find_scale, load_table, parse_seeds, select_rows
 from experiments import process
+from experiments.attempt import read_attempt
 from transformer.errors import InputError
+
+STOPPED = "stopped; the same command goes on from here"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What a worker brings: its storage, its places, and how often it tries again."""
+
+    storage: str | None = None
+    workers: int | None = None
+    devices_per_trial: int = 1
+    trials_per_device: int = 1
+    retries: int = 2
 
 
 def run_table(
@@ -26,8 +47,9 @@ def run_table(
     *,
     seeds: str,
     rows: str | None,
-    workers: int | None,
     directory: Path | None,
+    retry_failed: bool,
+    options: Options,
 ) -> int:
     """Train what the table lacks and report it; the exit code.
 
@@ -39,42 +61,104 @@ def run_table(
     plan = make_plan(
         declared, find_scale(declared, scale), select_rows(declared, names), parse_seeds(seeds)
     )
-    places = slots(workers)
     root = directory or Path("runs") / f"{plan.table}-{plan.scale}"
-    console = Console(highlight=False)
-    with coordinate(root):
-        wanted = plan.cells
-        plan = claim_plan(root, plan)
+    wanted = {str(cell) for cell in plan.cells}
+    fleet = Fleet(root, options)
+    claim_plan(root, plan)
+    if retry_failed:
+        for name in wanted:
+            forgive(root / name)
+    return fleet.work(TableWork(root), wanted)
+
+
+def work_in(directory: Path, options: Options) -> int:
+    """Join the fleet of a directory until all its cells have ended; the exit code.
+
+    Raises:
+        InputError: if the directory is not a table's, or the storage cannot be used.
+    """
+    return Fleet(directory, options).work(TableWork(directory), None)
+
+
+class Fleet:
+    """The fleet of the directory ``root``, as this process joins it.
+
+    Raises:
+        InputError: for options that this machine cannot meet.
+    """
+
+    def __init__(self, root: Path, options: Options) -> None:
+        if options.retries < 0:
+            raise InputError(f"--retries is {options.retries}, but must be at least 0")
+        self._root, self._options = root, options
+        self._places = slots(
+            options.workers,
+            devices_per_trial=options.devices_per_trial,
+            trials_per_device=options.trials_per_device,
+        )
+        self._patience = Patience.of_environment()
+        self._url = storage_url(options.storage, root)
+        self._console = Console(highlight=False)
+
+    def work(self, work: Work, wanted: Collection[str] | None) -> int:
+        """Work on those cells of ``work`` that are ``wanted``, all for None, and report; the exit
+        code: 1 if some are given up, 128 and the number of a signal that ended it.
+        """
+        root = self._root
+        names = [name for name in work.names if wanted is None or name in wanted]
+        done = sum(work.is_done(root / name) for name in names)
+        worker = self._worker(work, wanted)
+        self._console.print(self._headline(work, len(names), done), soft_wrap=True)
+        outcome = Outcome()
         try:
-            outcome = _execute(plan, wanted, root, places, console)
-        except STORAGE_ERRORS as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"the study in {root} cannot be written: {reason}") from error
+            if done < len(names):
+                outcome = worker.run()
         finally:
             document = write_report(root)
-    announce(document, root)
-    if outcome.signal is not None:
-        console.print("stopped; the same command goes on from here", soft_wrap=True)
-        return 128 + outcome.signal
-    return 1 if outcome.failed else 0
+        announce(document, root)
+        if outcome.signal is not None:
+            self._console.print(STOPPED, soft_wrap=True)
+            return 128 + outcome.signal
+        given_up = [name for name in work.names if _is_given_up(root / name)]
+        if given_up:
+            self._console.print(
+                f"{len(given_up)} given up: run … --retry-failed takes them up", soft_wrap=True
+            )
+        return 1 if any(wanted is None or name in wanted for name in given_up) else 0
+
+    def _worker(self, work: Work, wanted: Collection[str] | None) -> Worker:
+        patience, name = self._patience, identity.own_name()
+        storage = open_storage(self._url, patience)
+        meet(self._root, self._url, patience)
+        with refusing(self._url):
+            queue = Queue(storage, work, name)
+            lease = Lease(storage.engine, work.study, name, patience.grace_seconds)
+
+        def is_wanted(name: str) -> bool:
+            return wanted is None or name in wanted
+
+        return Worker(
+            work,
+            queue,
+            Link(queue, lease, patience, is_wanted),
+            slots=self._places,
+            start=process.start,
+            retries=self._options.retries,
+            wanted=is_wanted,
+            note=lambda text: self._console.print(Text(text), soft_wrap=True),
+            show=lambda runs: None,
+        )
+
+    def _headline(self, work: Work, count: int, done: int) -> str:
+        place = self._places[0]
+        what = f"{len(place.devices)} GPUs each" if len(place.devices) > 1 else "the GPU"
+        return (
+            f"{work.title} in {self._root}: {count} runs, {done} done before, "
+            f"{min(len(self._places), max(1, count - done))} at a time on "
+            f"{what if place.devices else 'the CPU'}"
+        )
 
 
-def _execute(
-    plan: Plan, cells: Sequence[Cell], root: Path, places: Sequence[Slot], console: Console
-) -> Outcome:
-    done = load_results(plan, root)
-    todo = [cell for cell in cells if cell not in done]
-    device = "GPU" if places[0].device is not None else "CPU"
-    console.print(
-        f"{plan.table} at scale {plan.scale} in {root}: {len(cells)} runs, "
-        f"{len(cells) - len(todo)} done before, {min(len(places), len(todo))} at a time on the "
-        f"{device}",
-        soft_wrap=True,
-    )
-    if not todo:
-        return Outcome()
-    queue = Queue(f"sqlite:///{root / STUDY_FILE}", f"{plan.table}-{plan.scale}")
-    execution = Execution(
-        plan, cells, root, queue=queue, slots=places, display=Display(console), start=process.start
-    )
-    return execution.run()
+def _is_given_up(stem: Path) -> bool:
+    attempt = read_attempt(locate(stem))
+    return attempt is not None and attempt.given_up

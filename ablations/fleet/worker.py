@@ -1,228 +1,264 @@
-"""Runs the cells of a plan, several at a time, each in a process of its own.
+"""One worker of a fleet: starts the cells that it takes, several at a time, each in a process of
+its own, and sees to their end.
 
-It knows the queue and the runs' directories, and nothing of how a report looks.
+It knows the runs' directories and processes; what the storage knows comes and goes by the link.
 """
 
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import TypeVar
 
-from ablations.costs.timing import Timing, work
-from ablations.fleet.child import Child, Start, end_orphan, start_child
-from ablations.fleet.display import Display, Snapshot
+from ablations.fleet.attempts import newest, publish
+from ablations.fleet.child import Orphan, Start
 from ablations.fleet.interrupt import Interrupt
+from ablations.fleet.link import Link
 from ablations.fleet.machine import Slot
-from ablations.fleet.queue import Queue
-from ablations.fleet.watch import look
-from ablations.plan import Plan
-from ablations.table import Cell
-from experiments.experiment import claim
-from experiments.progress import Progress, read_progress, write_progress
-from experiments.results import Result, load_result
+from ablations.fleet.queue import Claim, Kind, Queue
+from ablations.fleet.running import Begin, Run
+from ablations.fleet.work import Work
 from transformer.errors import InputError
 
-_POLL_SECONDS = 0.1
-_LOG_LINES = 10
-_GRACE_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+# A run that has not written its checkpoint by then goes on from the one before.
+_GRACE_SECONDS = 25.0
+
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How a call ended: each cell that crashed with its last words, and the signal that stopped
-    the call, if one did.
-    """
+    """How a call ended: the cells that it saw fail for good, and the signal that stopped it."""
 
-    failed: dict[Cell, str] = field(default_factory=dict[Cell, str])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
     signal: signal.Signals | None = None
 
 
-def load_results(plan: Plan, root: Path) -> dict[Cell, Result]:
-    """The finished cells of the plan.
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A cell that is to start at ``slot`` once what an earlier attempt left running is gone."""
 
-    Raises:
-        InputError: if a result file cannot be read.
-    """
-    found = {cell: load_result(cell.directory(root)) for cell in plan.cells}
-    return {cell: result for cell, result in found.items() if result is not None}
+    slot: Slot
+    claim: Claim
+    orphan: Orphan
 
 
-class Execution:
-    """One coordinator's work on the cells of a plan.
+class Worker:
+    """Works on a fleet's cells until none is left, or a signal comes.
 
     Args:
-        plan: what is run; all its cells count for the display.
-        cells: those of them that this call is to finish.
-        root: the directory, which the caller holds by :func:`ablations.fleet.lock.coordinate`.
-        queue: who runs what.
-        slots: the places to run at.
-        display: who is told.
-        start: starts the process of a run whose directory is claimed.
+        work: what the fleet works on
+        queue: its cells in the storage
+        link: takes cells for this worker
+        slots: the places to run at
+        start: starts the process of a run whose directory is claimed
+        retries: how often a cell is tried again after an exception
+        wanted: whether a cell is one of those that this call is to finish
+        note: tells a person something in a line of its own
+        show: called again and again with what runs here
     """
 
     def __init__(
         self,
-        plan: Plan,
-        cells: Sequence[Cell],
-        root: Path,
-        *,
+        work: Work,
         queue: Queue,
+        link: Link,
+        *,
         slots: Sequence[Slot],
-        display: Display,
         start: Start,
+        retries: int,
+        wanted: Callable[[str], bool],
+        note: Callable[[str], None],
+        show: Callable[[Sequence[Run]], None],
     ) -> None:
-        self._plan, self._root, self._start = plan, root, start
-        self._queue, self._slots, self._display = queue, slots, display
-        self._experiments = {cell: plan.experiment(cell) for cell in plan.cells}
-        self._configs = {cell: run.config for cell, run in self._experiments.items()}
-        self._cells = sorted(cells, key=lambda cell: -work(self._configs[cell]))
-        self._results: dict[Cell, Result] = {}
-        self._timings: dict[Cell, Timing] = {}
-        self._running: dict[Cell, Child] = {}
+        self._work, self._queue, self._link = work, queue, link
+        self._slots, self._wanted = slots, wanted
+        self._note, self._show = note, show
+        self._begin = Begin(work, start, retries)
+        self._waiting: list[_Waiting] = []
+        self._running: list[Run] = []
         self._outcome = Outcome()
         self._interrupt = Interrupt()
-        self._bad_input: InputError | None = None
+        self._refusal: InputError | None = None
+        self._kill_at: float | None = None
+        self._heard = 0
+        self._trouble = ""
 
     def run(self) -> Outcome:
-        """Run until every cell has a result or failed, or a signal comes.
+        """Work.
 
         Raises:
-            InputError: if a run refuses its input; all rows share it, so the table stops.
+            InputError: if a run refuses its input: the others here would do so too.
         """
-        for cell in self._plan.cells:
-            if end_orphan(cell, self._root):
-                self._display.note(f"{cell}: ended the process that an earlier call left behind")
-        self._reconcile()
-        with self._interrupt, self._display:
+        for slot in self._slots:
+            self._link.offer(slot)
+        with self._interrupt, self._link:
             try:
-                self._loop()
+                while not self._is_over():
+                    self._turn()
+                    time.sleep(_POLL_SECONDS)
             except BaseException:
                 self._stop_all()
                 raise
-        if self._bad_input:
-            raise self._bad_input
+        if self._refusal:
+            raise self._refusal
         self._outcome.signal = self._interrupt.first
         return self._outcome
 
-    def _loop(self) -> None:
-        heard = 0
-        while True:
-            if len(self._interrupt.received) > heard:
-                heard = len(self._interrupt.received)
-                self._pass_on(again=heard > 1)
-            if not self._ending:
-                self._fill_slots()
-            if not self._running:
-                return
-            for child in list(self._running.values()):
-                self._collect(child)
-            self._display.update(self._snapshot)
-            time.sleep(_POLL_SECONDS)
+    def _turn(self) -> None:
+        self._hear()
+        self._link.check()
+        self._tell_of_trouble()
+        for slot, claim in _drain(self._link.taken):
+            self._waiting.append(self._call(slot, claim))
+        for waiting in [each for each in self._waiting if self._ending or each.orphan.is_gone()]:
+            self._waiting.remove(waiting)
+            self._start(waiting.slot, waiting.claim)
+        for run in list(self._running):
+            self._watch(run)
+        self._heed()
+        self._show(self._running)
 
     @property
     def _ending(self) -> bool:
         """Whether nothing more is started."""
-        return bool(self._interrupt.received) or self._bad_input is not None
+        return bool(self._interrupt.received) or self._refusal is not None
 
-    def _missing(self) -> list[Cell]:
-        ended = self._results.keys() | self._outcome.failed.keys()
-        return [cell for cell in self._cells if cell not in ended]
+    def _is_over(self) -> bool:
+        if self._running or self._waiting or not self._link.taken.empty():
+            return False
+        if self._ending:
+            return True
+        return not any(self._queue.is_open(name) for name in self._work.names if self._wanted(name))
 
-    def _reconcile(self) -> None:
-        self._results = load_results(self._plan, self._root)
-        for cell, result in self._results.items():
-            self._timings.setdefault(cell, Timing(self._configs[cell], result.train_seconds))
-        self._queue.reconcile(self._missing(), self._results, self._running.keys())
+    # A cell from its start to its end.
 
-    def _fill_slots(self) -> None:
-        used = [child.slot for child in self._running.values()]
-        free = list(self._slots)
-        for slot in used:
-            free.remove(slot)
-        for slot in free:
-            cell = self._queue.take()
-            if cell is None:
-                return
-            directory = cell.directory(self._root)
-            try:
-                claim(directory, self._experiments[cell])
-                self._running[cell] = start_child(cell, self._root, slot, self._start)
-            except InputError as error:
-                self._queue.fail(cell, str(error))
-                self._refuse(error)
-                return
-            self._display.started(cell)
+    def _call(self, slot: Slot, claim: Claim) -> _Waiting:
+        orphan = Orphan(newest(self._work.root / claim.name))
+        if orphan.was_there:
+            self._note(f"{claim.name}: ending the process that an earlier attempt left behind")
+        return _Waiting(slot, claim, orphan)
 
-    def _collect(self, child: Child) -> None:
-        ending = child.ending()
-        if ending is None:
+    def _start(self, slot: Slot, claim: Claim) -> None:
+        stem = self._work.root / claim.name
+        left = newest(stem)
+        if left is not None and left != stem and self._work.is_done(left) and publish(left, stem):
+            self._release(slot, claim, "finished")  # only its worker had no time to say so
             return
-        cell = child.cell
-        del self._running[cell]
-        result = load_result(child.directory)  # the truth, however the process ended
-        if result is not None:
-            self._timings[cell] = Timing(self._configs[cell], child.elapsed)
-            self._queue.finish(cell, result)
-            self._display.finished(cell, result, child.elapsed)
-        elif ending == "bad input":
-            words = (child.last_lines(1) or ["it refused its input"])[0]
-            self._queue.fail(cell, words)
-            self._refuse(InputError(f"{cell}: {words}"))
-        elif self._ending:
-            self._queue.fail(cell, "stopped")
-            kept = " after a checkpoint" if ending == "stopped" else ""
-            self._display.note(f"{cell}: stopped{kept}")
-        else:
-            self._fail(child, "it left no result" if ending == "finished" else None)
-        self._reconcile()
+        if self._ending:
+            self._release(slot, claim, "released", "the worker stops")
+            return
+        try:
+            run = self._begin(slot, claim)
+        except InputError as error:
+            self._release(slot, claim, "released", str(error))
+            self._refuse(error)
+            return
+        if run is None:
+            self._release(slot, claim, "released", "another worker was first")
+            return
+        self._running.append(run)
+        self._link.follow(claim, run.facts(), {})
+        self._note(f"{claim.name}: {run.describe_start()}")
 
-    def _fail(self, child: Child, reason: str | None) -> None:
-        lines = child.last_lines(_LOG_LINES)
-        reason = reason or child.describe_exit()
-        words = f"{reason}: {lines[-1]}" if lines else reason
-        last = read_progress(child.directory) or Progress(stage="failed")
-        write_progress(child.directory, replace(last, stage="failed", message=words))
-        self._outcome.failed[child.cell] = words
-        self._queue.fail(child.cell, words)
-        self._display.failed(child.cell, reason, lines)
+    def _watch(self, run: Run) -> None:
+        ending = run.ending()
+        if ending is None:
+            self._link.follow(run.claim, run.facts(), self._work.reports(run.directory))
+            return
+        self._running.remove(run)
+        name, slot = run.claim.name, run.child.slot
+        if run.finish():
+            self._release(slot, run.claim, "pruned" if run.is_pruned else "finished")
+            self._note(f"{name}: {run.describe_end()}")
+        elif not run.is_newest():
+            self._release(slot, run.claim, "released", "taken over by another attempt")
+            self._note(f"{name}: another attempt has taken it over")
+        elif ending == "refused":
+            self._release(slot, run.claim, "released", run.last_words())
+            self._refuse(InputError(f"{name}: {run.last_words()}"))
+        elif self._ending or run.is_lost or ending == "stopped":
+            self._release(slot, run.claim, "released", "stopped")
+            kept = " after a checkpoint" if ending == "stopped" else ""
+            self._note(f"{name}: stopped{kept}")
+        else:
+            self._fail(run)
+
+    def _fail(self, run: Run) -> None:
+        failure = run.fail()
+        self._release(run.child.slot, run.claim, "failed", failure.reason)
+        if failure.is_final:
+            self._outcome.failed[run.claim.name] = failure.reason
+        then = "given up" if failure.is_final else "it is tried again"
+        lines = [f"    {line}" for line in failure.lines]
+        self._note("\n".join([f"{run.claim.name}: failed, {failure.reason}; {then}", *lines]))
+
+    def _release(self, slot: Slot, claim: Claim, kind: Kind, why: str = "") -> None:
+        self._link.end(claim, kind, why)
+        if not self._ending:
+            self._link.offer(slot)
+
+    def _heed(self) -> None:
+        """End the runs that are no longer this worker's, or not worth going on with."""
+        lost, pruned = list(_drain(self._link.lost)), list(_drain(self._link.pruned))
+        for run in self._running:
+            if run.claim in lost:
+                run.lose()
+            elif run.claim in pruned:
+                run.prune()
+
+    # Ends of the whole.
+
+    def _hear(self) -> None:
+        received = len(self._interrupt.received)
+        if received > self._heard:
+            self._note(
+                "killing the runs"
+                if received > 1
+                else "stopping after a checkpoint (again to kill)"
+            )
+            self._send(signal.SIGKILL if received > 1 else signal.SIGTERM)
+            self._heard = received
+        if self._kill_at is not None and time.monotonic() > self._kill_at:
+            self._send(signal.SIGKILL)
 
     def _refuse(self, error: InputError) -> None:
-        if self._bad_input is None:
-            self._bad_input = error
+        if self._refusal is None:
+            self._refusal = error
             self._send(signal.SIGTERM)
 
-    def _pass_on(self, *, again: bool) -> None:
-        self._display.note(
-            "killing the runs" if again else "stopping after a checkpoint (again to kill)"
-        )
-        self._send(signal.SIGKILL if again else signal.SIGTERM)
-
     def _send(self, number: signal.Signals) -> None:
-        for child in self._running.values():
-            child.send(number)
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + _GRACE_SECONDS
+        for run in self._running:
+            run.child.send(number)
 
     def _stop_all(self) -> None:
-        """End the runs when the coordinator itself fails."""
+        """End the runs when the worker itself fails."""
         self._send(signal.SIGTERM)
-        for child in self._running.values():
-            with suppress(subprocess.TimeoutExpired):
-                child.process.wait(timeout=_GRACE_SECONDS)
-        self._send(signal.SIGKILL)
+        while any(run.ending() is None for run in self._running):
+            self._hear()
+            time.sleep(_POLL_SECONDS)
 
-    def _snapshot(self) -> Snapshot:
-        waiting = [cell for cell in self._missing() if cell not in self._running]
-        return look(
-            done=len(self._results),
-            failed=len(self._outcome.failed),
-            total=len(self._plan.cells),
-            children=list(self._running.values()),
-            waiting=[self._configs[cell] for cell in waiting],
-            configs=self._configs,
-            known=list(self._timings.values()),
-            workers=len(self._slots),
-        )
+    def _tell_of_trouble(self) -> None:
+        trouble = self._link.trouble
+        if trouble and not self._trouble:
+            self._note(
+                f"the storage does not answer ({trouble}): what runs goes on, and is told later"
+            )
+        elif self._trouble and not trouble:
+            self._note("the storage answers again")
+        self._trouble = trouble
+
+
+def _drain(queue: SimpleQueue[_T]) -> list[_T]:
+    found: list[_T] = []
+    while True:
+        try:
+            found.append(queue.get_nowait())
+        except Empty:
+            return found

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ablations.fleet.attempts import locate
 from ablations.plan import Plan, PlannedRow, Value, columns, load_plan
 from ablations.statistics.correlation import Correlation, correlate
 from ablations.statistics.estimates import Difference, Estimate, estimate, paired_difference
@@ -122,7 +123,7 @@ def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary
     results: list[Result] = []
     unfinished: list[Unfinished] = []
     for cell in (Cell(row.name, seed) for seed in row.seeds):
-        path = cell.directory(directory)
+        path = locate(cell.directory(directory))
         result = load_result(path)
         if result is None:
             unfinished.append(Unfinished(cell, read_progress(path)))

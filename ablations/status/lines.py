@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ablations.fleet.lock import holder
 from ablations.formats import duration, number
 from ablations.reporting.summary import summarise
 from ablations.status.states import describe_state
@@ -22,8 +21,6 @@ def describe(directory: Path) -> Iterator[str]:
     unfinished = [item for row in summary.rows for item in row.unfinished]
     done = len(summary.results)
     yield f"{summary.plan.title} at scale {summary.plan.scale}: {done} of {done + len(unfinished)}"
-    who = holder(directory)
-    yield f"run by {who}" if who else "nobody runs it now"
     for row in summary.rows:
         for result in row.results:
             yield (

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ablations.fleet.queue import STUDY_FILE, Queue
+from ablations.fleet.attempts import locate
+from ablations.fleet.storage import STUDY_FILE, Patience, open_storage, storage_url
 from ablations.plan import Plan, claim_plan, make_plan
 from ablations.scale import scale
 from ablations.table import Cell, Table, row
@@ -165,26 +166,21 @@ def prepare_fakes(root: Path, behaviour: Mapping[Cell, str]) -> None:
 def empty_study() -> bytes:
     """The file of a study of the small table in which there is no trial yet."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / STUDY_FILE
-        Queue(f"sqlite:///{path}", "pair-tiny")
-        return path.read_bytes()
+        open_storage(storage_url(None, Path(folder)), Patience())
+        return (Path(folder) / STUDY_FILE).read_bytes()
 
 
 def start_fake(
-    directory: Path, *, device: int | None, threads: int | None
+    directory: Path, *, devices: tuple[int, ...] = (), threads: int = 1, ranks: int = 1
 ) -> subprocess.Popen[bytes]:
     """In place of ``experiments.process.start``."""
+    del threads, ranks
     environment = dict(os.environ)
-    if device is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = str(device)
+    if devices:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
     with (directory / LOG_FILE).open("ab") as log:
         return subprocess.Popen(
-            [
-                sys.executable,
-                "-S",
-                str(Path(__file__).parent / "fleet" / "fake_run.py"),
-                str(directory),
-            ],
+            [sys.executable, "-S", str(FAKE_RUN), str(directory)],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
@@ -214,5 +210,5 @@ def when(condition: Callable[[], bool], action: Callable[[], None]) -> threading
 
 def hangs(root: Path, cell: Cell) -> bool:
     """Whether the stand-in of ``cell`` has come to where it waits."""
-    progress = read_progress(cell.directory(root))
+    progress = read_progress(locate(cell.directory(root)))
     return progress is not None and progress.stage == "train"

@@ -12,6 +12,7 @@ import pytest
 
 from ablations.__main__ import main
 from ablations.table import Cell
+from experiments.results import load_result
 from tests.ablations.samples import fill_table3, hangs, prepare_fakes, start_fake, started, when
 
 ROOT = Path(__file__).parents[2]
@@ -141,7 +142,7 @@ def test_a_signal_ends_with_its_exit_code(
     assert "the same command goes on from here" in shown
 
 
-def test_a_second_coordinator_is_refused_and_a_killed_one_replaced(
+def test_a_second_worker_helps_and_a_killed_one_is_replaced(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, base = place / "out", Cell("base", 1)
@@ -149,19 +150,16 @@ def test_a_second_coordinator_is_refused_and_a_killed_one_replaced(
     command = [sys.executable, "-m", "tests.ablations.fleet.fake_ablations", *RUN.split()]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     when(lambda: hangs(out, base), lambda: None).join()
-    assert call(RUN, monkeypatch) == 2
-    assert f"out is being run by process {first.pid} on" in capsys.readouterr().err
-    assert call("status out", monkeypatch) == 0
-    assert f"run by process {first.pid} on" in capsys.readouterr().out
-    first.kill()
-    first.wait()
-    assert call("status out", monkeypatch) == 0
-    assert "nobody runs it now" in capsys.readouterr().out
     prepare_fakes(out, {})
-    assert call(RUN, monkeypatch) == 0
+    narrow = Cell("narrow", 1).directory(out)
+    thread = when(lambda: load_result(narrow) is not None, first.kill)
+    assert call("worker out --workers 1", monkeypatch) == 0
+    thread.join()
+    first.wait()
     shown = capsys.readouterr().out
-    assert "base/seed-1: ended the process that an earlier call left behind" in shown
-    assert started(out) == ["base/seed-1", "base/seed-1", "narrow/seed-1"]
+    assert "base/seed-1: ending the process that an earlier attempt left behind" in shown
+    assert "base/seed-1: started (attempt 2)" in shown
+    assert started(out) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
 
 
 IMPORTS = """

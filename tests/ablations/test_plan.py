@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from transformer.errors import InputError
 
 def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     plan = make_plan(TABLE, TINY, TABLE.rows, (1, 2))
-    claim_plan(tmp_path, plan)
-    assert load_plan(tmp_path) == plan
+    claimed = claim_plan(tmp_path, plan)
+    assert load_plan(tmp_path) == claimed == dataclasses.replace(plan, study=claimed.study)
     assert len(plan.cells) == 40
 
 
@@ -37,6 +38,18 @@ def test_further_rows_and_seeds_extend_the_directory(tmp_path: Path) -> None:
     assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("base", 2), Cell("narrow", 3))
 
 
+def test_a_directory_keeps_its_study_and_no_two_share_one(tmp_path: Path) -> None:
+    first = claim_plan(tmp_path / "one", small_plan())
+    assert claim_plan(tmp_path / "one", small_plan(seeds=[2])).study == first.study
+    assert claim_plan(tmp_path / "two", small_plan()).study != first.study
+
+
+def test_seeds_that_are_claimed_at_once_are_all_kept(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda seed: claim_plan(tmp_path, small_plan(seeds=[seed])), range(16)))
+    assert load_plan(tmp_path).rows[0].seeds == tuple(range(16))
+
+
 def test_a_row_that_the_table_gained_is_no_difference(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(rows=["base"]))
     grown = dataclasses.replace(SMALL_TABLE, rows=(*SMALL_TABLE.rows, row("new", num_layers=2)))
@@ -45,8 +58,7 @@ def test_a_row_that_the_table_gained_is_no_difference(tmp_path: Path) -> None:
 
 
 def test_another_scale_or_row_in_the_directory_is_refused(tmp_path: Path) -> None:
-    plan = small_plan()
-    claim_plan(tmp_path, plan)
+    plan = claim_plan(tmp_path, small_plan())
     hotter = dataclasses.replace(TINY, settings={**TINY.settings, "warmup_steps": 400})
     with pytest.raises(InputError, match=r"base\.training\.warmup_steps: 300 -> 400.*--directory"):
         claim_plan(tmp_path, make_plan(SMALL_TABLE, hotter, SMALL_TABLE.rows, (1,)))

@@ -1,8 +1,9 @@
 """Stands in for ``python -m experiments.process DIRECTORY``: leaves the files of a run at once.
 
 What it does is named by ``behaviour.json`` in the table's directory, which maps a cell to
-``crash``, ``refuse``, ``hang``, ``kill`` or ``abort`` (a crash after the result); without an
-entry it finishes. It imports nothing of the project, so that it starts at once.
+``crash``, ``refuse``, ``slow``, ``hang``, ``stubborn`` (it hears no signal), ``kill`` or ``abort``
+(a crash after the result); without an entry it finishes. It imports nothing of the project, so
+that it starts at once.
 """
 
 import json
@@ -19,10 +20,15 @@ def stop(_number: int, _frame: FrameType | None) -> None:
     sys.exit(75)
 
 
+def refuse_to_stop(_number: int, _frame: FrameType | None) -> None:
+    """Go on as if nothing were the matter."""
+    print("stubborn", flush=True)
+
+
 def main(directory: Path) -> int:
     """Behave as told for this cell."""
     root = directory.parent.parent
-    cell = f"{directory.parent.name}/{directory.name}"
+    cell = json.loads((directory / "attempt.json").read_text())["cell"]
     behaviour = json.loads((root / "behaviour.json").read_text()).get(cell, "finish")
     with (root / "started.txt").open("a") as file:
         file.write(f"{cell} {os.environ.get('CUDA_VISIBLE_DEVICES', '-')}\n")
@@ -34,13 +40,15 @@ def main(directory: Path) -> int:
     if behaviour == "refuse":
         print("toy is missing: fetch it")
         return 2
-    if behaviour == "hang":
-        signal.signal(signal.SIGTERM, stop)
+    if behaviour == "slow":
+        time.sleep(1)
+    if behaviour in ("hang", "stubborn"):
+        signal.signal(signal.SIGTERM, stop if behaviour == "hang" else refuse_to_stop)
         progress = {"stage": "train", "step": 40, "max_steps": 1500, "updated_at": time.time()}
         (directory / "progress.json").write_text(json.dumps(progress))
         time.sleep(120)
     result = json.loads((root / "result-template.json").read_text())
-    result["seed"] = int(directory.name.removeprefix("seed-"))
+    result["seed"] = int(cell.partition("/seed-")[2])
     (directory / "result.json").write_text(json.dumps(result))
     return 134 if behaviour == "abort" else 0
 

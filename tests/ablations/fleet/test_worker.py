@@ -1,27 +1,32 @@
-"""Runs carried out by stand-ins: what is started, what a crash or a signal leaves."""
+"""Cells carried out by stand-ins: what is started, what a crash or a signal leaves."""
 
 from __future__ import annotations
 
-import io
+import dataclasses
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from ablations.fleet.child import PID_FILE
-from ablations.fleet.display import Display
-from ablations.fleet.machine import Slot, slots
+from ablations.fleet import identity
+from ablations.fleet.attempts import forgive, newest
+from ablations.fleet.child import PROCESS_FILE
+from ablations.fleet.lease import Lease
+from ablations.fleet.link import Link
+from ablations.fleet.machine import Slot
 from ablations.fleet.queue import Queue
-from ablations.fleet.worker import Execution, Outcome
+from ablations.fleet.storage import STUDY_FILE, Patience, open_storage, storage_url
+from ablations.fleet.table_work import TableWork
+from ablations.fleet.worker import Outcome, Worker
 from ablations.plan import Plan, claim_plan
 from ablations.table import Cell
+from experiments.attempt import read_attempt
 from experiments.experiment import claim
 from experiments.progress import read_progress
 from experiments.results import load_result
@@ -39,126 +44,178 @@ from transformer.errors import InputError
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
 
 
-def execute(
+def work_on(
     root: Path,
     behaviour: Mapping[Cell, str],
     *,
     plan: Plan | None = None,
-    places: Sequence[Slot] = (Slot(None, 1),),
+    places: Sequence[Slot] = (Slot(),),
+    retries: int = 0,
 ) -> tuple[Outcome, str]:
-    """Run a small table with stand-ins; how it ended and what was shown."""
+    """Have a worker with stand-ins finish a small table; how it ended and what it told."""
     prepare_fakes(root, behaviour)
-    plan = claim_plan(root, plan or small_plan())
-    shown = io.StringIO()
-    queue = Queue(f"sqlite:///{root / 'study.sqlite3'}", "pair-tiny")
-    execution = Execution(
-        plan,
-        plan.cells,
-        root,
-        queue=queue,
+    claim_plan(root, plan or small_plan())
+    work, patience, told = TableWork(root), Patience(1, 3), list[str]()
+    storage = open_storage(storage_url(None, root), patience)
+    queue = Queue(storage, work, identity.own_name())
+    lease = Lease(storage.engine, work.study, identity.own_name(), patience.grace_seconds)
+    worker = Worker(
+        work,
+        queue,
+        Link(queue, lease, patience, lambda name: True),
         slots=places,
-        display=Display(Console(file=shown, width=200)),
         start=start_fake,
+        retries=retries,
+        wanted=lambda name: True,
+        note=told.append,
+        show=lambda runs: None,
     )
-    return execution.run(), shown.getvalue()
+    return worker.run(), "\n".join(told)
+
+
+def directory(root: Path, cell: Cell) -> Path:
+    found = newest(cell.directory(root))
+    assert found is not None
+    return found
 
 
 def test_all_cells_run_the_longest_first(tmp_path: Path) -> None:
-    outcome, shown = execute(tmp_path, {}, plan=small_plan(["base", "narrow"], [1, 2]))
+    outcome, told = work_on(tmp_path, {}, plan=small_plan(["base", "narrow"], [1, 2]))
     assert outcome == Outcome()
     assert started(tmp_path) == ["base/seed-1", "base/seed-2", "narrow/seed-1", "narrow/seed-2"]
-    assert "base/seed-1: started" in shown
-    assert re.search(r"narrow/seed-2: finished in \d+ s, perplexity 3.00, BLEU 80.0", shown)
-    assert not list(tmp_path.glob(f"*/*/{PID_FILE}"))
+    assert "base/seed-1: started\n" in told
+    assert "narrow/seed-2: finished in 0 s, perplexity 3.00, BLEU 80.0" in told
+    assert not list(tmp_path.glob("*/*.attempt-*"))
 
 
 def test_a_finished_cell_is_not_run_again(tmp_path: Path) -> None:
     finish(tmp_path, BASE)
-    execute(tmp_path, {})
-    execute(tmp_path, {})
+    work_on(tmp_path, {})
+    work_on(tmp_path, {})
     assert started(tmp_path) == ["narrow/seed-1"]
-    (tmp_path / "study.sqlite3").unlink()
-    execute(tmp_path, {})
+    (tmp_path / STUDY_FILE).unlink()
+    work_on(tmp_path, {})
     assert started(tmp_path) == ["narrow/seed-1"]
 
 
-def test_a_crash_fails_its_cell_and_no_other(tmp_path: Path) -> None:
-    outcome, shown = execute(tmp_path, {BASE: "crash"})
-    assert outcome.failed == {BASE: "exit code 1: RuntimeError: it broke"}
-    assert "base/seed-1: failed, exit code 1\n    Traceback" in shown
+def test_an_exception_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
+    outcome, told = work_on(tmp_path, {BASE: "crash"}, retries=1)
+    assert outcome.failed == {"base/seed-1": "exit code 1: RuntimeError: it broke"}
+    assert started(tmp_path).count("base/seed-1") == 2
+    assert "exit code 1: RuntimeError: it broke; it is tried again\n    Traceback" in told
+    assert "base/seed-1: started (attempt 2)" in told
     assert load_result(NARROW.directory(tmp_path)) is not None
-    progress = read_progress(BASE.directory(tmp_path))
-    assert progress is not None and progress.stage == "failed"
-    assert progress.message == "exit code 1: RuntimeError: it broke"
+    progress, attempt = (
+        read_progress(directory(tmp_path, BASE)),
+        read_attempt(directory(tmp_path, BASE)),
+    )
+    assert progress is not None and attempt is not None
+    assert (progress.stage, progress.message) == ("failed", "exit code 1: RuntimeError: it broke")
+    assert [failure.attempt for failure in attempt.failures] == [1, 2]
+    assert attempt.failures[0].lines[-1] == "RuntimeError: it broke"
+    assert attempt.given_up
 
 
-def test_a_failed_cell_is_tried_again_by_the_next_call(tmp_path: Path) -> None:
-    execute(tmp_path, {BASE: "kill"})
-    outcome, _ = execute(tmp_path, {})
+def test_what_was_given_up_is_tried_again_when_it_is_forgiven(tmp_path: Path) -> None:
+    work_on(tmp_path, {BASE: "crash"})
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
+    forgive(BASE.directory(tmp_path))
+    outcome, _ = work_on(tmp_path, {})
     assert outcome == Outcome()
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
 
 
-def test_a_killed_run_is_named_as_such(tmp_path: Path) -> None:
-    outcome, _ = execute(tmp_path, {BASE: "kill"})
-    assert outcome.failed == {BASE: "killed by SIGKILL (out of memory?)"}
+def test_a_kill_is_no_fault_of_the_run_until_it_comes_no_further(tmp_path: Path) -> None:
+    outcome, told = work_on(tmp_path, {BASE: "kill"}, retries=3)
+    assert outcome.failed == {"base/seed-1": "killed by SIGKILL (out of memory?)"}
+    assert started(tmp_path).count("base/seed-1") == 10
+    assert "tried again" in told
 
 
 def test_a_crash_after_the_result_costs_nothing(tmp_path: Path) -> None:
-    outcome, _ = execute(tmp_path, {BASE: "abort"})
+    outcome, _ = work_on(tmp_path, {BASE: "abort"})
     assert outcome == Outcome()
 
 
-def test_bad_input_stops_the_table(tmp_path: Path) -> None:
+def test_a_result_whose_worker_died_before_it_said_so_is_kept(tmp_path: Path) -> None:
+    finish(tmp_path, BASE)
+    BASE.directory(tmp_path).rename(tmp_path / "base" / "seed-1.attempt-3")
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["narrow/seed-1"]
+    assert load_result(BASE.directory(tmp_path)) is not None
+
+
+def test_bad_input_stops_the_worker(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^base/seed-1: toy is missing: fetch it$"):
-        execute(tmp_path, {BASE: "refuse"})
+        work_on(tmp_path, {BASE: "refuse"})
     assert started(tmp_path) == ["base/seed-1"]
 
 
 def test_bad_input_stops_the_runs_beside_it(tmp_path: Path) -> None:
-    places = (Slot(None, 1), Slot(None, 1))
     with pytest.raises(InputError, match="toy is missing"):
-        execute(tmp_path, {BASE: "refuse", NARROW: "hang"}, places=places)
+        work_on(tmp_path, {BASE: "refuse", NARROW: "hang"}, places=(Slot(), Slot()))
 
 
 def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
     other = small_plan(seeds=[2]).experiment(Cell("base", 2))
     claim(BASE.directory(tmp_path), other)
     with pytest.raises(InputError, match=r"training\.seed: 2 -> 1"):
-        execute(tmp_path, {})
+        work_on(tmp_path, {})
 
 
 def test_a_signal_stops_the_runs_after_their_checkpoint(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     thread = when(lambda: hangs(tmp_path, BASE), lambda: os.kill(os.getpid(), signal.SIGINT))
-    outcome, shown = execute(tmp_path, {BASE: "hang"})
+    outcome, told = work_on(tmp_path, {BASE: "hang"})
     thread.join()
     assert outcome == Outcome(signal=signal.SIGINT)
     assert started(tmp_path) == ["base/seed-1"]
-    assert "stopping after a checkpoint" in shown
-    assert "base/seed-1: stopped after a checkpoint" in shown
+    assert "stopping after a checkpoint" in told
+    assert "base/seed-1: stopped after a checkpoint" in told
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_run_that_outlived_its_coordinator_is_ended_first(tmp_path: Path) -> None:
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        when(lambda: "stubborn" in told(), lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+    def told() -> str:
+        return (directory(tmp_path, BASE) / "log.txt").read_text()
+
+    begun = time.monotonic()
+    thread = when(lambda: hangs(tmp_path, BASE), twice)
+    outcome, _ = work_on(tmp_path, {BASE: "stubborn"})
+    thread.join()
+    assert outcome == Outcome(signal=signal.SIGTERM)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_process_that_outlived_its_worker_is_ended_first(tmp_path: Path) -> None:
     prepare_fakes(tmp_path, {BASE: "hang"})
-    BASE.directory(tmp_path).mkdir(parents=True)
-    orphan = start_fake(BASE.directory(tmp_path), device=None, threads=1)
-    (BASE.directory(tmp_path) / PID_FILE).write_text(f"{orphan.pid}\n")
+    left = BASE.directory(tmp_path).with_name("seed-1.attempt-1")
+    left.mkdir(parents=True)
+    (left / "attempt.json").write_text('{"cell": "base/seed-1"}')
+    orphan = start_fake(left)
+    (left / PROCESS_FILE).write_text(identity.name_of(orphan.pid))
     when(lambda: hangs(tmp_path, BASE), lambda: None).join()
+    (left / "attempt.json").unlink()
     threading.Thread(target=orphan.wait).start()  # init would collect it
-    _, shown = execute(tmp_path, {})
+    _, told = work_on(tmp_path, {})
     assert orphan.returncode == 75
-    assert "base/seed-1: ended the process that an earlier call left behind" in shown
+    assert "base/seed-1: ending the process that an earlier attempt left behind" in told
     assert load_result(BASE.directory(tmp_path)) is not None
 
 
 def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
     stranger = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
     try:
-        BASE.directory(tmp_path).mkdir(parents=True)
-        (BASE.directory(tmp_path) / PID_FILE).write_text(f"{stranger.pid}\n")
-        execute(tmp_path, {})
+        left = BASE.directory(tmp_path).with_name("seed-1.attempt-1")
+        left.mkdir(parents=True)
+        host, number, _, machine = identity.name_of(stranger.pid).rsplit(":", 3)
+        (left / PROCESS_FILE).write_text(f"{host}:{number}:12345:{machine}")
+        work_on(tmp_path, {})
         assert stranger.poll() is None
     finally:
         stranger.kill()
@@ -166,17 +223,24 @@ def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> N
 
 
 def test_each_gpu_has_its_run(tmp_path: Path) -> None:
-    execute(tmp_path, {}, places=(Slot(3, 1), Slot(5, 1)))
+    work_on(tmp_path, {}, places=(Slot((3,)), Slot((5, 6), 2)))
     lines = (tmp_path / "started.txt").read_text().splitlines()
-    assert sorted(line.split()[1] for line in lines) == ["3", "5"]
+    assert sorted(line.split()[1] for line in lines) == ["3", "5,6"]
+    attempt = read_attempt(NARROW.directory(tmp_path))
+    assert attempt is not None and attempt.devices in {(3,), (5, 6)}
 
 
-def test_slots_share_out_gpus_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablations.fleet.machine._cores", lambda: 9)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert slots() == (Slot(2, 4), Slot(3, 4))
-    assert slots(3) == (Slot(2, 3), Slot(3, 3), Slot(2, 3))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert slots() == (Slot(None, 2),) * 4
-    with pytest.raises(InputError, match="--workers is 0"):
-        slots(0)
+def test_rows_that_are_added_while_it_works_are_taken_up(tmp_path: Path) -> None:
+    more = small_plan(["base", "narrow", "free"])
+    thread = when(lambda: bool(started(tmp_path)), lambda: claim_plan(tmp_path, more) and None)
+    work_on(tmp_path, {BASE: "slow"}, plan=small_plan(["base"]))
+    thread.join()
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "free/seed-1"]
+
+
+def test_an_attempt_knows_what_went_before(tmp_path: Path) -> None:
+    work_on(tmp_path, {BASE: "crash"}, retries=1)
+    attempt = read_attempt(directory(tmp_path, BASE))
+    assert attempt is not None
+    assert (attempt.number, attempt.cell) == (2, "base/seed-1")
+    assert dataclasses.replace(attempt, failures=()).worker == identity.own_name()

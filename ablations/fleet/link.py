@@ -1,0 +1,170 @@
+"""A worker's talk with the storage, on a thread of its own.
+
+A database that is slow, or away for minutes, delays what is told and what is taken, but no
+training, no signal and no display. What is told waits here; were this worker to end before, the
+files tell the next one the same.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from ablations.fleet.lease import Lease
+from ablations.fleet.machine import Slot
+from ablations.fleet.queue import Claim, Kind, Queue
+from ablations.fleet.storage import STORAGE_ERRORS, Patience, reason
+
+_TURN_SECONDS = 0.5
+_LAST_WORDS_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    claim: Claim
+    kind: Kind
+    reason: str
+
+
+class Link:
+    """Takes cells for free slots, says how they fare and how they ended, and leads by turns.
+
+    Attributes:
+        taken: cells for this worker, with the slot that each is to run at
+        lost: cells that others have taken over from this worker
+        pruned: cells whose run is to end for its poor figures
+    """
+
+    def __init__(
+        self, queue: Queue, lease: Lease, patience: Patience, wanted: Callable[[str], bool]
+    ) -> None:
+        """Have it take those cells that are ``wanted``."""
+        self._queue, self._lease, self._wanted = queue, lease, wanted
+        self._patience = patience
+        self.taken: SimpleQueue[tuple[Slot, Claim]] = SimpleQueue()
+        self.lost: SimpleQueue[Claim] = SimpleQueue()
+        self.pruned: SimpleQueue[Claim] = SimpleQueue()
+        self._free: SimpleQueue[Slot] = SimpleQueue()
+        self._slots: deque[Slot] = deque()
+        self._endings: deque[_Ending] = deque()
+        self._running: dict[str, Claim] = {}
+        self._facts: dict[str, Mapping[str, Any]] = {}
+        self._reports: dict[str, dict[int, float]] = {}
+        self._lock = threading.Lock()
+        self._wake, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
+        self._next_beat = 0.0
+        self._steady_since = self._reached_at = time.monotonic()
+        self._error: BaseException | None = None
+        self.trouble = ""
+
+    # What the worker calls; none of it waits for the storage.
+
+    def __enter__(self) -> Link:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Tell what is left to tell, unless the storage is away."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(_LAST_WORDS_SECONDS)
+
+    def offer(self, slot: Slot) -> None:
+        """Have a cell taken for a slot that has become free."""
+        self._free.put(slot)
+        self._wake.set()
+
+    def follow(self, claim: Claim, facts: Mapping[str, Any], reports: Mapping[int, float]) -> None:
+        """Renew what is told of a running cell, and the values by step that it may be pruned by."""
+        with self._lock:
+            self._facts[claim.name] = dict(facts)
+            self._reports[claim.name] = dict(reports)
+
+    def end(self, claim: Claim, kind: Kind, why: str = "") -> None:
+        """Have it told how a cell ended; its files are in their place already."""
+        with self._lock:
+            self._endings.append(_Ending(claim, kind, why))
+        self._wake.set()
+
+    def check(self) -> None:
+        """Raise here what went wrong there, if it is no trouble of the storage."""
+        if self._error is not None:
+            raise self._error
+
+    # What the thread does.
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                self._attempt(self._turn)
+                self._wake.wait(_TURN_SECONDS)
+                self._wake.clear()
+            self._attempt(self._tell_endings)
+            self._attempt(self._lease.release)
+        except BaseException as error:
+            self._error = error
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except STORAGE_ERRORS as error:
+            self.trouble = reason(error)
+            return
+        self.trouble = ""
+        now = time.monotonic()
+        if now - self._reached_at > 2 * self._patience.heartbeat_seconds:
+            self._steady_since = now
+        self._reached_at = now
+
+    def _turn(self) -> None:
+        self._tell_endings()
+        self._beat()
+        if self._lease.hold():
+            seconds = time.monotonic() - self._steady_since
+            self._queue.reconcile(
+                judge=seconds > self._patience.grace_seconds, still_leads=self._lease.hold
+            )
+        self._take()
+
+    def _tell_endings(self) -> None:
+        while self._endings:
+            ending = self._endings[0]
+            self._queue.close(ending.claim, ending.kind, ending.reason)
+            with self._lock:
+                self._endings.popleft()
+                self._running.pop(ending.claim.name, None)
+                self._facts.pop(ending.claim.name, None)
+                self._reports.pop(ending.claim.name, None)
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            running = dict(self._running)
+            facts, reports = dict(self._facts), dict(self._reports)
+        if now < self._next_beat:
+            return
+        for name, claim in running.items():
+            if not self._queue.beat(claim, facts.get(name, {})):
+                self._running.pop(name, None)
+                self.lost.put(claim)
+            elif self._queue.should_prune(claim, reports.get(name, {})):
+                self.pruned.put(claim)
+        self._next_beat = now + self._patience.heartbeat_seconds
+
+    def _take(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._slots.append(self._free.get_nowait())
+        while self._slots and not self._closing.is_set():
+            claim = self._queue.take(self._wanted)
+            if claim is None:
+                return
+            self._running[claim.name] = claim
+            self.taken.put((self._slots.popleft(), claim))

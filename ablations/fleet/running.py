@@ -1,0 +1,162 @@
+"""One attempt at a cell that runs here: its directory, its process, and what becomes of both."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ablations.fleet import identity
+from ablations.fleet.attempts import Verdict, newest, note_failure, number, publish, take_over
+from ablations.fleet.child import Child, Ending, Start, start_child
+from ablations.fleet.machine import Slot
+from ablations.fleet.queue import Claim
+from ablations.fleet.work import Work
+from ablations.formats import duration
+from ablations.formats import number as figure
+from experiments.attempt import Attempt, read_attempt, write_attempt
+from experiments.experiment import claim as claim_directory
+from experiments.results import load_result
+from transformer.config import to_dict
+
+_LOG_LINES = 10
+
+
+class Begin:
+    """Begins attempts at the cells of ``work``, with processes of ``start``; after ``retries``
+    more than the first that end with an exception, a cell is given up.
+    """
+
+    def __init__(self, work: Work, start: Start, retries: int) -> None:
+        self._work, self._start, self._retries = work, start, retries
+        self._worker = identity.own_name()
+
+    def __call__(self, slot: Slot, claim: Claim) -> Run | None:
+        """The run; None if another process has taken the cell.
+
+        Raises:
+            InputError: if the directory belongs to another configuration.
+        """
+        stem = self._work.root / claim.name
+        directory = take_over(stem, lambda: self._work.is_done(stem))
+        if directory is None:
+            return None
+        attempt = self._attempt(directory, slot, claim)
+        claim_directory(directory, claim.experiment)
+        write_attempt(directory, attempt)
+        child = start_child(directory, slot, self._start)
+        return Run(claim, attempt, child, self._work, self._retries)
+
+    def _attempt(self, directory: Path, slot: Slot, claim: Claim) -> Attempt:
+        before = read_attempt(directory)
+        attempt = Attempt(
+            study=self._work.study,
+            cell=claim.name,
+            number=number(directory),
+            worker=self._worker,
+            host=identity.host_of(self._worker),
+            devices=slot.devices,
+            ranks=slot.ranks,
+            started_at=time.time(),
+        )
+        if before is None:
+            return attempt
+        return dataclasses.replace(
+            attempt,
+            failures=before.failures,
+            wandb_ids=before.wandb_ids,
+            kills=before.kills,
+            furthest=before.furthest,
+        )
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """An attempt under way."""
+
+    claim: Claim
+    attempt: Attempt
+    child: Child
+    work: Work
+    retries: int
+    is_lost: bool = False
+    is_pruned: bool = False
+
+    @property
+    def directory(self) -> Path:
+        """Where it runs."""
+        return self.child.directory
+
+    def ending(self) -> Ending | None:
+        """How its process ended, None while it runs."""
+        return self.child.ending()
+
+    def facts(self) -> Mapping[str, Any]:
+        """What the storage is told of it, for those who do not see the directory."""
+        progress = self.child.progress()
+        return {
+            "attempt": self.attempt.number,
+            "devices": list(self.attempt.devices),
+            "ranks": self.attempt.ranks,
+            "progress": None if progress is None else to_dict(progress),
+        }
+
+    def is_newest(self) -> bool:
+        """Whether no other attempt has taken the cell over."""
+        return newest(self.work.root / self.claim.name) == self.directory
+
+    def lose(self) -> None:
+        """End it: the cell is another's now."""
+        if not self.is_lost:
+            self.is_lost = True
+            self.child.send(signal.SIGTERM)
+
+    def prune(self) -> None:
+        """End it for its poor figures."""
+        if not self.is_pruned:
+            self.is_pruned = True
+            self.child.send(signal.SIGTERM)
+
+    def finish(self) -> bool:
+        """Make what the process has left the cell's end; False if it is none."""
+        stem = self.work.root / self.claim.name
+        if self.is_pruned and not self.work.is_done(self.directory) and self.is_newest():
+            reports = self.work.reports(self.directory)
+            step = max(reports)
+            self.work.prune(self.directory, step, reports[step])
+        elif self.is_pruned:
+            self.is_pruned = False  # it was faster than the signal
+        return self.work.is_done(self.directory) and publish(self.directory, stem)
+
+    def fail(self) -> Verdict:
+        """Write down that it ended with an exception, and whether that was the last attempt."""
+        lines = self.child.last_lines(_LOG_LINES)
+        reason = "it left no result" if self.ending() == "finished" else self.child.describe_exit()
+        words = f"{reason}: {lines[-1]}" if lines else reason
+        return note_failure(
+            self.directory, words, lines, killed=self.child.was_killed, retries=self.retries
+        )
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        return (self.child.last_lines(1) or ["it refused its input"])[0]
+
+    def describe_start(self) -> str:
+        """How it began, in words."""
+        number = self.attempt.number
+        return "started" if number == 1 else f"started (attempt {number})"
+
+    def describe_end(self) -> str:
+        """How it ended, in words, once it has."""
+        stem = self.work.root / self.claim.name
+        result = load_result(stem)
+        if result is None:
+            return f"pruned after {duration(self.child.elapsed)}"
+        return (
+            f"finished in {duration(self.child.elapsed)}, perplexity "
+            f"{figure(result.perplexity, 2)}, BLEU {figure(result.bleu, 1)}"
+        )
