@@ -45,7 +45,7 @@ def to_python(search: Search, trial: Trial, trials: Sequence[Trial]) -> str:
         for field in parameter.fields
     }
     scaled = {name: value for name, value in _differences(config).items() if name not in found}
-    corpus, imports = _corpus(config.data.corpus)
+    corpus, names, imports = _corpus(config.data.corpus)
     what = f"{search.title}, the best of {ended} trials at scale {search.scale}"
     said = (
         f"{what}: {trial.name}, perplexity {perplexity} on the validation set. "
@@ -57,7 +57,7 @@ def to_python(search: Search, trial: Trial, trials: Sequence[Trial]) -> str:
             '"""',
             "",
             "from experiments.experiment import Experiment",
-            "from transformer import Config, DataConfig, override",
+            f"from transformer import {', '.join(names)}, override",
             *imports,
             "",
             f"CORPUS = {corpus}",
@@ -94,13 +94,19 @@ def _differences(config: Config) -> dict[str, object]:
     }
 
 
-def _corpus(corpus: Corpus) -> tuple[str, list[str]]:
-    """The corpus in Python, by name where it is a declared one, and what that needs."""
+def _corpus(corpus: Corpus) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The corpus in Python, by name where it is a declared one; the names that the file then needs
+    of ``transformer``, and the lines that import what else it needs.
+    """
+    names = ("Config", "DataConfig")
     for name, value in vars(declared).items():
         if value == corpus:
-            return f"declared.{name}", ["from transformer.data.corpora import declared"]
-    names = ("Corpus", "ParallelText", "TextFile")
-    return _expression(corpus, ""), [f"from transformer import {', '.join(names)}"]
+            return f"declared.{name}", names, ("from transformer.data.corpora import declared",)
+    return (
+        _expression(corpus, ""),
+        ("Config", "Corpus", "DataConfig", "ParallelText", "TextFile"),
+        (),
+    )
 
 
 def _expression(value: Any, indent: str) -> str:

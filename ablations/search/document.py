@@ -17,7 +17,7 @@ from ablations.search.trials import State, Trial, best
 from transformer.config import Config
 from transformer.sizes import trained_numbers
 
-# Fewer finished trials than this order parameters by chance.
+# Fewer trials than this order parameters by chance.
 ENOUGH = 10
 _NAMES = {
     **SETTINGS,
@@ -73,7 +73,7 @@ def compose(search: Search, trials: Sequence[Trial], shares: Mapping[str, float]
         lines=tuple(_line(search, trial, found) for trial in trials if trial.values),
         history=history(trials),
         shares=bars({labels[name]: share for name, share in shares.items()}) if shares else None,
-        importances=_importances(shares, labels, counts["finished"]),
+        importances=_importances(shares, labels),
         problems=tuple(f"{trial.name}: {trial.reason}" for trial in trials if trial.reason),
         notes=tuple(_notes(search)),
         facts=(
@@ -99,22 +99,24 @@ def _best(
     """Base and best, with the base's scores where a trial is the base itself."""
     base = search.values(search.base)
     same = [trial for trial in trials if trial.state == "finished" and trial.values == base]
-    both = (same[0].result if same else None, found.result)
-    perplexity, bleu = (
-        [getattr(result, name) if result else None for result in both]
-        for name in ("perplexity", "bleu")
-    )
     settings = (
         (_label(each.name), _value(base[each.name]), _value(found.values[each.name]))
         for each in search.parameters
     )
-    sizes = (_millions(search.base), _millions(search.configure(found.values)))
     return (
-        ("PPL", *(formats.number(value, PERPLEXITY_DIGITS) for value in perplexity)),
-        ("BLEU", *(formats.number(value, BLEU_DIGITS) for value in bleu)),
+        ("PPL", *_both(same[0] if same else None, found, "perplexity", PERPLEXITY_DIGITS)),
+        ("BLEU", *_both(same[0] if same else None, found, "bleu", BLEU_DIGITS)),
         *settings,
-        ("params", *sizes),
+        ("params", _millions(search.base), _millions(search.configure(found.values))),
     )
+
+
+def _both(base: Trial | None, found: Trial, name: str, digits: int) -> tuple[str, str]:
+    first, second = (
+        formats.number(getattr(trial.result, name) if trial else None, digits)
+        for trial in (base, found)
+    )
+    return first, second
 
 
 def _line(search: Search, trial: Trial, found: Trial | None) -> tuple[str, ...]:
@@ -129,14 +131,11 @@ def _line(search: Search, trial: Trial, found: Trial | None) -> tuple[str, ...]:
     )
 
 
-def _importances(shares: Mapping[str, float], labels: Mapping[str, str], finished: int) -> str:
+def _importances(shares: Mapping[str, float], labels: Mapping[str, str]) -> str:
     if not shares:
-        return (
-            f"{finished} finished: which parameters matter cannot be told from fewer than {ENOUGH} "
-            "trials that finished."
-        )
+        return f"Fewer than {ENOUGH} trials have ended, too few to tell which parameters matter."
     said = ", ".join(f"{labels[name]} {share:.0%}" for name, share in shares.items())
-    return f"What decides whether a trial is among the best tenth of those that finished: {said}."
+    return f"What decides whether a trial is among the best tenth: {said}."
 
 
 def _notes(search: Search) -> Iterator[str]:
@@ -150,8 +149,8 @@ def _notes(search: Search) -> Iterator[str]:
         "base with other seeds before believing in it."
     )
     yield (
-        "Importances are by PED-ANOVA over the finished trials, shares of 1. They are of the "
-        "bounds of this space, and say nothing about which value is best."
+        "Importances are by PED-ANOVA, shares of 1; pruned trials count as worse than finished "
+        "ones. They are of the bounds of this space, and do not say which value is best."
     )
     if any(each.name == "label_smoothing" for each in search.parameters):
         yield (

@@ -11,6 +11,7 @@ from ablations.reporting.plot import ticks
 from ablations.search.trials import Trial
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 36.0, 420.0, 12.0, 180.0
+_WORST = 1_000.0  # times the best
 _LETTER, _BAR, _LINE = 6.5, 180.0, 20.0
 
 
@@ -52,10 +53,15 @@ class Bars:
 
 
 def history(trials: Sequence[Trial]) -> History | None:
-    """The figure of all values; None before there are two."""
-    known = [(i, t, t.perplexity) for i, t in enumerate(trials) if t.perplexity is not None]
-    if len(known) < 2:
+    """The figure of all values; None before there are two.
+
+    One that is about to diverge may be of any size: it lies at the top.
+    """
+    shown = [(i, t, t.perplexity) for i, t in enumerate(trials) if t.perplexity is not None]
+    if len(shown) < 2:
         return None
+    top = _WORST * min(value for _, _, value in shown)
+    known = [(i, trial, min(value, top)) for i, trial, value in shown]
     values = [value for _, _, value in known]
     margin = (max(values) / min(values)) ** 0.06 * 1.001
     low, high = min(values) / margin, max(values) * margin

@@ -9,7 +9,7 @@ from ablations.reporting.page import render
 from ablations.reporting.report import HTML_FILE, MARKDOWN_FILE
 from ablations.search.document import ENOUGH, Document, compose
 from ablations.search.search import load_search
-from ablations.search.trials import read_trials
+from ablations.search.trials import ranked, read_trials
 from experiments.files import write_atomically
 
 _BEST = ("setting", "base", "best")
@@ -24,7 +24,7 @@ def write_search_report(directory: Path) -> Document:
     search = load_search(directory)
     trials = read_trials(search, directory)
     shares: dict[str, float] = {}
-    if sum(trial.state == "finished" for trial in trials) >= ENOUGH:
+    if len(ranked(trials)) >= ENOUGH:
         from ablations.search.study import importances  # Optuna's, which takes a while to import
 
         shares = importances(search, trials)

@@ -22,7 +22,7 @@ from transformer.errors import InputError
 # Each of Hyperband's brackets has a model of its own, so ten each would be most of a search.
 _STARTUP_TRIALS = 5
 _MODEL_DRAWS = 20
-_EVEN_DRAWS = 5_000
+_EVEN_DRAWS = 1_000
 
 
 def distributions(search: Search) -> dict[str, BaseDistribution]:

@@ -6,10 +6,13 @@ have changed since.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from ablations.plan import PLAN_FILE
 from ablations.scale import Scale
@@ -23,6 +26,7 @@ from transformer.errors import InputError
 from transformer.sizes import trained_numbers
 
 SEARCH_FILE = "search.json"
+_LOCK_FILE = ".search.lock"
 # Hyperband with a factor of three compares runs after one and three of nine parts. The parts are a
 # little longer than a ninth, or it would end runs at their last step too.
 _PARTS = 9
@@ -34,6 +38,7 @@ class Search:
 
     ``base`` is the base's configuration as it is run, with the seed that all trials share, and
     ``parameters`` are as they are run. No model has more than ``max_parameters`` trained numbers.
+    ``study`` is the name under which the storage knows the directory, given when it is claimed.
     """
 
     space: str
@@ -43,6 +48,7 @@ class Search:
     base: Config
     parameters: tuple[Parameter, ...]
     max_parameters: int | None
+    study: str = ""
 
     @property
     def name(self) -> str:
@@ -145,26 +151,32 @@ def claim_search(directory: Path, search: Search) -> Search:
     """
     if (directory / PLAN_FILE).exists():
         raise InputError(f"{directory} belongs to a table: choose another --directory")
-    if is_search(directory):
-        found = load_search(directory)
-        changes = _differences(found, search)
-        if changes:
-            raise InputError(
-                f"{directory} belongs to another search ({'; '.join(changes)}): "
-                "choose another --directory, or remove this one"
-            )
-        search = replace(search, trials=max(found.trials, search.trials))
-        if search == found:
-            return found
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / SEARCH_FILE, to_dict(search))
+    with FileLock(directory / _LOCK_FILE):
+        found = load_search(directory) if is_search(directory) else None
+        if found is None:
+            search = replace(search, study=f"{search.name}-{secrets.token_hex(4)}")
+        else:
+            search = _extend(found, search, directory)
+        if search != found:
+            write_json(directory / SEARCH_FILE, to_dict(search))
     return search
+
+
+def _extend(found: Search, search: Search, directory: Path) -> Search:
+    changes = _differences(found, search)
+    if changes:
+        raise InputError(
+            f"{directory} belongs to another search ({'; '.join(changes)}): "
+            "choose another --directory, or remove this one"
+        )
+    return replace(found, trials=max(found.trials, search.trials))
 
 
 def _differences(found: Search, search: Search) -> list[str]:
     """Of the names, or where those are alike, of all that must stay between two starts."""
-    names = [{"space": each.space, "scale": each.scale} for each in (found, search)]
-    return differences(*names) or differences(_identity(found), _identity(search))
+    before, after = (f"{each.space} at scale {each.scale}" for each in (found, search))
+    return differences(before, after, "search") or differences(_identity(found), _identity(search))
 
 
 def _identity(search: Search) -> dict[str, Any]:

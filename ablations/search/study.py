@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
@@ -10,9 +11,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.search.sampler import distributions
 from ablations.search.search import Search
-from ablations.search.trials import Trial
+from ablations.search.trials import Trial, ranked
 
-DIRECTIONS = ("minimize",)  # perplexity
+DIRECTIONS: tuple[Literal["minimize"]] = ("minimize",)  # perplexity
 
 
 def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
@@ -25,7 +26,7 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
         return None
     return create_trial(
         state=TrialState.COMPLETE if finished else TrialState.PRUNED,
-        value=trial.perplexity if finished else None,
+        value=trial.perplexity,
         params=dict(trial.values),
         distributions=distributions(search),
         intermediate_values=dict(trial.curve),
@@ -34,10 +35,18 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
 
 
 def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
-    """How much each parameter decides whether a finished trial is among the best tenth, by
-    PED-ANOVA (https://arxiv.org/abs/2304.10255); shares of 1, the largest first.
+    """How much each parameter decides whether a trial is among the best tenth, by PED-ANOVA
+    (https://arxiv.org/abs/2304.10255); shares of 1, the largest first.
+
+    The order is TPE's: those that finished by perplexity, then those that were pruned, the later
+    the better, then those that diverged.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(directions=DIRECTIONS)
-    study.add_trials([x for trial in trials if (x := to_optuna(search, trial)) is not None])
+    for place, trial in enumerate(ranked(trials)):
+        frozen = to_optuna(search, trial)
+        assert frozen is not None
+        study.add_trial(
+            create_trial(value=place, params=frozen.params, distributions=frozen.distributions)
+        )
     return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())

@@ -121,10 +121,22 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
     )
 
 
+def ranked(trials: Sequence[Trial]) -> list[Trial]:
+    """Those that left something to learn from, the best first: what finished by perplexity, then
+    what was pruned, the later the better, then what diverged.
+    """
+    order: dict[State, int] = {"finished": 0, "pruned": 1, "diverged": 2}
+
+    def place(trial: Trial) -> tuple[int, int, float]:
+        step = -trial.step if trial.state == "pruned" else 0
+        return order[trial.state], step, trial.perplexity or math.inf
+
+    return sorted((trial for trial in trials if trial.state in order), key=place)
+
+
 def best(trials: Sequence[Trial]) -> Trial | None:
     """The finished trial of the lowest perplexity, the first of equals; None if none is."""
-    finished = [trial for trial in trials if trial.state == "finished"]
-    return min(finished, key=lambda trial: trial.perplexity or math.inf, default=None)
+    return next((trial for trial in ranked(trials) if trial.state == "finished"), None)
 
 
 def refuse_hopeless(search: Search, trials: Sequence[Trial], *, after: int = 10) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import optuna
+from optuna import Trial
+from optuna.pruners import BasePruner, HyperbandPruner
+from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from ablations.search.best import write_best
 from ablations.search.sampler import FeasibleSampler
-from ablations.search.search import Search, load_search
+from ablations.search.search import SEARCH_FILE, Search, load_search
 from ablations.search.study import DIRECTIONS, to_optuna
 from ablations.search.trials import (
     is_done,
@@ -38,14 +40,14 @@ class SearchWork:
         InputError: if ``root`` is not a search's directory.
     """
 
+    directions: Sequence[str] = DIRECTIONS
+
     def __init__(self, root: Path) -> None:
-        search = load_search(root)
-        training = search.base.training
         self.root = root
-        self.study = search.name
-        self.directions = DIRECTIONS
-        self.sampler = FeasibleSampler(search)
-        self.pruner = optuna.pruners.HyperbandPruner(
+        self._search, self._read_at = load_search(root), self._changed_at()
+        training = self._search.base.training
+        self.sampler: BaseSampler = FeasibleSampler(self._search)
+        self.pruner: BasePruner = HyperbandPruner(
             min_resource=training.validate_every_steps,
             max_resource=training.max_steps,
             reduction_factor=3,
@@ -53,8 +55,21 @@ class SearchWork:
 
     @property
     def search(self) -> Search:
-        """As it stands, for another call may extend it by more trials."""
-        return load_search(self.root)
+        """As it stands: another call may have extended it by more trials."""
+        changed_at = self._changed_at()
+        if changed_at != self._read_at:
+            self._search, self._read_at = load_search(self.root), changed_at
+        return self._search
+
+    @property
+    def study(self) -> str:
+        """The study's name."""
+        return self._search.study
+
+    @property
+    def title(self) -> str:
+        """What a person is told it is."""
+        return f"search {self._search.space} at scale {self._search.scale}"
 
     @property
     def names(self) -> Sequence[str]:
@@ -65,9 +80,9 @@ class SearchWork:
         """The search as an object of JSON."""
         return to_dict(self.search)
 
-    def is_done(self, name: str) -> bool:
-        """Whether the trial has finished or was pruned."""
-        return is_done(self.root / name)
+    def is_done(self, directory: Path) -> bool:
+        """Whether a trial has finished or was pruned."""
+        return is_done(directory)
 
     def parameters(self, name: str) -> Mapping[str, Any]:
         """What was sampled for a trial that was begun; the base's for the first; else nothing."""
@@ -75,7 +90,7 @@ class SearchWork:
         found = read_trial(search, self.root, name).values
         return found or (search.first() if name == search.names[0] else {})
 
-    def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
+    def experiment(self, name: str, trial: Trial) -> Experiment:
         """Sample the trial, knowing all that ended before.
 
         Raises:
@@ -117,3 +132,6 @@ class SearchWork:
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Leave that the trial was ended at ``step``."""
         leave_pruned(directory, step, value)
+
+    def _changed_at(self) -> int:
+        return (self.root / SEARCH_FILE).stat().st_mtime_ns

@@ -15,6 +15,7 @@ from ablations.search.parameter import Value
 from ablations.search.search import Search, claim_search, make_search
 from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
+from ablations.search.study import DIRECTIONS
 from ablations.search.work import SearchWork
 from ablations.table import Cell
 from experiments.attempt import Attempt, Failure, write_attempt
@@ -43,7 +44,9 @@ def small_search(root: Path, *, space: Space = BASE_LR, trials: int = 7, seed: i
 def curve(search: Search, perplexity: float) -> dict[int, float]:
     """What the validations of a run say that ends at ``perplexity``: twice that at a half."""
     training = search.base.training
-    steps = range(training.validate_every_steps, training.max_steps + 1, training.validate_every_steps)
+    steps = range(
+        training.validate_every_steps, training.max_steps + 1, training.validate_every_steps
+    )
     return {step: perplexity * training.max_steps / step for step in steps}
 
 
@@ -96,11 +99,11 @@ def work_on(work: SearchWork, objective: Objective, *, count: int | None = None)
     protocol: Work = work
     study = optuna.create_study(
         study_name=protocol.study,
-        directions=list(protocol.directions),
+        directions=DIRECTIONS,
         sampler=protocol.sampler,
         pruner=protocol.pruner,
     )
-    done = [name for name in protocol.names if protocol.is_done(name)]
+    done = [name for name in protocol.names if protocol.is_done(protocol.root / name)]
     study.add_trials([x for name in done if (x := protocol.finished_trial(name)) is not None])
     for name in [name for name in protocol.names if name not in done][:count]:
         study.enqueue_trial(dict(protocol.parameters(name)), user_attrs={"cell": name})
