@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from optuna import Trial
 from optuna.pruners import BasePruner, HyperbandPruner
@@ -40,7 +40,7 @@ class SearchWork:
         InputError: if ``root`` is not a search's directory.
     """
 
-    directions: Sequence[str] = DIRECTIONS
+    directions: Sequence[Literal["minimize", "maximize"]] = DIRECTIONS
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -98,10 +98,7 @@ def test_what_a_space_needs_to_be_read_aright_is_said(tmp_path: Path) -> None:
     assert any("can raise BLEU" in note for note in write_search_report(tmp_path / "a").notes)
     search = small_search(tmp_path / "b", space=SHAPE)
     notes = write_search_report(tmp_path / "b").notes
-    assert (
-        f"No model has more than {search.max_parameters:,} parameters; larger ones were not drawn."
-        in (notes)
-    )
+    assert f"No model has more than {search.max_parameters:,} parameters" in "\n".join(notes)
     assert "d_v is as d_k." in notes
 
 
