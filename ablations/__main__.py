@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,21 @@ def worker(directory: Path, **options: Any) -> int:
     return work_in(directory, Options(**options))
 
 
-def status(directory: Path) -> int:
-    """print how far a table has come"""
-    from ablations.status.lines import describe
+def plan(json: bool, **words: Any) -> int:
+    """print what a table will cost: hours, FLOPs, memory, disk"""
+    from ablations.costs.lines import describe, to_json
+    from ablations.costs.planning import plan_table
 
-    print("\n".join(describe(directory)))
+    estimate = plan_table(**words)
+    print(dumps(to_json(estimate), ensure_ascii=False) if json else "\n".join(describe(estimate)))
     return 0
+
+
+def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int:
+    """print how far a table or a search has come, and who works on it"""
+    from ablations.status.command import show_status
+
+    return show_status(directory, storage=storage, watch=watch, as_json=json)
 
 
 def report(directory: Path) -> int:
@@ -109,6 +119,24 @@ def main() -> int:
     command.set_defaults(command=list_tables)
 
     command = commands.add_parser(
+        "plan",
+        help=plan.__doc__,
+        description="Estimate what a table will cost, and say by what: a device's nominal peak, "
+        "the runs that the table's directory has, or some steps on this machine.",
+    )
+    add = command.add_argument
+    add("table", metavar="TABLE", help="a name that list prints, or a file such as my_table.py")
+    add("--scale", required=True, metavar="quick|small|paper", help="what the sizes become")
+    add("--seeds", default="1", metavar="1,2,3", help="each row is trained once with each")
+    add("--rows", metavar="base,A-h1,...", help="only these; all without it")
+    add("--devices", type=int, default=1, metavar="N", help="GPUs, or cores where there is none")
+    add("--devices-per-trial", type=int, default=1, metavar="K", help="that share one run")
+    add("--device", metavar="H100", help="by what this one can do; needs none here")
+    add("--directory", type=Path, metavar="DIR", help="of the runs, else runs/TABLE-SCALE")
+    add("--json", action="store_true", help="one object, see ablations/costs/lines.py")
+    command.set_defaults(command=plan)
+
+    command = commands.add_parser(
         "run",
         help=run.__doc__,
         description="Train what a table still lacks, then write and print its report. "
@@ -134,8 +162,16 @@ def main() -> int:
     _add_options(command)
     command.set_defaults(command=worker)
 
-    command = commands.add_parser("status", help=status.__doc__)
-    command.add_argument("directory", type=Path, metavar="DIRECTORY", help="of a table's runs")
+    command = commands.add_parser(
+        "status",
+        help=status.__doc__,
+        description="Print how far a table or a search has come, who works on it, and what failed.",
+    )
+    add = command.add_argument
+    add("directory", type=Path, metavar="DIRECTORY", help="of the runs, seen from here or not")
+    add("--storage", metavar="URL", help="where no such directory is seen; else OPTUNA_STORAGE")
+    add("--watch", action="store_true", help="again and again until all is done")
+    add("--json", action="store_true", help="one object, see ablations/status/objects.py")
     command.set_defaults(command=status)
 
     command = commands.add_parser("report", help=report.__doc__)

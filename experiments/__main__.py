@@ -38,7 +38,7 @@ def _parser() -> Parser:
     add = command.add_argument
     add("--directory", type=Path, metavar="DIR", help="for all it writes (runs/NAME-seedN)")
     add("--seed", type=int, metavar="N", help="of initialisation, dropout and the data's order")
-    add("--devices", type=int, default=1, metavar="N", help="GPUs; processes where there is none")
+    add("--devices", type=int, metavar="N", help="GPUs; processes where there is none (1)")
     add("--accumulate", type=int, default=1, metavar="K", help="parts of a step, for less memory")
     add("--max-steps", type=int, metavar="N", help="end there; a later start may go on")
     add("--max-minutes", type=float, metavar="M", help="end then; a later start may go on")

@@ -15,6 +15,7 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from experiments.clock import Clock
+from experiments.files import unfinished
 from experiments.steps import completes_step
 from transformer.config import TrainingConfig
 
@@ -35,8 +36,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         """Write ``checkpoint`` to ``path``; nothing stays behind if that fails."""
         del storage_options
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.part")
+        target.parent.mkdir(exist_ok=True)  # no parents: of a run taken over nothing is made anew
+        temporary = unfinished(target)
         try:
             with temporary.open("wb") as file:
                 torch.save(checkpoint, file)

@@ -51,7 +51,7 @@ def train(
     name: str,
     directory: Path | None,
     seed: int | None,
-    devices: int,
+    devices: int | None,
     accumulate: int,
     max_steps: int | None,
     max_minutes: float | None,
@@ -60,8 +60,10 @@ def train(
     vocab_size: int | None,
 ) -> int:
     """Train an experiment and score it; go on where an earlier start was stopped."""
+    from experiments.carry_out import carry_out
     from experiments.catalogue import find_experiment
-    from experiments.process import carry_out
+    from experiments.limits import Limits
+    from experiments.ranks import is_first_rank
     from experiments.results import load_result, score_lines
 
     experiment = find_experiment(
@@ -73,22 +75,25 @@ def train(
     )
     used_seed = experiment.config.training.seed
     directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
-    code = carry_out(
+    outcome = carry_out(
         experiment,
         directory,
         devices=devices,
         accumulate=accumulate,
-        max_steps=max_steps,
-        max_minutes=max_minutes,
+        limits=Limits(max_steps=max_steps, max_minutes=max_minutes),
     )
+    if outcome.stage != "done":
+        if outcome.signal is None or is_first_rank():
+            print(outcome.message, file=sys.stderr)
+        return 1 if outcome.signal is None else 128 + outcome.signal
     result = load_result(directory)
-    if code == 0 and result is not None:
+    if result is not None and is_first_rank():
         print(
             f"{result.steps:,} steps in {result.train_seconds:,.0f} s "
             f"({result.tokens_per_second:,.0f} target tokens/s)"
         )
         print("\n".join([*score_lines(result), str(directory)]))
-    return code
+    return 0
 
 
 def evaluate(

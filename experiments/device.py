@@ -7,12 +7,25 @@ from pathlib import Path
 
 import torch
 
+from transformer.errors import InputError
+
 
 def default_device() -> torch.device:
     """A CUDA GPU where there is one, else the CPU: Apple's has no numbers of 64 bits, in which
     validation is added up, and nothing here has been tried on it.
     """
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def refuse_more_than_there_are(devices: int) -> None:
+    """Check that each of ``devices`` processes can have a GPU of its own, where there is one.
+
+    Raises:
+        InputError: if not.
+    """
+    there = torch.cuda.device_count()
+    if 0 < there < devices:
+        raise InputError(f"devices is {devices}, but this machine has {there} GPU(s) to give")
 
 
 def device_name() -> str:

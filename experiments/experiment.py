@@ -41,15 +41,19 @@ def load_experiment(directory: Path) -> Experiment:
     return from_dict(Experiment, read_json(path), str(path))
 
 
-def claim(directory: Path, experiment: Experiment) -> None:
+def claim(directory: Path, experiment: Experiment, *, make: bool = True) -> None:
     """Make ``directory`` the experiment's, or check that it is already.
+
+    Args:
+        make: the directory, where it is missing
 
     Raises:
         InputError: as :func:`refuse_another` does.
     """
     refuse_another(directory, experiment)
     if not (directory / CONFIG_FILE).exists():
-        directory.mkdir(parents=True, exist_ok=True)
+        if make:
+            directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / CONFIG_FILE, to_dict(experiment))
 
 

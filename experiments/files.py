@@ -9,10 +9,26 @@ from typing import Any
 
 from transformer.errors import InputError
 
+_UNFINISHED = ".part"
+
+
+def unfinished(path: Path) -> Path:
+    """Where the next content of ``path`` is written before it is renamed: a name of its own each
+    time, for a process of another machine may be at the same.
+    """
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}{_UNFINISHED}")
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what killed processes had not finished in a run's directory."""
+    for folder in (directory, directory / "checkpoints"):
+        for path in folder.glob(f".*{_UNFINISHED}"):
+            path.unlink(missing_ok=True)
+
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace ``path``: a reader or a crash sees the old file or the new one whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = unfinished(path)
     try:
         with temporary.open("wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)

@@ -1,53 +1,98 @@
-"""One run in a process: this one, or one of its own, so that a crash of a trial ends with it.
+"""A run in a process of its own, so that a crash of a trial ends with it.
 
 ``python -m experiments.process DIRECTORY`` carries out the run that ``config.json`` describes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
-import threading
-from dataclasses import replace
 from pathlib import Path
-from types import FrameType
+from typing import Any, Protocol
 
-from experiments.command_line import BAD_INPUT, is_bad_input, show_warnings_in_one_line
-from experiments.experiment import Experiment, load_experiment
-from experiments.progress import Progress, read_progress, write_progress
-from transformer.errors import InputError
+from experiments.warm import ForkedProcess
 
 LOG_FILE = "log.txt"
 # What a trial's process ends with after a signal and a checkpoint (sysexits: EX_TEMPFAIL).
 STOPPED = 75
+# By these Lightning would take a trial for one of the ranks of what started it.
+_LAUNCHERS = (
+    "GROUP_RANK",
+    "JSM_NAMESPACE_RANK",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NODE_RANK",
+    "RANK",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_PROCID",
+    "TORCHELASTIC_RUN_ID",
+    "WORLD_SIZE",
+)
+
+
+class RunProcess(Protocol):
+    """What is to be known of a process that was started: a part of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int:
+        """Its number, and that of its process group."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """As :meth:`poll` gave it last."""
+        ...
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the number of the signal that killed it; None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end, at most ``timeout`` seconds (``subprocess.TimeoutExpired``)."""
+        ...
 
 
 def start(
-    directory: Path, *, device: int | None = None, threads: int | None = None
-) -> subprocess.Popen[bytes]:
+    directory: Path,
+    *,
+    devices: tuple[int, ...] = (),
+    threads: int | None = None,
+    ranks: int = 1,
+    accumulate: int = 1,
+) -> RunProcess:
     """Start the run of ``directory``, its output appended to ``log.txt`` there.
 
     The process leads a group of its own, so that a Ctrl-C at the terminal reaches the parent
-    only; it stops by itself, after a checkpoint, when the parent is gone. Its exit codes: 0
-    finished, 2 bad input (last line of the log), 75 stopped after a checkpoint, anything else a
-    crash.
+    only; it stops by itself, after a checkpoint, when the parent is gone. How it ended is told by
+    :func:`experiments.endings.ending`. One rank is forked from a process that has imported torch
+    (:mod:`experiments.warm`); several are those of a ``torch.distributed.run``.
 
     Args:
-        device: the one GPU that the process may see; None leaves all
-        threads: bound of its CPU threads; None leaves torch's own
+        devices: the GPUs that the process may see; none leaves all
+        threads: bound of the CPU threads of each rank; None leaves torch's own
+        ranks: processes of the run: as many as GPUs, or any number on the CPU
+        accumulate: as :func:`experiments.run.run` takes it
     """
-    environment = dict(os.environ)
-    if device is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = str(device)
+    environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHERS}
+    if devices:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
+    if ranks == 1:
+        paths = str(directory.absolute()), str(Path.cwd())
+        return ForkedProcess(_run_forked, *paths, environment, threads, accumulate)
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    module = ["-m", "experiments.process", str(directory), str(accumulate)]
     with (directory / LOG_FILE).open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "experiments.process", str(directory)],
-            stdin=subprocess.PIPE,
+            [sys.executable, "-m", *launch, *module],
+            stdin=subprocess.PIPE,  # its end tells the ranks that the parent is gone
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
@@ -55,87 +100,13 @@ def start(
         )
 
 
-def carry_out(
-    experiment: Experiment,
-    directory: Path,
-    *,
-    devices: int = 1,
-    accumulate: int = 1,
-    max_steps: int | None = None,
-    max_minutes: float | None = None,
-    splits: tuple[str, ...] = ("valid", "test"),
-) -> int:
-    """Run here; what ends it early but as it should is one line on standard error.
+def _run_forked(*arguments: Any) -> None:
+    from experiments.own_process import run_forked  # which the parent need not import
 
-    Returns:
-        0 when finished, 128 + number after a signal, 1 if training diverged.
-
-    Raises:
-        InputError: as ``run`` does.
-    """
-    from experiments.ranks import is_first_rank
-    from experiments.run import Limits, run
-    from experiments.stopping import StoppedError
-    from transformer.training.module import NonFiniteError
-
-    limits = Limits(max_steps=max_steps, max_minutes=max_minutes)
-    try:
-        run(
-            experiment,
-            directory,
-            devices=devices,
-            accumulate=accumulate,
-            limits=limits,
-            splits=splits,
-        )
-    except StoppedError as error:
-        if is_first_rank():
-            print(error, file=sys.stderr)
-        return 128 + error.number
-    except NonFiniteError as error:
-        print(f"training diverged: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _stop_with_parent() -> None:
-    """End as after a SIGTERM once standard input closes: the parent holds its other end."""
-
-    def watch() -> None:
-        os.read(sys.stdin.fileno(), 1)  # a buffered read would hold a lock at shutdown
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def main() -> int:
-    """Carry out the run of the directory that is named on the command line."""
-    directory = Path(sys.argv[1])
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
-    _stop_with_parent()
-    show_warnings_in_one_line()
-    try:
-        code = carry_out(load_experiment(directory), directory, splits=("valid",))
-    except (InputError, OSError) as error:
-        if not is_bad_input(error):
-            raise
-        print(error, file=sys.stderr)
-        code = BAD_INPUT
-    if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
-        return STOPPED
-    if code not in (0, BAD_INPUT):
-        last = read_progress(directory) or Progress(stage="failed")
-        with contextlib.suppress(OSError):
-            write_progress(directory, replace(last, stage="failed"))
-    return code
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """End outside of training, where there is nothing to save."""
-    del number, frame
-    sys.exit(STOPPED)
+    run_forked(*arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from experiments.own_process import run_as_rank
+
+    sys.exit(run_as_rank(Path(sys.argv[1]), *map(int, sys.argv[2:])))

@@ -12,13 +12,14 @@ from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 
 PROGRESS_FILE = "progress.json"
-Stage = Literal["prepare", "train", "evaluate", "done", "failed"]
+Stage = Literal["prepare", "train", "evaluate", "done", "stopped", "refused", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
     """``step`` of ``max_steps``; ``tokens_per_second`` counts real target tokens;
-    ``seconds_left`` is of the stage; ``updated_at`` is in seconds since the epoch.
+    ``seconds_left`` is of the stage; ``updated_at`` is in seconds since the epoch; ``message``
+    says why a process ended that did not finish: stopped by a signal, refused its input, failed.
     """
 
     stage: Stage

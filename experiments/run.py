@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import lightning.pytorch as lightning
-from filelock import FileLock, Timeout
+import torch
+from rich.console import Console
 
 from experiments.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
 from experiments.clock import Clock
-from experiments.device import default_device, device_name
+from experiments.device import default_device, device_name, refuse_more_than_there_are
 from experiments.display import Display, ShowTraining
-from experiments.experiment import Experiment, claim, refuse_another
+from experiments.experiment import Experiment, claim
 from experiments.files import write_atomically
+from experiments.limits import Limits
+from experiments.memory import explained
 from experiments.metrics import MetricsCsv
+from experiments.ownership import own
 from experiments.peak import nominal_peak
 from experiments.provenance import commit, versions
 from experiments.quiet import quieten_libraries
-from experiments.ranks import is_first_rank
+from experiments.ranks import World, find_world, is_first_rank
 from experiments.results import Averaged, Result, hypotheses_path, load_result, save_result
 from experiments.scoring import Scores, choose_checkpoints, load_model, score, score_average
 from experiments.stopping import StopOnSignal
 from experiments.tracking import Tracking
 from transformer.data.module import TranslationDataModule
-from transformer.data.prepared import VOCABULARY_FILE
+from transformer.data.prepared import VOCABULARY_FILE, PreparedCorpus
 from transformer.errors import InputError
 from transformer.flops import nominal_flops, training_flops
 from transformer.model.encoder_decoder import count_parameters
@@ -36,43 +38,18 @@ from transformer.training.precision import effective_precision
 
 # Rows of the embedding that the paper's column of parameters fits.
 _PAPER_VOCAB_SIZE = 40_960
-# A run whose process has just been killed may hold its lock for a moment longer.
-_LOCK_SECONDS = 10
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """Where training ends sooner than configured; a later run with wider ones goes on there."""
-
-    max_steps: int | None = None
-    max_minutes: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in (("max_steps", self.max_steps), ("max_minutes", self.max_minutes)):
-            if value is not None and not value > 0:  # which nan is not either
-                raise InputError(f"{name} is {value}, but must be above 0")
-
-    def steps(self, experiment: Experiment) -> int:
-        """The step at which training ends."""
-        configured = experiment.config.training.max_steps
-        return configured if self.max_steps is None else min(self.max_steps, configured)
-
-    @property
-    def seconds(self) -> float | None:
-        """The seconds of training after which it ends."""
-        return None if self.max_minutes is None else 60.0 * self.max_minutes
-
-    def reached_by(self, result: Result, experiment: Experiment) -> bool:
-        """Whether a finished run has nothing left to train."""
-        out_of_time = self.seconds is not None and result.train_seconds >= self.seconds
-        return result.steps >= self.steps(experiment) or out_of_time
+_FEWER_AT_ONCE = "run fewer things on the device at once; training is done and is not lost"
+_SMALLER_STEPS = (
+    "part each step into more pieces (--accumulate), share it among more devices (--devices, of a "
+    "table --devices-per-trial), or set fewer tokens_per_batch"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Setup:
     """What a run's configuration leaves open."""
 
-    devices: int
+    world: World
     accumulate: int
     limits: Limits
 
@@ -81,41 +58,46 @@ def run(
     experiment: Experiment,
     directory: Path,
     *,
-    devices: int = 1,
+    devices: int | None = None,
     accumulate: int = 1,
     limits: Limits | None = None,
     splits: tuple[str, ...] = ("valid", "test"),
+    fenced: bool = False,
 ) -> Result:
     """Train, evaluate and write the result; go on where an earlier run in ``directory`` was.
 
     Args:
         experiment: the configuration, with its seed
         directory: is made; gets the files that the README lists
-        devices: GPUs, or processes on the CPU where there is none
+        devices: GPUs, or processes on the CPU where there is none; None takes as many as
+            ``torchrun`` has started, else one
         accumulate: parts into which each device divides its share of a batch, to hold one at a
             time: one device with eight takes the steps of eight devices with one, up to rounding
         limits: where training ends sooner
         splits: what is scored at the end, as far as the corpus has it; must hold ``valid``
+        fenced: another attempt takes the run over by renaming ``directory``, which is therefore
+            there already and never made anew: from then on whatever is written here fails
 
     Raises:
-        InputError: if the directory belongs to another configuration or is in use, or the data
-            cannot be had.
+        InputError: if the directory belongs to another configuration or is in use, the data
+            cannot be had, or there are not so many devices.
         NonFiniteError: if training diverges.
+        OutOfMemoryError: if there is not enough memory.
         StoppedError: if a signal ended it; a checkpoint is written.
     """
     limits = limits or Limits()
-    if devices < 1:
-        raise InputError(f"devices is {devices}, but must be at least 1")
+    world = find_world(devices)
+    refuse_more_than_there_are(world.local)
     if accumulate < 1:
         raise InputError(f"accumulate is {accumulate}, but must be at least 1")
     quieten_libraries()
-    with _own(directory, experiment):
+    with own(directory, experiment, make=not fenced):
         result = load_result(directory)
         if result is not None and limits.reached_by(result, experiment):
             return result
-        display = Display(directory)
+        display = Display(directory) if is_first_rank() else Display(None, Console(quiet=True))
         try:
-            setup = _Setup(devices=devices, accumulate=accumulate, limits=limits)
+            setup = _Setup(world=world, accumulate=accumulate, limits=limits)
             return _train_and_score(experiment, directory, setup, splits, display)
         finally:
             display.stop()
@@ -132,38 +114,18 @@ def _train_and_score(
     data = TranslationDataModule(experiment.config)
     corpus = data.corpus
     if is_first_rank():
-        claim(directory, experiment)  # not before the data is known to be usable
+        claim(directory, experiment, make=False)  # not before the data is known to be usable
         write_atomically(directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes())
     with Tracking(experiment, directory) as tracking:
         display.start("train")
         trainer, clock = _train(experiment, directory, setup, data, tracking, display)
         if not trainer.is_global_zero:
             raise SystemExit(0)  # only one process scores
-        checkpoints = choose_checkpoints(experiment, directory)
-        model = load_model(experiment, checkpoints, device=trainer.strategy.root_device)
-        scores = {
-            split: score(
-                model,
-                corpus.vocabulary(),
-                corpus.text(split),
-                experiment.config.decoding,
-                language=experiment.config.data.corpus.target_language,
-                hypotheses_file=hypotheses_path(directory, split),
-                display=display,
+        with explained(lambda: "while scoring", _FEWER_AT_ONCE):
+            checkpoints, scores, averaged = _score(
+                experiment, directory, corpus, splits, trainer.strategy.root_device, display
             )
-            for split in splits
-            if corpus.has(split)
-        }
-        averaged = score_average(
-            experiment,
-            directory,
-            corpus.vocabulary(),
-            corpus.text("valid"),
-            besides=checkpoints,
-            device=trainer.strategy.root_device,
-            display=display,
-        )
-        result = _result(experiment, trainer, clock, scores, len(checkpoints), averaged)
+        result = _result(experiment, trainer, clock, scores, checkpoints, averaged)
         save_result(directory, result)
         display.start("done")
         tracking.summarise(result)
@@ -186,8 +148,9 @@ def _train(
     checkpoints = Checkpoints(directory, config, clock)
     trainer = lightning.Trainer(
         accelerator=default_device().type,
-        devices=setup.devices,
-        strategy="ddp" if setup.devices > 1 else "auto",
+        devices=setup.world.local,
+        num_nodes=setup.world.nodes,
+        strategy="ddp" if setup.world.size > 1 else "auto",
         max_steps=max_steps,
         max_epochs=-1,
         accumulate_grad_batches=setup.accumulate,
@@ -198,7 +161,7 @@ def _train(
         logger=tracking.loggers(),
         callbacks=[
             clock,
-            StopOnSignal(checkpoints, config.log_every_steps),
+            StopOnSignal(checkpoints),
             MetricsCsv(directory, every=config.log_every_steps, resumed_step=step),
             checkpoints,
             ShowTraining(display, max_steps, max_seconds),
@@ -213,8 +176,45 @@ def _train(
     module = TransformerModule(experiment.config)
     if checkpoint is not None:
         display.say(f"resuming at step {step} of {max_steps}")
-    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    with explained(lambda: f"at step {trainer.global_step} of training", _SMALLER_STEPS):
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock
+
+
+def _score(
+    experiment: Experiment,
+    directory: Path,
+    corpus: PreparedCorpus,
+    splits: tuple[str, ...],
+    device: torch.device,
+    display: Display,
+) -> tuple[int, dict[str, Scores], Averaged | None]:
+    """The number of checkpoints that are averaged, their scores, and those of more of them."""
+    checkpoints = choose_checkpoints(experiment, directory)
+    model = load_model(experiment, checkpoints, device=device)
+    scores = {
+        split: score(
+            model,
+            corpus.vocabulary(),
+            corpus.text(split),
+            experiment.config.decoding,
+            language=experiment.config.data.corpus.target_language,
+            hypotheses_file=hypotheses_path(directory, split),
+            display=display,
+        )
+        for split in splits
+        if corpus.has(split)
+    }
+    averaged = score_average(
+        experiment,
+        directory,
+        corpus.vocabulary(),
+        corpus.text("valid"),
+        besides=checkpoints,
+        device=device,
+        display=display,
+    )
+    return len(checkpoints), scores, averaged
 
 
 def _result(
@@ -260,21 +260,3 @@ def _result(
         test_tokenised_bleu=test.tokenised_bleu.score if test else None,
         averaged=averaged,
     )
-
-
-@contextmanager
-def _own(directory: Path, experiment: Experiment) -> Generator[None]:
-    """Claim the directory and keep other processes out; ranks of one run share it."""
-    if not is_first_rank():
-        yield
-        return
-    refuse_another(directory, experiment)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(f"{directory} cannot be made: a file is in its place") from error
-    try:
-        with FileLock(directory / ".lock", timeout=_LOCK_SECONDS):
-            yield
-    except Timeout as error:
-        raise InputError(f"{directory} is in use by another process") from error

@@ -9,11 +9,15 @@ from types import FrameType
 from typing import Any
 
 import lightning.pytorch as lightning
+import torch
+import torch.distributed as distributed
+from torch import Tensor
 
 from experiments.checkpoints import Checkpoints
 from experiments.steps import completes_step
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# The last is what SLURM warns with before it takes a machine away.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 class StoppedError(Exception):
@@ -25,21 +29,23 @@ class StoppedError(Exception):
 
 
 class StopOnSignal(lightning.Callback):
-    """SIGINT and SIGTERM end training after the current step; a second one ends at once.
+    """SIGINT, SIGTERM and SIGUSR1 end training after the current step; a second one ends at once.
 
     Args:
         checkpoints: writes one before the end; comes after this callback
-        every: steps after which ranks tell each other of a signal
     """
 
-    def __init__(self, checkpoints: Checkpoints, every: int) -> None:
-        self._checkpoints, self._every = checkpoints, every
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints = checkpoints
+        self._ranks: _Ranks | None = None
         self._received: int | None = None
         self._ending = False
         self._handlers: dict[int, Any] = {}
 
-    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
+    def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Take the signals over, from Lightning's own handlers too."""
+        if trainer.world_size > 1:
+            self._ranks = _Ranks()
         if threading.current_thread() is threading.main_thread():
             self._handlers = {s: signal.signal(s, self._receive) for s in _SIGNALS}
 
@@ -48,11 +54,8 @@ class StopOnSignal(lightning.Callback):
         if not completes_step(trainer):
             return
         received = self._received is not None
-        if trainer.world_size > 1:
-            # Ranks must end at the same step, and a GPU would have to be waited for at each.
-            if trainer.global_step % self._every != 0:
-                return
-            received = trainer.strategy.reduce_boolean_decision(received, all=False)
+        if self._ranks is not None:
+            received = self._ranks.any_before(received)
         if received:
             self._ending = True
             self._checkpoints.end()
@@ -81,3 +84,26 @@ class StopOnSignal(lightning.Callback):
         if self._received is not None:
             sys.exit(128 + number)
         self._received = number
+
+
+class _Ranks:
+    """Lets ranks end at the same step. They tell each other of a signal while the next step is
+    computed, through the CPU: a GPU would have to be waited for.
+    """
+
+    def __init__(self) -> None:
+        self._group = distributed.new_group(backend="gloo")
+        self._asked: tuple[Any, Tensor] | None = None
+
+    def any_before(self, received: bool) -> bool:
+        """Whether any rank had ``received`` a signal when this was called last."""
+        asked, answer = self._asked, False
+        if asked is not None:
+            asked[0].wait()
+            answer = bool(asked[1].item())
+        flag = torch.tensor([received], dtype=torch.int32)
+        work = distributed.all_reduce(
+            flag, distributed.ReduceOp.MAX, group=self._group, async_op=True
+        )
+        self._asked = work, flag
+        return answer

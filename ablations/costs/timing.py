@@ -52,15 +52,22 @@ def predict(config: Config, known: Sequence[Timing]) -> float | None:
 def time_left(
     running: Sequence[float], waiting: Sequence[Config], known: Sequence[Timing], workers: int
 ) -> float | None:
+    """Seconds until the last run ends; None while nothing is known. As :func:`until_the_last`,
+    with the configurations of what waits.
+    """
+    seconds = [predict(config, known) for config in waiting]
+    expected = [value for value in seconds if value is not None]
+    return until_the_last(running, expected, workers) if len(expected) == len(seconds) else None
+
+
+def until_the_last(running: Sequence[float], waiting: Sequence[float], workers: int) -> float:
     """Seconds until the last run ends, with ``waiting`` taken in order by whoever is free.
 
-    ``running`` are the seconds that the runs under way still need.
+    ``running`` are the seconds that the runs under way still need, ``waiting`` those that the
+    others take.
     """
     free = [*running, *[0.0] * (workers - len(running))]
     heapq.heapify(free)
-    for config in waiting:
-        seconds = predict(config, known)
-        if seconds is None:
-            return None
+    for seconds in waiting:
         heapq.heapreplace(free, free[0] + seconds)
     return max(free)

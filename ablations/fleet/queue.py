@@ -6,9 +6,9 @@ loses nothing.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -81,10 +81,13 @@ class Queue:
             self._described = described
         live: set[str] = set()
         ended: set[str] = set()
-        for trial in study.get_trials(deepcopy=False):
-            if trial.state in _LIVE and self._stays(study, trial, live):
+        names = set(self._work.names)
+        ours = [trial for trial in study.get_trials(deepcopy=False) if _cell(trial) in names]
+        for trial in sorted(ours, key=lambda trial: trial.state != TrialState.RUNNING):
+            state = self._settle(study, trial, live)
+            if state in _LIVE:
                 live.add(_cell(trial))
-            elif trial.state in _ENDED:
+            elif state in _ENDED:
                 ended.add(_cell(trial))
         for name in self._work.names:
             if self.is_done(name):
@@ -94,23 +97,17 @@ class Queue:
                 attributes = {"cell": name}
                 study.enqueue_trial(dict(self._work.parameters(name)), user_attrs=attributes)
 
-    def _stays(self, study: optuna.Study, trial: FrozenTrial, live: set[str]) -> bool:
-        """Whether a trial that waits or runs does so rightly; else it is closed."""
-        name = _cell(trial)
-        if trial.state == TrialState.RUNNING:
-            worker = str(trial.user_attrs.get("worker", ""))
-            if not is_gone(worker):
-                return True
-            if self.is_done(name):
-                self._tell_finished(study, trial._trial_id, name)
-            else:
-                self._tell_failed(study, trial._trial_id, "its worker died")
-            return False
-        if name in live or self.is_done(name):
-            if self._claim(trial._trial_id):
-                self._tell_failed(study, trial._trial_id, "no longer wanted")
-            return False
-        return True
+    def _settle(self, study: optuna.Study, trial: FrozenTrial, live: set[str]) -> TrialState:
+        """Close a trial that waits or runs without reason; the state that it has then."""
+        name, is_done = _cell(trial), self.is_done(_cell(trial))
+        if trial.state == TrialState.RUNNING and is_gone(trial.user_attrs.get("worker", "")):
+            if is_done:
+                return self._tell_finished(study, trial._trial_id, name)
+            return self._tell_failed(study, trial._trial_id, "its worker died")
+        unwanted = trial.state == TrialState.WAITING and (name in live or is_done)
+        if unwanted and self._claim(trial._trial_id):
+            return self._tell_failed(study, trial._trial_id, "no longer wanted")
+        return trial.state
 
     def _import(self, study: optuna.Study, name: str) -> None:
         trial = self._work.finished_trial(name)
@@ -202,22 +199,18 @@ class Queue:
         except UpdateFinishedTrialError:
             return False
 
-    def _tell_finished(self, study: optuna.Study, trial_id: int, name: str) -> None:
+    def _tell_finished(self, study: optuna.Study, trial_id: int, name: str) -> TrialState:
         values = self._work.values(self._work.root / name)
         if values is None:
-            self._tell_failed(study, trial_id, "its figures are not finite")
-        else:
-            number = self._storage.get_trial_number_from_id(trial_id)
-            study.tell(number, list(values), skip_if_finished=True)
-
-    def _tell_failed(self, study: optuna.Study, trial_id: int, reason: str) -> None:
-        try:
-            self._storage.set_trial_user_attr(trial_id, "reason", reason)
-            self._storage.set_trial_user_attr(trial_id, "ended_at", time.time())
-        except UpdateFinishedTrialError:
-            return
+            return self._tell_failed(study, trial_id, "its figures are not finite")
         number = self._storage.get_trial_number_from_id(trial_id)
-        study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
+        return study.tell(number, list(values), skip_if_finished=True).state
+
+    def _tell_failed(self, study: optuna.Study, trial_id: int, reason: str) -> TrialState:
+        with suppress(UpdateFinishedTrialError):
+            self._storage.set_trial_user_attr(trial_id, "reason", reason)
+        number = self._storage.get_trial_number_from_id(trial_id)
+        return study.tell(number, state=TrialState.FAIL, skip_if_finished=True).state
 
 
 def _cell(trial: FrozenTrial) -> str:

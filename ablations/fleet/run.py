@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from optuna.storages import RDBStorage
 from rich.console import Console
 from rich.text import Text
 
@@ -107,14 +108,15 @@ class Fleet:
         root = self._root
         names = [name for name in work.names if wanted is None or name in wanted]
         done = sum(work.is_done(root / name) for name in names)
-        worker = self._worker(work, wanted)
-        self._console.print(self._headline(work, len(names), done), soft_wrap=True)
         outcome = Outcome()
-        try:
-            if done < len(names):
-                outcome = worker.run()
-        finally:
-            document = write_report(root)
+        with open_storage(self._url, self._patience) as storage:
+            worker = self._worker(work, wanted, storage)
+            self._console.print(self._headline(work, len(names), done), soft_wrap=True)
+            try:
+                if done < len(names):
+                    outcome = worker.run()
+            finally:
+                document = write_report(root)
         announce(document, root)
         if outcome.signal is not None:
             self._console.print(STOPPED, soft_wrap=True)
@@ -126,9 +128,8 @@ class Fleet:
             )
         return 1 if any(wanted is None or name in wanted for name in given_up) else 0
 
-    def _worker(self, work: Work, wanted: Collection[str] | None) -> Worker:
+    def _worker(self, work: Work, wanted: Collection[str] | None, storage: RDBStorage) -> Worker:
         patience, name = self._patience, identity.own_name()
-        storage = open_storage(self._url, patience)
         meet(self._root, self._url, patience)
         with refusing(self._url):
             queue = Queue(storage, work, name)

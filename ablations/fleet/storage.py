@@ -107,12 +107,23 @@ def show(url: URL) -> str:
     return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
 
 
-def open_storage(url: URL, patience: Patience) -> RDBStorage:
-    """Open the database, and make Optuna's tables in an empty one.
+@contextmanager
+def open_storage(url: URL, patience: Patience) -> Generator[RDBStorage]:
+    """Open the database, and make Optuna's tables in an empty one; its connections are closed
+    in the end.
 
     Raises:
         InputError: if it cannot be reached or used; a password is never part of the message.
     """
+    storage = _make(url, patience)
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def _make(url: URL, patience: Patience) -> RDBStorage:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sqlite = url.get_backend_name() == "sqlite"
     text = url.render_as_string(hide_password=False)

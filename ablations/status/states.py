@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from ablations.reporting.summary import Unfinished
 
+# Stages at which a process has ended without a result.
+_ENDED = ("stopped", "refused", "failed")
+
 
 def describe_state(unfinished: Unfinished) -> str:
     """How far a cell without a result came."""
     progress = unfinished.progress
-    if progress is not None and progress.stage == "failed":
-        where = f" at step {progress.step:,} of {progress.max_steps:,}" if progress.step else ""
-        return f"failed{where} ({progress.message or 'no reason was left'})"
-    return short_state(unfinished)
+    if progress is None or progress.stage not in _ENDED:
+        return short_state(unfinished)
+    where = f" at step {progress.step:,} of {progress.max_steps:,}" if progress.step else ""
+    if progress.stage == "stopped":
+        return f"stopped{where}"
+    return f"{progress.stage}{where} ({progress.message or 'no reason was left'})"
 
 
 def short_state(unfinished: Unfinished) -> str:
@@ -19,8 +24,8 @@ def short_state(unfinished: Unfinished) -> str:
     progress = unfinished.progress
     if progress is None:
         return "missing"
-    if progress.stage == "failed":
-        return "failed"
+    if progress.stage in _ENDED:
+        return progress.stage
     if progress.stage == "train" and progress.max_steps:
         return f"step {progress.step:,} of {progress.max_steps:,}"
     return "in evaluation" if progress.stage in ("evaluate", "done") else "in preparation"
@@ -31,4 +36,4 @@ def urgency(unfinished: Unfinished) -> tuple[bool, bool, int]:
     progress = unfinished.progress
     if progress is None:
         return False, False, 0
-    return progress.stage == "failed", True, progress.step
+    return progress.stage in ("failed", "refused"), True, progress.step

@@ -65,7 +65,7 @@ def measure_training(
     # The largest comes first: what it needs is needed by no later one.
     batches.sort(key=lambda batch: -batch.tgt.numel() - batch.src.numel())
     batches = [batches[0], *sorted(batches[1:], key=lambda batch: batch.number)]
-    ours = _our_step(config, device)
+    ours = our_step(config, device)
     in_turn(batches[:_WARM_UP_STEPS], ours, device=device)
     memory = peak_memory(device)
     plain = _plain_step(config, device)
@@ -102,7 +102,8 @@ def measure_training(
     )
 
 
-def _our_step(config: Config, device: torch.device) -> Step:
+def our_step(config: Config, device: torch.device) -> Step:
+    """A new model of ours on ``device``, as a function that trains it by one batch."""
     module = TransformerModule(config).to(device).train()
     optimizer = module.configure_optimizers()["optimizer"]
 
@@ -138,7 +139,7 @@ def _trainer_overhead(config: Config, device: torch.device) -> float:
     row = torch.ones(1, 3, dtype=torch.long, device=device)
     batch = Batch(src=row, tgt=row, source_tokens=3, target_tokens=2)
     batches = FixedBatches(repeat(batch, _OVERHEAD_STEPS))
-    step = _our_step(config, device)
+    step = our_step(config, device)
     quieten_libraries()
     timer = _StepTimer()
     trainer = lightning.Trainer(

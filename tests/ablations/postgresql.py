@@ -116,10 +116,10 @@ class Server:
         secret = self._password if password is None else password
         return f"postgresql+psycopg://{_ROLE}:{secret}@{self._address}:{self._port}/{database}"
 
-    def create(self, database: str) -> str:
-        """Make an empty database; returns its URL."""
+    def create(self, database: str, template: str = "template1") -> str:
+        """Make an empty database, or a copy of another one; returns its URL."""
         with self._connect() as connection:
-            connection.execute(f'CREATE DATABASE "{database}"'.encode())
+            connection.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"'.encode())
         return self.url(database)
 
     def start(self) -> None:

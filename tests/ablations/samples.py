@@ -166,7 +166,8 @@ def prepare_fakes(root: Path, behaviour: Mapping[Cell, str]) -> None:
 def empty_study() -> bytes:
     """The file of a study of the small table in which there is no trial yet."""
     with tempfile.TemporaryDirectory() as folder:
-        open_storage(storage_url(None, Path(folder)), Patience())
+        with open_storage(storage_url(None, Path(folder)), Patience()):
+            pass
         return (Path(folder) / STUDY_FILE).read_bytes()
 
 

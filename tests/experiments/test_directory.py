@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-import experiments.run
+import experiments.ownership
 from experiments.cldr import CLDR
 from experiments.experiment import claim, load_experiment
 from experiments.run import run
@@ -38,7 +38,7 @@ def test_another_corpus_is_told_by_its_name_alone(finished: Path):
 def test_a_directory_in_use_is_refused(
     finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.run, "_LOCK_SECONDS", 0)
+    monkeypatch.setattr(experiments.ownership, "_LOCK_SECONDS", 0)
     directory = copy_of(finished, tmp_path / "run")
     with (
         FileLock(directory / ".lock"),

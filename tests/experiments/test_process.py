@@ -13,7 +13,7 @@ import pytest
 
 from experiments.checkpoints import step_checkpoints
 from experiments.experiment import claim
-from experiments.process import STOPPED, start
+from experiments.process import STOPPED
 from experiments.progress import read_progress
 from experiments.results import load_result
 from tests.experiments.conftest import Command, Start
@@ -101,19 +101,3 @@ def test_training_that_diverges_is_told_by_its_step(folder: Path, command: Comma
     assert ended.lines[-1].startswith("training diverged: the gradient of step ")
     progress = read_progress(directory)
     assert progress is not None and progress.stage == "failed"
-
-
-def test_a_process_is_told_its_device_and_its_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    told = tmp_path / "python"
-    told.write_text('#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES $OMP_NUM_THREADS $@"\n')
-    told.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(told))
-    for _ in range(2):
-        process = start(tmp_path, device=3, threads=5)
-        process.wait()
-        assert process.stdin is not None
-        process.stdin.close()
-    line = f"3 5 -m experiments.process {tmp_path}\n"
-    assert (tmp_path / "log.txt").read_text() == line * 2

@@ -12,21 +12,12 @@ from experiments.attempt import Attempt, read_attempt, write_attempt
 from experiments.progress import Progress, write_progress
 
 
-def attempt(stem: Path, **more: int) -> Path:
+def attempt(stem: Path) -> Path:
     directory = take_over(stem, lambda: False)
     assert directory is not None
-    write_attempt(
-        directory,
-        Attempt(
-            study="s",
-            cell="c",
-            number=number(directory),
-            worker="w",
-            host="h",
-            started_at=1.0,
-            **more,
-        ),
-    )
+    count = number(directory)
+    begun = Attempt(study="s", cell="c", number=count, worker="w", host="h", started_at=1.0)
+    write_attempt(directory, begun)
     return directory
 
 
@@ -62,20 +53,18 @@ def test_an_attempt_that_was_taken_over_can_write_and_end_nothing(tmp_path: Path
 
 
 def test_one_of_many_takes_a_cell_over(tmp_path: Path) -> None:
-    stem = tmp_path / "seed-1"
-    attempt(stem)
-    for turn in range(2, 12):
+    """All have seen the same attempt, as those have who look at the same time."""
+    for turn in range(1, 12):
+        seen, next_one = (tmp_path / f"seed-1.attempt-{turn + more}" for more in (0, 1))
+        seen.mkdir(exist_ok=True)
         with ThreadPoolExecutor(8) as pool:
-            taken = list(pool.map(lambda _: publish_next(stem, turn), range(8)))
+            taken = list(pool.map(rename, [seen] * 8, [next_one] * 8))
         assert sum(taken) == 1
 
 
-def publish_next(stem: Path, turn: int) -> bool:
-    """Take over the attempt before ``turn``, as one who looked at the same time as others."""
+def rename(source: Path, target: Path) -> bool:
     try:
-        stem.with_name(f"seed-1.attempt-{turn - 1}").rename(
-            stem.with_name(f"seed-1.attempt-{turn}")
-        )
+        source.rename(target)
     except OSError:
         return False
     return True

@@ -16,7 +16,7 @@ def test_a_process_is_here_until_it_ends() -> None:
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert is_gone(name)  # even as a zombie
-    process.wait()
+    process.communicate()
     assert is_gone(name)
 
 

@@ -56,21 +56,21 @@ def work_on(
     prepare_fakes(root, behaviour)
     claim_plan(root, plan or small_plan())
     work, patience, told = TableWork(root), Patience(1, 3), list[str]()
-    storage = open_storage(storage_url(None, root), patience)
-    queue = Queue(storage, work, identity.own_name())
-    lease = Lease(storage.engine, work.study, identity.own_name(), patience.grace_seconds)
-    worker = Worker(
-        work,
-        queue,
-        Link(queue, lease, patience, lambda name: True),
-        slots=places,
-        start=start_fake,
-        retries=retries,
-        wanted=lambda name: True,
-        note=told.append,
-        show=lambda runs: None,
-    )
-    return worker.run(), "\n".join(told)
+    with open_storage(storage_url(None, root), patience) as storage:
+        queue = Queue(storage, work, identity.own_name())
+        lease = Lease(storage.engine, work.study, identity.own_name(), patience.grace_seconds)
+        worker = Worker(
+            work,
+            queue,
+            Link(queue, lease, patience, lambda name: True),
+            slots=places,
+            start=start_fake,
+            retries=retries,
+            wanted=lambda name: True,
+            note=told.append,
+            show=lambda runs: None,
+        )
+        return worker.run(), "\n".join(told)
 
 
 def directory(root: Path, cell: Cell) -> Path:

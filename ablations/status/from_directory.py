@@ -1,0 +1,137 @@
+"""How far a fleet is, by the files in its directory."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from ablations.costs.past import elapsed
+from ablations.fleet.attempts import locate
+from ablations.status.contents import read_contents
+from ablations.status.ending import expect
+from ablations.status.model import Run, State, Status
+from experiments.attempt import Attempt, Failure, read_attempt
+from experiments.files import read_json
+from experiments.process import LOG_FILE
+from experiments.progress import Progress, read_progress
+from experiments.results import load_result
+from transformer.errors import InputError
+
+PRUNED_FILE = "pruned.json"
+_LOG_LINES = 10
+# What a process that has ended leaves as its last stage.
+_LEFT: Mapping[str, State] = {"failed": "failed", "refused": "failed", "stopped": "stopped"}
+
+
+class DirectoryReader:
+    """Reads a directory again and again; what has finished is read once.
+
+    Args:
+        directory: of a table or a search
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._finished: dict[str, Run] = {}
+
+    def read(self) -> Status:
+        """The status now.
+
+        Raises:
+            InputError: if the directory is no fleet's, or a file in it cannot be read.
+        """
+        contents = read_contents(self._directory)
+        runs = [self._finished.get(name) or self._read(name) for name in contents.cells]
+        return expect(contents, runs, time.time())
+
+    def _read(self, name: str) -> Run:
+        stem = self._directory / name
+        run = _finished(name, stem) or _pruned(name, stem)
+        if run is not None:
+            self._finished[name] = run
+            return run
+        try:
+            return _unfinished(name, locate(stem))
+        except InputError:
+            # Its directory may just have got another name, or another file be written in it.
+            time.sleep(0.05)
+            return _finished(name, stem) or _unfinished(name, locate(stem))
+
+
+def _finished(name: str, directory: Path) -> Run | None:
+    result = load_result(directory)
+    if result is None:
+        return None
+    attempt = read_attempt(directory)
+    return Run(
+        name=name,
+        state="done",
+        attempt=attempt.number if attempt else None,
+        worker=attempt.worker if attempt else None,
+        host=attempt.host if attempt else None,
+        devices=attempt.devices if attempt else (),
+        ranks=result.devices,
+        perplexity=result.perplexity,
+        bleu=result.bleu,
+        seconds=elapsed(directory, result),
+        failures=attempt.failures if attempt else (),
+    )
+
+
+def _pruned(name: str, directory: Path) -> Run | None:
+    if not (directory / PRUNED_FILE).is_file():
+        return None
+    found = read_json(directory / PRUNED_FILE)
+    progress = Progress(stage="done", step=int(found.get("step", 0)))
+    return Run(name=name, state="pruned", progress=progress, perplexity=found.get("perplexity"))
+
+
+def _unfinished(name: str, directory: Path) -> Run:
+    attempt, progress = read_attempt(directory), read_progress(directory)
+    if attempt is None:
+        if progress is None:
+            return Run(name=name, state="waiting")
+        state = _LEFT.get(progress.stage, "running")
+        heard = progress.updated_at or None
+        return Run(name=name, state=state, progress=progress, heard_at=heard)
+    fresh = progress is not None and progress.updated_at >= attempt.started_at
+    state = _LEFT.get(progress.stage, "running") if progress is not None and fresh else "running"
+    if attempt.given_up:
+        state = "given up"
+    return Run(
+        name=name,
+        state=state,
+        attempt=attempt.number,
+        worker=attempt.worker,
+        host=attempt.host,
+        devices=attempt.devices,
+        ranks=attempt.ranks,
+        # What the attempt before left says how far it came, not how fast this one is.
+        progress=progress if fresh or state != "running" else None,
+        heard_at=max(attempt.started_at, progress.updated_at if progress else 0.0),
+        failures=_failures(directory, attempt, progress, state),
+    )
+
+
+def _failures(
+    directory: Path, attempt: Attempt, progress: Progress | None, state: State
+) -> tuple[Failure, ...]:
+    """Those that are noted, and one that its worker has not come to note yet."""
+    noted = attempt.failures
+    if state != "failed" or any(failure.attempt == attempt.number for failure in noted):
+        return noted
+    reason = (progress.message if progress else "") or "no reason was left"
+    at = progress.updated_at if progress else attempt.started_at
+    lines = _last_lines(directory / LOG_FILE)
+    return (*noted, Failure(attempt=attempt.number, reason=reason, lines=lines, at=at))
+
+
+def _last_lines(path: Path) -> tuple[str, ...]:
+    try:
+        with path.open("rb") as log:
+            text = (line.decode(errors="replace").rstrip() for line in log)
+            return tuple(deque(filter(None, text), maxlen=_LOG_LINES))
+    except OSError:
+        return ()

@@ -1,0 +1,159 @@
+"""The live view of a fleet: a block that renews itself on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ablations.formats import count, duration, number
+from ablations.status.model import ENDED, Run, State, Status
+from ablations.status.words import (
+    at_step,
+    describe,
+    describe_failures,
+    describe_host,
+    folded,
+    headline,
+    in_order,
+    place,
+    stage,
+)
+
+_LIVE_SECONDS = 1.0
+_PLAIN_SECONDS = 30.0
+_LOG_LINES = 2
+_MOST_HOSTS = 4
+_COLOURS: dict[State, str] = {"failed": "red", "given up": "red", "stopped": "yellow"}
+
+
+class View:
+    """Shows a fleet's status on ``console``.
+
+    Example:
+        >>> with View(Console()) as view:
+        ...     view.update(reader.read)
+        ...     view.note("base/seed-1: started")
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._next = 0.0
+
+    def __enter__(self) -> View:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a block that shows what runs, so that nothing need be said of it."""
+        return self._live is not None
+
+    def note(self, text: str) -> None:
+        """Tell something in a line of its own, above the block."""
+        self._console.print(Text(text), soft_wrap=True)
+
+    def update(self, look: Callable[[], Status]) -> None:
+        """Show the present status, if it is time for that; only then is it asked for."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + (_PLAIN_SECONDS if self._live is None else _LIVE_SECONDS)
+        status = look()
+        if self._live is None:
+            running = (describe(run, status) for run in status.running)
+            self.note("; ".join([headline(status), *running]))
+        else:
+            self._live.update(block(status, self._console.height), refresh=True)
+
+
+def block(status: Status, height: int) -> RenderableType:
+    """A status on a terminal of ``height`` lines: what runs first, the rest as there is room."""
+    bar = ProgressBar(
+        total=len(status.runs), completed=sum(run.state in ENDED for run in status.runs), width=30
+    )
+    hosts = [Text(describe_host(host, status), style="dim") for host in status.hosts]
+    if len(hosts) > _MOST_HOSTS:
+        workers = sum(host.workers for host in status.hosts)
+        hosts = [Text(f"{workers} workers on {len(hosts)} hosts", style="dim")]
+    failures = _failures(status, (height - 5 - len(hosts)) // 3)
+    # The headline, which may take two lines, the bar, the heads of the columns, and the cursor.
+    room = max(1, height - 5 - len(hosts) - len(failures))
+    runs = in_order(status)
+    shown = runs if len(runs) <= room else runs[: room - 1]
+    rest = runs[len(shown) :]
+    return Group(
+        Text(headline(status)),
+        bar,
+        *hosts,
+        _grid(shown, status),
+        *([Text(folded(rest), style="dim")] if rest else []),
+        *failures,
+    )
+
+
+def _grid(runs: list[Run], status: Status) -> Table:
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    grid.add_column("run", no_wrap=True)
+    grid.add_column("state", no_wrap=True)
+    for name in ("step", "loss", "tok/s"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    grid.add_column("on", no_wrap=True, max_width=16)
+    grid.add_column("try", justify="right", no_wrap=True)
+    grid.add_column("left", justify="right", no_wrap=True)
+    for run in runs:
+        grid.add_row(*_cells(run, status))
+    return grid
+
+
+def _cells(run: Run, status: Status) -> tuple[Text | str, ...]:
+    silent = status.silent_for(run)
+    colour = "yellow" if silent is not None else _COLOURS.get(run.state, "")
+    name, state = Text(run.name), Text(stage(run, silent), style=colour)
+    attempt = str(run.attempt) if run.attempt and run.attempt > 1 else ""
+    if run.state == "done":
+        scores = f"ppl {number(run.perplexity, 2)}"
+        return name, state, scores, "", "", Text(place(run)), attempt, duration(run.seconds)
+    progress = run.progress
+    loss = speed = left = ""
+    if run.state == "running":
+        left = "" if run.seconds_left is None else duration(run.seconds_left)
+        if progress is not None and progress.loss is not None:
+            loss = number(progress.loss, 3)
+        if progress is not None and progress.tokens_per_second:
+            speed = count(progress.tokens_per_second)
+    if silent is not None:
+        left = f"{duration(silent)} ago"
+    return name, state, at_step(run), loss, speed, Text(place(run)), attempt, left
+
+
+def _failures(status: Status, most: int) -> list[Text]:
+    """The newest failures that are not made good yet, in at most so many lines."""
+    failed = [run for run in status.runs if run.failures and run.state not in ("done", "pruned")]
+    failed.sort(key=lambda run: -run.failures[-1].at)
+    lines: list[Text] = []
+    for run in failed:
+        told = describe_failures(run, _LOG_LINES)
+        if len(lines) + len(told) > most:
+            break
+        lines += [Text(line, no_wrap=True, overflow="ellipsis") for line in told]
+    return lines

@@ -1,0 +1,110 @@
+"""A status in words, the same in all views."""
+
+from __future__ import annotations
+
+from ablations.formats import MISSING, count, duration, number, steps
+from ablations.status.model import ENDED, Host, Run, State, Status
+
+# What a person wants to see first.
+ORDER: tuple[State, ...] = (
+    "running",
+    "failed",
+    "given up",
+    "stopped",
+    "waiting",
+    "pruned",
+    "done",
+)
+
+
+def headline(status: Status) -> str:
+    """How many runs are how far, and when all will have ended."""
+    counts = status.counts
+    parts = [f"{counts['done']} of {len(status.runs)} done"]
+    parts += [f"{counts[state]} {state}" for state in ORDER if counts[state] and state != "done"]
+    if status.seconds_left is not None:
+        parts.append(f"{duration(status.seconds_left)} left")
+    elif not status.is_over and not any(map(_is_live(status), status.running)):
+        parts.append("nobody works on it")
+    return f"{status.title}: {', '.join(parts)}"
+
+
+def in_order(status: Status) -> list[Run]:
+    """The runs by state, those under way first."""
+    return sorted(status.runs, key=lambda run: ORDER.index(run.state))
+
+
+def folded(runs: list[Run]) -> str:
+    """Runs that there is no room for, as counts."""
+    states = [run.state for run in runs]
+    counts = [f"{states.count(state)} {state}" for state in ORDER if state in states]
+    return f"… and {', '.join(counts)}"
+
+
+def describe_host(host: Host, status: Status) -> str:
+    """Who works there."""
+    workers = f"{host.workers} worker{'s' if host.workers > 1 else ''}"
+    runs = f"{host.runs} run{'s' if host.runs > 1 else ''}"
+    heard = MISSING if host.heard_at is None else f"{duration(max(0.0, status.at - host.heard_at))}"
+    return f"{host.name}: {workers}, {runs}, heard of {heard} ago"
+
+
+def place(run: Run) -> str:
+    """The host, with the numbers of the GPUs: ``node1:0,1``."""
+    devices = ",".join(map(str, run.devices))
+    return (run.host or "") + (f":{devices}" if devices else "")
+
+
+def at_step(run: Run) -> str:
+    """How far the training is: ``1,200/100K``."""
+    progress = run.progress
+    if progress is None or not progress.step:
+        return ""
+    return f"{progress.step:,}/{steps(progress.max_steps)}" if progress.max_steps else f"{progress.step:,}"
+
+
+def stage(run: Run, silent: float | None) -> str:
+    """The state, or what a run under way does."""
+    if silent is not None:
+        return "silent"
+    if run.state != "running":
+        return run.state
+    return "starting" if run.progress is None else run.progress.stage
+
+
+def describe(run: Run, status: Status) -> str:
+    """One run in a line of its own."""
+    silent = status.silent_for(run)
+    parts = [run.state]
+    if run.state == "done":
+        parts += [f"perplexity {number(run.perplexity, 2)}, BLEU {number(run.bleu, 1)}"]
+        parts += [] if run.seconds is None else [duration(run.seconds)]
+        return f"{run.name}: {', '.join(parts)}"
+    progress = run.progress
+    if progress is not None:
+        if run.state == "running" and progress.stage != "train":
+            parts = [f"running ({progress.stage})"]
+        parts += [f"step {text}"] if (text := at_step(run)) else []
+        if run.state == "running":
+            parts += [] if progress.loss is None else [f"loss {number(progress.loss, 3)}"]
+            speed = progress.tokens_per_second
+            parts += [f"{count(speed)} tokens/s"] if speed else []
+    parts += [f"on {text}"] if run.state not in ENDED and (text := place(run)) else []
+    parts += [f"attempt {run.attempt}"] if run.attempt and run.attempt > 1 else []
+    parts += [f"silent for {duration(silent)}"] if silent is not None else []
+    left = run.seconds_left
+    parts += [f"{duration(left)} left"] if left is not None and silent is None else []
+    return f"{run.name}: {', '.join(parts)}"
+
+
+def describe_failures(run: Run, lines: int) -> list[str]:
+    """Each failure of a run with the last lines of its log, at most so many."""
+    found: list[str] = []
+    for failure in run.failures:
+        found.append(f"{run.name}, attempt {failure.attempt}: {failure.reason}")
+        found += [f"    {line}" for line in failure.lines[-lines:]] if lines else []
+    return found
+
+
+def _is_live(status: Status):
+    return lambda run: status.silent_for(run) is None

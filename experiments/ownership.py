@@ -1,0 +1,48 @@
+"""Whose a run's directory is: one process's at a time, and which left something half-written."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from experiments.attempt import read_attempt
+from experiments.experiment import Experiment, refuse_another
+from experiments.files import remove_unfinished
+from experiments.ranks import is_first_rank
+from transformer.errors import InputError
+
+# A run whose process has just been killed may hold its lock for a moment longer.
+_LOCK_SECONDS = 10
+
+
+@contextmanager
+def own(directory: Path, experiment: Experiment, *, make: bool) -> Generator[None]:
+    """Claim the directory and keep other processes out; ranks of one run share it.
+
+    Args:
+        make: the directory where it is missing
+
+    Raises:
+        InputError: if it cannot be made, is in use or belongs to another configuration.
+    """
+    if not is_first_rank():
+        yield
+        return
+    refuse_another(directory, experiment)
+    if make:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InputError(f"{directory} cannot be made: a file is in its place") from error
+    # An earlier attempt may be paused and hold its lock, which went with the directory.
+    attempt = read_attempt(directory)
+    lock = ".lock" if attempt is None else f".lock-{attempt.number}"
+    try:
+        with FileLock(directory / lock, timeout=_LOCK_SECONDS):
+            remove_unfinished(directory)
+            yield
+    except Timeout as error:
+        raise InputError(f"{directory} is in use by another process") from error
