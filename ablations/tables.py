@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from ablations.scale import Scale
 from ablations.scales import SCALES
@@ -35,13 +36,20 @@ def load_table(name: str) -> Table:
     return table
 
 
-def find_scale(table: Table, name: str) -> Scale:
-    """The scale of that name, the table's own before the built-in ones.
+class HasScales(Protocol):
+    """A declaration that brings scales of its own: a table, or a search space."""
+
+    @property
+    def scales(self) -> tuple[Scale, ...]: ...
+
+
+def find_scale(declared: HasScales, name: str) -> Scale:
+    """The scale of that name, the declaration's own before the built-in ones.
 
     Raises:
         InputError: for an unknown name.
     """
-    scales = {scale.name: scale for scale in (*SCALES, *table.scales)}
+    scales = {scale.name: scale for scale in (*SCALES, *declared.scales)}
     if name not in scales:
         raise unknown_name("scale", name, scales)
     return scales[name]

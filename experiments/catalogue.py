@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from pathlib import Path
 
 from experiments.cldr import CLDR
-from experiments.experiment import Experiment
+from experiments.experiment import BEST_FILE, Experiment
 from experiments.multi30k import MULTI30K, MULTI30K_FR, MULTI30K_LONG, recipe
 from experiments.news import NEWS, NEWS_TATOEBA
 from experiments.paper import (
@@ -54,7 +55,8 @@ def find_experiment(
 ) -> Experiment:
     """The experiment of that name, or ``files:FOLDER``, ``files:FOLDER:de-en`` or ``FILE.py``.
 
-    A Python file declares ``EXPERIMENT`` or ``CORPUS``; relative paths are taken from its folder.
+    Names are the project's own and those that searches have found, see :func:`searched`. A Python
+    file declares ``EXPERIMENT`` or ``CORPUS``; relative paths are taken from its folder.
     A folder or a corpus is trained with the settings of ``multi30k``.
 
     Raises:
@@ -67,7 +69,7 @@ def find_experiment(
     elif name in EXPERIMENTS:
         experiment = EXPERIMENTS[name]
     else:
-        raise unknown_name("experiment", name, [*EXPERIMENTS, f"{_FILES}FOLDER", "FILE.py"])
+        experiment = _of_search(name)
     changes = {
         "seed": seed,
         "vocab_size": vocab_size,
@@ -76,6 +78,30 @@ def find_experiment(
     }
     given = {key: value for key, value in changes.items() if value is not None}
     return dataclasses.replace(experiment, config=override(experiment.config, **given))
+
+
+def searched() -> dict[str, list[tuple[Path, Experiment]]]:
+    """What searches have found to be best, by name: the ``best.py`` of each folder in ``runs``."""
+    found: dict[str, list[tuple[Path, Experiment]]] = {}
+    for path in sorted(Path("runs").glob(f"*/{BEST_FILE}")):
+        try:
+            experiment = _of_python(path)
+        except InputError as error:
+            warnings.warn(str(error), stacklevel=2)  # a file that others need not suffer from
+        else:
+            found.setdefault(experiment.name, []).append((path, experiment))
+    return found
+
+
+def _of_search(name: str) -> Experiment:
+    found = searched()
+    if name not in found:
+        known = [*EXPERIMENTS, *found, f"{_FILES}FOLDER", "FILE.py"]
+        raise unknown_name("experiment", name, known)
+    if len(found[name]) > 1:
+        paths = " or ".join(str(path) for path, _ in found[name])
+        raise InputError(f"{name!r} is the best of several searches: name one file, {paths}")
+    return found[name][0][1]
 
 
 def _of_files(name: str) -> Experiment:

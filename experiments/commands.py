@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 def list_experiments() -> int:
     """Print the experiments that can be named."""
-    from experiments.catalogue import EXPERIMENTS
+    from experiments.catalogue import EXPERIMENTS, searched
 
     for name, experiment in EXPERIMENTS.items():
         print(f"{name:18} {experiment.description}")
+    for name, found in searched().items():
+        for path, experiment in found:
+            print(f"{name:18} {experiment.description} ({path})")
     print(f"{'files:FOLDER':18} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
     print(f"{'FILE.py':18} CORPUS = Corpus(…) or EXPERIMENT = Experiment(…) of your own")
     return 0

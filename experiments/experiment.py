@@ -10,6 +10,8 @@ from transformer.config import Config, differences, from_dict, to_dict
 from transformer.errors import InputError
 
 CONFIG_FILE = "config.json"
+# Where a search leaves its best configuration, below the folder of all runs.
+BEST_FILE = "best.py"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 import lightning.pytorch as lightning
 
+from experiments.curve import METRICS_FILE
 from experiments.files import write_atomically
 from experiments.ranks import is_first_rank
 from experiments.steps import completes_step
 
-METRICS_FILE = "metrics.csv"
 _TRAINING: tuple[str, ...] = ("loss", "perplexity", "learning_rate", "gradient_norm")
 _VALIDATION: tuple[str, ...] = ("valid_loss", "valid_perplexity")
 _COLUMNS: tuple[str, ...] = ("step", *_TRAINING, *_VALIDATION)

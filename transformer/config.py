@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -176,6 +177,7 @@ class Config:
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
 
+@functools.cache
 def _section_of_field() -> dict[str, str]:
     sections = {
         f.name: cast(type, get_type_hints(Config)[f.name]) for f in dataclasses.fields(Config)

@@ -13,6 +13,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ablations.costs.timing import work
 from ablations.fleet.work import Direction
 from ablations.plan import PLAN_FILE, Plan, load_plan
+from ablations.reporting.report import announce, write_report
+from ablations.reporting.tracked import track_report
 from ablations.table import Cell
 from experiments.experiment import Experiment
 from experiments.results import RESULT_FILE, load_result
@@ -82,16 +84,11 @@ class TableWork:
         """The cell of that name."""
         return self._cells[name]
 
-    def values(self, directory: Path) -> Sequence[float] | None:
-        """Perplexity and BLEU."""
-        result = load_result(directory)
-        values = [] if result is None else [result.perplexity, result.bleu]
-        return values if values and all(map(isfinite, values)) else None
-
     def finished_trial(self, name: str) -> FrozenTrial | None:
-        """A trial with the values of the cell."""
-        values = self.values(self.root / name)
-        if values is None:
+        """A trial with the perplexity and the BLEU of the cell."""
+        result = load_result(self.root / name)
+        values = [] if result is None else [result.perplexity, result.bleu]
+        if not values or not all(map(isfinite, values)):
             return None
         return create_trial(state=TrialState.COMPLETE, values=values, user_attrs={"cell": name})
 
@@ -99,6 +96,16 @@ class TableWork:
         """None."""
         del directory
         return {}
+
+    def write_report(self) -> None:
+        """The report beside the paper's figures."""
+        write_report(self.root)
+
+    def announce(self) -> None:
+        """Print it, and show it to W&B as a table."""
+        document = write_report(self.root)
+        announce(document, self.root)
+        track_report(document, self.root, self.plan)
 
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Never comes to it."""

@@ -55,18 +55,26 @@ class Work(Protocol):
         """
         ...
 
-    def values(self, directory: Path) -> Sequence[float] | None:
-        """Optuna's values of a finished cell; None where they are not finite."""
-        ...
-
     def finished_trial(self, name: str) -> FrozenTrial | None:
-        """A finished cell as a trial of a study that has forgotten it; None where its values are
+        """A cell that is done as Optuna's trial, complete or pruned; None where its values are
         not finite.
         """
         ...
 
     def reports(self, directory: Path) -> Mapping[int, float]:
         """What a run tells on its way by global step, to be pruned by; a table's tells nothing."""
+        ...
+
+    def write_report(self) -> None:
+        """Write what is known so far into the directory, for people to read."""
+        ...
+
+    def announce(self) -> None:
+        """Print it, and where it is.
+
+        Raises:
+            InputError: if nothing has come of all that was done.
+        """
         ...
 
     def prune(self, directory: Path, step: int, value: float) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ablations import formats
 from ablations.reporting.evidence import NOISE
 from ablations.reporting.summary import Summary
 from experiments.results import Result
+from transformer.config import Config
 
 
 def notes(summary: Summary) -> Iterator[str]:
@@ -73,13 +74,18 @@ def notes(summary: Summary) -> Iterator[str]:
 
 
 def facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    """What was run on what, each with its name; where runs differ, how many were which."""
-    plan, results = summary.plan, summary.results
-    base = plan.base
+    """What was run on what, each with its name."""
+    plan = summary.plan
     yield (
         "scale",
         f"{plan.scale}: widths divided by {plan.divide_widths}, N by {plan.divide_layers}",
     )
+    yield from facts_of_base(plan.base)
+    yield from facts_of_results(summary.results)
+
+
+def facts_of_base(base: Config) -> Iterator[tuple[str, str]]:
+    """What all runs share, or vary."""
     yield "corpus", f"{base.data.corpus.name} ({base.data.corpus.licence})"
     yield "vocabulary", f"{base.model.vocab_size:,} word-pieces"
     yield "batch", f"{base.data.tokens_per_batch:,} source and as many target tokens"
@@ -93,6 +99,10 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
         f"beam {base.decoding.beam_size}, length penalty {base.decoding.length_penalty:g}, "
         f"average of {base.training.average_checkpoints} checkpoint(s)",
     )
+
+
+def facts_of_results(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    """What runs were carried out with; where they differ, how many by which."""
     if not results:
         return
     yield "BLEU", _tally(result.bleu_signature for result in results)

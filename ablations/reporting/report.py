@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ablations.reporting.document import COST, Document, Line, compose
 from ablations.reporting.evidence import BLEU_DIGITS, EVIDENCE, PERPLEXITY_DIGITS
+from ablations.reporting.layout import bullets, columns, escape, grid
+from ablations.reporting.page import render
 from ablations.reporting.plot import figure
 from ablations.reporting.summary import Summary, summarise
 from experiments.files import write_atomically
 
 MARKDOWN_FILE = "report.md"
 HTML_FILE = "report.html"
-_TEMPLATES = Path(__file__).parent / "templates"
 _WIDE = 120
-_MARKS = re.compile(r"[\\`*<>\[\]]|(?<!\w)_|_(?!\w)")
 
 
 def write_report(directory: Path) -> Document:
@@ -39,9 +37,9 @@ def to_markdown(document: Document) -> str:
         f"{group} {name}".strip() for group in ("PPL", "BLEU") for name in document.figure_names
     ]
     parts = [
-        f"# {_escape(document.title)}",
-        _escape(document.headline),
-        _grid(
+        f"# {escape(document.title)}",
+        escape(document.headline),
+        grid(
             ["row", *document.setting_names, *figures, *document.extra_names],
             [
                 [line.name, *line.settings, *_figure_cells(line), *line.extras]
@@ -53,42 +51,33 @@ def to_markdown(document: Document) -> str:
     if document.verdicts or document.evidence:
         parts.append("## What the seeds can tell")
     if document.verdicts:
-        parts.append(_bullets(document.verdicts))
+        parts.append(bullets(document.verdicts))
     if document.evidence:
         names = [f"{group} {name}" for group in ("PPL", "BLEU") for name in EVIDENCE]
         rows = [[x.name, x.seeds, *x.perplexity, *x.bleu] for x in document.evidence]
-        parts.append(_grid(["row", "seeds", *names], rows))
+        parts.append(grid(["row", "seeds", *names], rows))
     if document.problems:
-        parts += ["## Not finished", _bullets(document.problems)]
+        parts += ["## Not finished", bullets(document.problems)]
     parts += [
         "## What it took",
-        _grid(["row", *COST], [[line.name, *line.cost] for line in document.lines]),
+        grid(["row", *COST], [[line.name, *line.cost] for line in document.lines]),
         "## How to read it",
-        _bullets(document.notes),
+        bullets(document.notes),
         "## What was run on what",
-        _bullets(f"{name}: {value}" for name, value in document.facts),
+        bullets(f"{name}: {value}" for name, value in document.facts),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def to_html(document: Document, summary: Summary) -> str:
     """The report as one file that needs no other."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     figures = [
         figure("BLEU", "bleu", summary.rows, BLEU_DIGITS),
         figure("Perplexity", "perplexity", summary.rows, PERPLEXITY_DIGITS),
     ]
-    return environment.get_template("report.html.j2").render(
+    return render(
+        "report.html.j2",
         document=document,
-        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
         figures=[drawn for drawn in figures if drawn is not None],
         cost_names=COST,
         evidence_names=EVIDENCE,
@@ -106,7 +95,7 @@ def to_text(document: Document, width: int) -> str:
     tables = [_results(document, extras=extras, changes=changes) for extras, changes in layouts]
     fitting = (table for table in tables if max(map(len, table.splitlines())) <= width)
     table = next(fitting, tables[-1])
-    cost = _columns(["row", *COST], [[line.name, *line.cost] for line in document.lines])
+    cost = columns(["row", *COST], [[line.name, *line.cost] for line in document.lines])
     parts = [document.headline, table, cost, *_correlation_sentence(document), *document.verdicts]
     if document.problems:
         parts.append("\n".join(["Not finished:", *(f"  {text}" for text in document.problems)]))
@@ -131,25 +120,7 @@ def _results(document: Document, *, extras: bool, changes: bool) -> str:
         left.append(len(header))
         header.append("changes")
         rows = [[*cells, line.changes] for cells, line in zip(rows, document.lines, strict=True)]
-    return _columns(header, rows, left)
-
-
-def _columns(
-    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)
-) -> str:
-    """Aligned columns under a rule, those in ``left`` to the left."""
-    lines = [header, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-
-    def join(line: Sequence[str]) -> str:
-        cells = (
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        return " ".join(cells).rstrip()
-
-    rule = "\u2500" * (sum(widths) + len(widths) - 1)
-    return "\n".join([join(header), rule, *map(join, rows)])
+    return columns(header, rows, left)
 
 
 def _correlation_sentence(document: Document) -> list[str]:
@@ -162,26 +133,3 @@ def _figure_cells(line: Line) -> tuple[str, ...]:
     cells = (*line.perplexity, *line.bleu)
     done = not line.cost[3].startswith("0/")
     return cells if done else (line.state, *cells[1:])
-
-
-def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, padded so that it reads as plain text too; the first column is left."""
-    cells = [[_escape(cell).replace("|", "\\|") for cell in line] for line in (header, *rows)]
-    widths = [max(3, *(len(line[column]) for line in cells)) for column in range(len(header))]
-
-    def join(line: Sequence[str]) -> str:
-        first = line[0].ljust(widths[0])
-        rest = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
-        return f"| {' | '.join([first, *rest])} |"
-
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    return "\n".join([join(cells[0]), join(rule), *map(join, cells[1:])])
-
-
-def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {_escape(line)}" for line in lines)
-
-
-def _escape(text: str) -> str:
-    """Keep Markdown from reading marks in what a run or a user wrote."""
-    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))

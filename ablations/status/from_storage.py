@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,6 @@ _STATES: dict[TrialState, State] = {
 }
 # Of several trials of a cell, which one tells how it is.
 _ORDER = tuple(_STATES)
-_STOPPED = "stopped"
 
 
 @contextmanager
@@ -48,9 +47,19 @@ def open_study(url: URL, study: str) -> Generator[StorageReader]:
     with open_storage(url, Patience.of_environment()) as storage:
         with refusing(url):
             names = optuna.study.get_all_study_names(storage)
-        if study not in names:
-            raise unknown_name(f"study in {show(url)}", study, names)
-        yield StorageReader(url, storage, study)
+        yield StorageReader(url, storage, _find(study, names, url))
+
+
+def _find(study: str, names: Sequence[str], url: URL) -> str:
+    """The study of that name, or the one whose name goes on with a dash, as ``table3-small-1f9c``
+    does: who types the table and the scale need not know the rest.
+    """
+    longer = [name for name in names if name.startswith(f"{study}-")]
+    if study in names or len(longer) == 1:
+        return study if study in names else longer[0]
+    if longer:
+        raise InputError(f"{show(url)} has several studies {study}: {', '.join(sorted(longer))}")
+    raise unknown_name(f"study in {show(url)}", study, names)
 
 
 class StorageReader:
@@ -95,6 +104,8 @@ def _run(name: str, trials: list[FrozenTrial]) -> Run:
         progress=_progress(attributes.get("progress")),
         failures=tuple(map(_failure, filter(_is_failure, trials))),
     )
+    if run.state == "failed" and trial.user_attrs.get("given_up"):
+        return replace(run, state="given up")
     if run.state == "failed" and not _is_failure(trial):
         return replace(run, state="stopped")
     if run.state == "done":
@@ -114,22 +125,16 @@ def _figures(trial: FrozenTrial) -> dict[str, Any]:
 
 
 def _is_failure(trial: FrozenTrial) -> bool:
-    return (
-        trial.state == TrialState.FAIL and "attempt" in trial.user_attrs and not _was_stopped(trial)
-    )
-
-
-def _was_stopped(trial: FrozenTrial) -> bool:
-    return trial.user_attrs.get("reason") == _STOPPED
+    return trial.state == TrialState.FAIL and "given_up" in trial.user_attrs
 
 
 def _failure(trial: FrozenTrial) -> Failure:
-    attributes = trial.user_attrs
+    attributes, ended = trial.user_attrs, trial.datetime_complete
     return Failure(
-        attempt=attributes["attempt"],
+        attempt=attributes.get("attempt", 1),
         reason=str(attributes.get("reason", "no reason was left")),
-        lines=(),
-        at=attributes.get("ended_at", 0.0),
+        lines=tuple(attributes.get("lines", ())),
+        at=0.0 if ended is None else ended.timestamp(),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.checkpoints import step_checkpoints
-from experiments.metrics import METRICS_FILE
+from experiments.curve import METRICS_FILE
 from experiments.results import load_result
 from experiments.run import Limits, run
 from tests.experiments.samples import (

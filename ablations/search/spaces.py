@@ -1,0 +1,68 @@
+"""The spaces that can be searched by name, and how one of a user's is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ablations.search.space import Space, choice, uniform, whole
+from experiments.user_files import load_file
+from transformer.data.corpora.folders import anchored
+from transformer.errors import InputError, unknown_name
+
+# The bounds hold what the built-in scales set, with room on either side.
+BASE_LR = Space(
+    name="base_lr",
+    title="Learning rate and warm-up",
+    parameters=(
+        uniform("learning_rate_factor", 0.1, 4.0, log=True),
+        whole("warmup_steps", 500, 40_000, log=True),
+    ),
+)
+
+REGULARISATION = Space(
+    name="regularisation",
+    title="Dropout and label smoothing",
+    parameters=(
+        uniform("dropout", 0.0, 0.4),
+        uniform("label_smoothing", 0.0, 0.3),
+    ),
+)
+
+# Table 3's rows (A) to (C) vary the same, but one thing at a time and at any size.
+SHAPE = Space(
+    name="shape",
+    title="Depth, widths and heads within the base's number of parameters",
+    parameters=(
+        choice("num_layers", 2, 4, 6, 8),
+        choice("d_model", 256, 384, 512, 640, 768),
+        choice("d_ff", 512, 1024, 2048, 3072, 4096),
+        choice("num_heads", 1, 2, 4, 8, 16),
+        choice("d_k", 16, 32, 64, 128, sets=("d_v",)),
+    ),
+    budget=1.0,
+)
+
+SPACES = {space.name: space for space in (BASE_LR, REGULARISATION, SHAPE)}
+
+
+def load_space(name: str) -> Space:
+    """The space of that name, or the ``SPACE`` of a Python file such as ``path/to/smoothing.py``.
+
+    Raises:
+        InputError: for an unknown name, or a file that is missing, fails or declares no space.
+    """
+    if name.endswith(".py"):
+        space = getattr(load_file(Path(name), "space"), "SPACE", None)
+        if not isinstance(space, Space):
+            raise InputError(f"{name} declares no SPACE = Space(…), see ablations/search/space.py")
+        return _anchor(space, Path(name).parent)
+    if name not in SPACES:
+        raise unknown_name("space", name, [*SPACES, "FILE.py"])
+    return SPACES[name]
+
+
+def _anchor(space: Space, folder: Path) -> Space:
+    """The space with the relative paths of its scales' corpora taken from ``folder``."""
+    scales = (replace(scale, corpus=anchored(scale.corpus, folder)) for scale in space.scales)
+    return replace(space, scales=tuple(scales))

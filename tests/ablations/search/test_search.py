@@ -1,0 +1,119 @@
+"""What a search's directory holds, who may have it, and what is drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import optuna
+import pytest
+
+from ablations.plan import claim_plan
+from ablations.scales import QUICK
+from ablations.search.sampler import FeasibleSampler, check_feasible, distributions
+from ablations.search.search import claim_search, load_search, make_search
+from ablations.search.space import Space, choice, uniform
+from ablations.search.spaces import BASE_LR, REGULARISATION, SHAPE
+from tests.ablations.samples import TINY, small_plan
+from tests.ablations.search.samples import small_search
+from transformer.errors import InputError
+from transformer.sizes import trained_numbers
+
+
+def test_a_search_is_read_back_as_it_was_claimed(tmp_path: Path) -> None:
+    claimed = small_search(tmp_path, space=SHAPE, seed=5)
+    assert load_search(tmp_path) == claimed
+    assert claimed.base.training.seed == 5
+    assert claimed.max_parameters == trained_numbers(claimed.base.model)
+    assert claimed.names[::6] == ("trial-0000", "trial-0006")
+
+
+def test_more_trials_extend_it_and_fewer_do_not_shorten_it(tmp_path: Path) -> None:
+    first = small_search(tmp_path, trials=7)
+    assert small_search(tmp_path, trials=11).trials == 11
+    again = small_search(tmp_path, trials=3)
+    assert (again.trials, again.study) == (11, first.study)
+
+
+def test_directories_have_studies_of_their_own(tmp_path: Path) -> None:
+    assert small_search(tmp_path / "a").study != small_search(tmp_path / "b").study
+
+
+def test_another_search_is_refused_with_the_difference(tmp_path: Path) -> None:
+    small_search(tmp_path)
+    wider = Space(
+        name="base_lr",
+        title="",
+        parameters=(uniform("learning_rate_factor", 0.1, 8.0, log=True), BASE_LR.parameters[1]),
+    )
+    for other, difference in (
+        (
+            make_search(BASE_LR, QUICK, trials=7, seed=1),
+            "at scale tiny' -> 'base_lr at scale quick",
+        ),
+        (make_search(REGULARISATION, TINY, trials=7, seed=1), "'regularisation at scale tiny'"),
+        (make_search(BASE_LR, TINY, trials=7, seed=2), "(base.training.seed: 1 -> 2)"),
+        (
+            make_search(wider, TINY, trials=7, seed=1),
+            "(parameters.learning_rate_factor.high: 4.0 -> 8.0)",
+        ),
+    ):
+        with pytest.raises(InputError, match="belongs to another search") as error:
+            claim_search(tmp_path, other)
+        assert difference in str(error.value)
+
+
+def test_a_tables_directory_is_no_searchs(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    with pytest.raises(InputError, match="belongs to a table"):
+        small_search(tmp_path)
+    with pytest.raises(InputError, match=r"is not the directory of a search: it has no search\.js"):
+        load_search(tmp_path)
+
+
+def test_no_trials_are_refused() -> None:
+    with pytest.raises(InputError, match="--trials is 0, but must be at least 1"):
+        make_search(BASE_LR, TINY, trials=0, seed=1)
+
+
+def test_all_that_is_drawn_keeps_within_the_budget() -> None:
+    search = make_search(SHAPE, TINY, trials=30, seed=3)
+    study = optuna.create_study(sampler=FeasibleSampler(search))
+    for _ in range(23):
+        trial = study.ask(distributions(search))
+        assert search.is_feasible(trial.params)
+        study.tell(trial, float(trial.params["d_model"]))
+    assert {trial.params["num_heads"] for trial in study.trials} > {8}
+
+
+def test_the_model_of_the_objective_is_used() -> None:
+    """Where nine tenths of even draws are poor, most of the later ones are not."""
+    search = make_search(REGULARISATION, TINY, trials=30, seed=3)
+    study = optuna.create_study(sampler=FeasibleSampler(search))
+    for _ in range(29):
+        trial = study.ask(distributions(search))
+        study.tell(trial, abs(trial.params["dropout"] - 0.1))
+    later = [abs(trial.params["dropout"] - 0.1) for trial in study.trials[-11:]]
+    assert sum(distance < 0.02 for distance in later) > 3
+
+
+def test_draws_depend_on_seed_and_trial_and_not_on_who_draws() -> None:
+    def draw(seed: int, skip: int = 0) -> list[dict[str, float]]:
+        search = make_search(BASE_LR, TINY, trials=9, seed=seed)
+        study = optuna.create_study(sampler=FeasibleSampler(search))
+        study.add_trials([optuna.trial.create_trial(value=1.0)] * skip)
+        return [study.ask(distributions(search)).params for _ in range(3)]
+
+    drawn = draw(1)
+    assert len({json.dumps(values) for values in drawn}) == 3
+    assert draw(1) == drawn
+    assert draw(2) != drawn
+    assert draw(1, skip=1)[:2] == drawn[1:]
+
+
+def test_a_space_that_holds_no_model_within_its_budget_is_refused() -> None:
+    large = Space(name="large", title="", parameters=(choice("d_model", 1024, 2048),), budget=1.0)
+    search = make_search(large, TINY, trials=3, seed=1)
+    assert search.first() == {}
+    with pytest.raises(InputError, match=r"no model of at most .* parameters among .* drawn"):
+        check_feasible(search)

@@ -1,0 +1,123 @@
+"""Spaces, how scales map them, and how one of a user's is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablations.scales import QUICK, SCALES, SMALL
+from ablations.search.parameter import Parameter
+from ablations.search.search import make_search
+from ablations.search.space import Space, choice, uniform, whole
+from ablations.search.spaces import BASE_LR, SHAPE, SPACES, load_space
+from tests.ablations.samples import TINY
+from transformer.errors import InputError
+
+
+@pytest.mark.parametrize("scale", [*SCALES, TINY], ids=lambda scale: scale.name)
+@pytest.mark.parametrize("space", SPACES.values(), ids=lambda space: space.name)
+def test_every_space_fits_every_scale_and_holds_its_base(space: Any, scale: Any) -> None:
+    search = make_search(space, scale, trials=3, seed=1)
+    first = search.first()
+    assert set(first) == {parameter.name for parameter in search.parameters}
+    assert search.is_feasible(first)
+    assert search.values(search.base) == first
+
+
+def test_a_space_is_mapped_as_a_row_is() -> None:
+    layers, _, d_ff, heads, d_k = SHAPE.at(QUICK)
+    assert layers.choices == (1, 2, 3, 4)
+    assert d_ff.choices == (64, 128, 256, 384, 512)
+    assert heads.choices == (1, 2, 4, 8, 16)
+    assert (d_k.fields, d_k.choices) == (("d_k", "d_v"), (2, 4, 8, 16))
+    factor, warmup = BASE_LR.at(SMALL)
+    assert (factor.low, factor.high) == (0.1, 4.0)
+    assert (warmup.low, warmup.high) == (15, 1_200)
+
+
+def one(parameter: Parameter, name: str = "mine") -> Space:
+    return Space(name=name, title="Mine", parameters=(parameter,))
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda: uniform("droput", 0, 0.1), "unknown setting 'droput': did you mean 'dropout'"),
+        (lambda: whole("vocab_size", 1_000, 2_000), "unknown setting 'vocab_size'"),
+        (lambda: uniform("dropout", 0.3, 0.1), "dropout goes from 0.3 to 0.1: nothing to search"),
+        (lambda: uniform("dropout", 0, 0.1, log=True), "begins at 0.0, which has no logarithm"),
+        (lambda: choice("d_ff", 512), "d_ff needs two choices or more"),
+        (lambda: choice("d_ff", 512, 512), "none of them twice"),
+        (lambda: choice("d_ff", 512, 1024, sets=("width",)), "unknown setting 'width'"),
+        (lambda: one(uniform("dropout", 0.5, 1.5)), r"space 'mine': dropout is 1.5, but must be"),
+        (lambda: one(choice("d_model", 512, 513)), r"space 'mine': d_model is 513.*even"),
+        (lambda: one(choice("d_ff", 512, "wide")), "space 'mine': "),
+        (lambda: one(uniform("dropout", 0, 0.1), "a/b"), "space name 'a/b' may hold"),
+        (lambda: Space(name="x", title="", parameters=()), "space 'x' has no parameters"),
+        (
+            lambda: Space(
+                name="x",
+                title="",
+                parameters=(choice("d_k", 32, 64, sets=("d_v",)), choice("d_v", 32, 64)),
+            ),
+            "space 'x' sets 'd_v' twice",
+        ),
+        (
+            lambda: Space(name="x", title="", parameters=(uniform("dropout", 0, 0.1),), budget=0.0),
+            "budget is 0.0, but must be above 0",
+        ),
+        (
+            lambda: one(choice("d_k", 64, 68)).at(TINY),
+            "space 'mine' at scale 'tiny': d_k is 68, which the scale cannot divide by 8",
+        ),
+        (
+            lambda: one(whole("warmup_steps", 3, 5)).at(TINY),
+            "'tiny': warmup_steps goes from 1 to 1: nothing to search",
+        ),
+    ],
+)
+def test_what_cannot_be_searched_is_named(declare: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        declare()
+    assert "\n" not in str(error.value)
+
+
+OWN = """
+from ablations.scale import scale
+from ablations.search.space import Space, choice, uniform
+from transformer.corpus import Corpus, ParallelText, TextFile
+
+TEXT = ParallelText(source=TextFile(location="t.en"), target=TextFile(location="t.de"))
+CORPUS = Corpus(
+    name="mine", source_language="en", target_language="de", licence="", train=(TEXT,), valid=TEXT
+)
+SPACE = Space(
+    name="smoothing",
+    title="Label smoothing and width",
+    parameters=(uniform("label_smoothing", 0.0, 0.3), choice("d_ff", 1024, 2048, 4096)),
+    scales=(scale("mine", corpus=CORPUS),),
+)
+"""
+
+
+def test_a_users_file_declares_a_space(tmp_path: Path) -> None:
+    path = tmp_path / "smoothing.py"
+    path.write_text(OWN)
+    space = load_space(str(path))
+    assert [parameter.name for parameter in space.parameters] == ["label_smoothing", "d_ff"]
+    # Its paths are taken from its folder, as those of an experiment's file are.
+    assert space.scales[0].corpus.valid.source.location == str(tmp_path / "t.en")
+
+
+def test_a_users_file_without_a_space_is_bad_input(tmp_path: Path) -> None:
+    path = tmp_path / "none.py"
+    path.write_text("SPACE = 3")
+    with pytest.raises(InputError, match=r"declares no SPACE = Space\(…\)"):
+        load_space(str(path))
+    with pytest.raises(InputError, match="there is no space file"):
+        load_space(str(tmp_path / "gone.py"))
+    with pytest.raises(InputError, match="unknown space 'base_rl': did you mean 'base_lr'"):
+        load_space("base_rl")

@@ -1,0 +1,133 @@
+"""A search as a fleet's work, with trials that end at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.trial import TrialState
+
+from ablations.search.trials import best, read_trials
+from ablations.search.work import SearchWork
+from tests.ablations.search.samples import bowl, give_up, leave, small_search, work_on
+from transformer.errors import InputError
+
+
+def nowhere(_: Mapping[str, Any]) -> float:
+    return math.nan
+
+
+def test_poor_trials_are_pruned_and_good_ones_found(tmp_path: Path) -> None:
+    search = small_search(tmp_path, trials=17)
+    study = work_on(SearchWork(tmp_path), bowl)
+    trials = read_trials(search, tmp_path)
+    states = [trial.state for trial in trials]
+    assert set(states) == {"finished", "pruned"}
+    pruned = [trial for trial in trials if trial.state == "pruned"]
+    every = search.base.training.validate_every_steps
+    assert {trial.step for trial in pruned} <= {every, 3 * every}
+    assert all(x.perplexity == pytest.approx(x.curve[x.step], rel=1e-5) for x in pruned)
+    found, first = best(trials), trials[0]
+    assert found and found.perplexity is not None
+    assert found.perplexity == study.best_value
+    assert found.perplexity < bowl(first.values)
+    assert first.values == search.values(search.base)
+
+
+def test_a_search_whose_database_is_gone_goes_on_with_what_is_known(tmp_path: Path) -> None:
+    small_search(tmp_path, trials=13)
+    before = work_on(SearchWork(tmp_path), bowl, count=9)
+    after = work_on(SearchWork(tmp_path), bowl)
+    assert len(after.trials) == 13
+    for old, new in zip(before.trials, after.trials, strict=False):
+        assert new.state == old.state
+        assert new.params == old.params
+        assert new.distributions == old.distributions
+        assert new.value == pytest.approx(old.value, rel=1e-5)
+        assert new.intermediate_values.keys() >= old.intermediate_values.keys()
+        assert new.user_attrs["cell"] == old.user_attrs["cell"]
+
+
+def test_a_trial_that_was_begun_keeps_its_parameters(tmp_path: Path) -> None:
+    search = small_search(tmp_path)
+    work = SearchWork(tmp_path)
+    assert work.parameters("trial-0000") == search.values(search.base)
+    assert work.parameters("trial-0003") == {}
+    sampled = {"learning_rate_factor": 0.1 + 0.2, "warmup_steps": 17}
+    leave(search, tmp_path / "trial-0003.attempt-2", sampled, until=0)
+    assert work.parameters("trial-0003") == sampled
+    assert not work.is_done(tmp_path / "trial-0003")
+
+
+def test_further_trials_are_taken_up_while_it_works(tmp_path: Path) -> None:
+    small_search(tmp_path, trials=3)
+    work = SearchWork(tmp_path)
+    assert len(work.names) == 3
+    small_search(tmp_path, trials=5)
+    assert len(work.names) == 5
+    assert work.describe()["trials"] == 5
+    assert work.title == "search base_lr at scale tiny"
+
+
+def test_a_trial_that_diverges_teaches_the_sampler_and_ends_nothing(tmp_path: Path) -> None:
+    search = small_search(tmp_path, trials=11)
+
+    def steep(values: Mapping[str, Any]) -> float:
+        return math.inf if values["learning_rate_factor"] > 0.6 else bowl(values)
+
+    work = SearchWork(tmp_path)
+    work_on(work, steep)
+    trials = read_trials(search, tmp_path)
+    diverged = [trial for trial in trials if trial.state == "diverged"]
+    assert diverged and all(trial.perplexity is None and trial.reason for trial in diverged)
+    known = work.finished_trial(diverged[0].name)
+    assert known and known.state == TrialState.PRUNED
+    assert best(trials) is not None
+
+
+def test_a_result_that_is_not_finite_has_no_values(tmp_path: Path) -> None:
+    search = small_search(tmp_path)
+    leave(search, tmp_path / "trial-0000", search.first(), perplexity=math.inf)
+    assert SearchWork(tmp_path).values(tmp_path / "trial-0000") is None
+    assert read_trials(search, tmp_path)[0].reason == "its perplexity is inf"
+
+
+@pytest.mark.parametrize(("trials", "in_vain"), [(23, 10), (3, 3)])
+def test_a_search_in_which_nothing_is_finite_ends(
+    tmp_path: Path, trials: int, in_vain: int
+) -> None:
+    search = small_search(tmp_path, trials=trials)
+    for name in search.names[:in_vain]:
+        give_up(search, tmp_path, name, {**search.first()}, "training diverged at step 7")
+    with pytest.raises(InputError) as error:
+        work_on(SearchWork(tmp_path), nowhere)
+    assert str(error.value) == (
+        f"none of {in_vain} trials of base_lr-tiny had a finite perplexity (the last: training "
+        "diverged at step 7): narrow the space (learning_rate_factor 0.1 to 4.0, warmup_steps 8 to "
+        "600) or lower the scale's learning rate, and search in another --directory"
+    )
+
+
+def test_failed_trials_are_told_with_their_reason_and_not_to_the_sampler(tmp_path: Path) -> None:
+    search = small_search(tmp_path)
+    give_up(search, tmp_path, "trial-0000", search.first(), "RuntimeError: disk")
+    leave(search, tmp_path / "trial-0001.attempt-1", search.first(), until=0)
+    failed, running, waiting = read_trials(search, tmp_path)[:3]
+    assert (failed.state, failed.reason) == ("failed", "RuntimeError: disk")
+    assert (running.state, waiting.state) == ("running", "waiting")
+    work = SearchWork(tmp_path)
+    assert [work.finished_trial(name) for name in search.names[:3]] == [None] * 3
+
+
+def test_reports_are_of_validations_by_step(tmp_path: Path) -> None:
+    search = small_search(tmp_path)
+    every = search.base.training.validate_every_steps
+    leave(search, tmp_path / "trial-0000.attempt-1", search.first(), until=2 * every)
+    reports = SearchWork(tmp_path).reports(tmp_path / "trial-0000.attempt-1")
+    assert reports == {
+        every: pytest.approx(3.0 * 1_500 / every, rel=1e-5),
+        2 * every: pytest.approx(1.5 * 1_500 / every, rel=1e-5),
+    }
