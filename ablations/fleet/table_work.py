@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.costs.timing import work
 from ablations.plan import PLAN_FILE, Plan, load_plan
+from ablations.reporting.report import announce, write_report
 from ablations.table import Cell
 from experiments.experiment import Experiment
 from experiments.results import RESULT_FILE, load_result
@@ -101,6 +102,14 @@ class TableWork:
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Never comes to it."""
         raise AssertionError(f"{directory} is a table's: nothing in it is pruned")
+
+    def write_report(self) -> None:
+        """The table's report."""
+        write_report(self.root)
+
+    def announce(self) -> None:
+        """Print it."""
+        announce(write_report(self.root), self.root)
 
     def _changed_at(self) -> int:
         return (self.root / PLAN_FILE).stat().st_mtime_ns

@@ -70,3 +70,15 @@ class Work(Protocol):
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Leave in an attempt's directory what makes the cell count as done without a result."""
         ...
+
+    def write_report(self) -> None:
+        """Write what there is to read, finished or not."""
+        ...
+
+    def announce(self) -> None:
+        """Print what was written.
+
+        Raises:
+            InputError: if all that was done is in vain.
+        """
+        ...

@@ -13,6 +13,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from ablations.search.best import write_best
+from ablations.search.report import announce_search, write_search_report
 from ablations.search.sampler import FeasibleSampler
 from ablations.search.search import SEARCH_FILE, Search, load_search
 from ablations.search.study import DIRECTIONS, to_optuna
@@ -132,6 +133,22 @@ class SearchWork:
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Leave that the trial was ended at ``step``."""
         leave_pruned(directory, step, value)
+
+    def write_report(self) -> None:
+        """The report, and ``best.py``."""
+        search = self.search
+        write_best(search, read_trials(search, self.root), self.root)
+        write_search_report(self.root)
+
+    def announce(self) -> None:
+        """Print the report.
+
+        Raises:
+            InputError: if no trial had a finite perplexity.
+        """
+        search = self.search
+        announce_search(write_search_report(self.root), self.root)
+        refuse_hopeless(search, read_trials(search, self.root))
 
     def _changed_at(self) -> int:
         return (self.root / SEARCH_FILE).stat().st_mtime_ns
