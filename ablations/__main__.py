@@ -16,12 +16,16 @@ from experiments.command_line import Parser, run_command_line
 def list_tables() -> int:
     """print the tables with their rows, and the scales"""
     from ablations.scales import SCALES
+    from ablations.search.spaces import SPACES
     from ablations.tables import TABLES, load_table
 
     for name in TABLES:
         table = load_table(name)
         print(f"{name}: {table.title}")
         print(f"    rows: {', '.join(row.name for row in table.rows)}")
+    for space in SPACES.values():
+        print(f"search {space.name}: {space.title}")
+        print(f"    varies: {', '.join(each.name for each in space.parameters)}")
     print("scales:")
     for scale in SCALES:
         print(
@@ -78,8 +82,38 @@ def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int
     return show_status(directory, storage=storage, watch=watch, as_json=json)
 
 
+def search(
+    space: str,
+    scale: str,
+    trials: int,
+    seed: int,
+    directory: Path | None,
+    retry_failed: bool,
+    **options: Any,
+) -> int:
+    """search a space of settings for the lowest perplexity, then write and print its report"""
+    from ablations.fleet.run import Options, run_search
+
+    return run_search(
+        space,
+        scale,
+        trials=trials,
+        seed=seed,
+        directory=directory,
+        retry_failed=retry_failed,
+        options=Options(**options),
+    )
+
+
 def report(directory: Path) -> int:
-    """write and print the report of a table, finished or not"""
+    """write and print the report of a table or a search, finished or not"""
+    from ablations.search.search import is_search
+
+    if is_search(directory):
+        from ablations.search.report import announce_search, write_search_report
+
+        announce_search(write_search_report(directory), directory)
+        return 0
     from ablations.reporting.report import announce, write_report
 
     announce(write_report(directory), directory)
@@ -151,6 +185,23 @@ def main() -> int:
     add("--retry-failed", action="store_true", help="take up again what was given up")
     _add_options(command)
     command.set_defaults(command=run)
+
+    command = commands.add_parser(
+        "search",
+        help=search.__doc__,
+        description="Search a space of settings for the lowest perplexity on the validation set; "
+        "poor trials are ended early. Interrupted and called again, it goes on where it was; with "
+        "more trials it goes further.",
+    )
+    add = command.add_argument
+    add("space", metavar="SPACE", help="a name that list prints, or a file such as my_space.py")
+    add("--scale", required=True, metavar="quick|small|paper", help="what the sizes become")
+    add("--trials", type=int, required=True, metavar="N", help="how many in all")
+    add("--seed", type=int, default=1, metavar="N", help="of all trials, and of what is drawn")
+    add("--directory", type=Path, metavar="DIR", help="else runs/SPACE-SCALE")
+    add("--retry-failed", action="store_true", help="take up again what was given up")
+    _add_options(command)
+    command.set_defaults(command=search)
 
     command = commands.add_parser(
         "worker",

@@ -55,6 +55,7 @@ class Queue:
         warnings.filterwarnings("ignore", category=ExperimentalWarning)
         self._storage, self._work, self._worker = storage, work, worker
         self._done: set[str] = set()
+        self._told: dict[int, int] = {}
         self._described: Mapping[str, Any] = {}
         optuna.create_study(
             storage=storage,
@@ -151,13 +152,20 @@ class Queue:
         return True
 
     def should_prune(self, claim: Claim, reports: Mapping[int, float]) -> bool:
-        """Tell Optuna what a run has reported by global step; whether it is to end for that."""
+        """Tell Optuna what a run has reported by global step; whether it is to end for that.
+
+        Optuna is asked at each step, as it compares runs where they were at the same one.
+        """
+        told = self._told.get(claim.trial.number, -1)
         try:
-            for step, value in reports.items():
-                claim.trial.report(value, step)
+            for step in sorted(step for step in reports if step > told):
+                claim.trial.report(reports[step], step)
+                self._told[claim.trial.number] = step
+                if claim.trial.should_prune():
+                    return True
         except UpdateFinishedTrialError:
             return False
-        return bool(reports) and claim.trial.should_prune()
+        return False
 
     def close(
         self, claim: Claim, kind: Kind, reason: str = "", facts: Mapping[str, Any] | None = None

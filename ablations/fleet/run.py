@@ -21,11 +21,13 @@ from ablations.fleet.table_work import TableWork
 from ablations.fleet.work import Work
 from ablations.fleet.worker import Outcome, Worker
 from ablations.plan import claim_plan, make_plan
-from ablations.reporting.report import announce, write_report
+from ablations.search.run import prepare_search
+from ablations.search.search import is_search
+from ablations.search.work import SearchWork
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.view import View
 from ablations.tables import find_scale, load_table, parse_seeds, select_rows
-from experiments import process
+from experiments import process, warm
 from experiments.attempt import read_attempt
 from transformer.errors import InputError
 
@@ -79,7 +81,30 @@ def work_in(directory: Path, options: Options) -> int:
     Raises:
         InputError: if the directory is not a table's, or the storage cannot be used.
     """
-    return Fleet(directory, options).work(TableWork(directory), None)
+    work = SearchWork(directory) if is_search(directory) else TableWork(directory)
+    return Fleet(directory, options).work(work, None)
+
+
+def run_search(
+    space: str,
+    scale: str,
+    *,
+    trials: int,
+    seed: int,
+    directory: Path | None,
+    retry_failed: bool,
+    options: Options,
+) -> int:
+    """Carry out the trials that a search lacks and report it; the exit code.
+
+    Raises:
+        InputError: for anything that the user gave and that cannot be used.
+    """
+    work = prepare_search(space, scale, trials=trials, seed=seed, directory=directory)
+    if retry_failed:
+        for name in work.names:
+            forgive(work.root / name)
+    return Fleet(work.root, options).work(work, None)
 
 
 class Fleet:
@@ -116,11 +141,12 @@ class Fleet:
             self._console.print(self._headline(work, len(names), done), soft_wrap=True)
             try:
                 if done < len(names):
+                    warm.warm_up()
                     with view:
                         outcome = worker.run()
             finally:
-                document = write_report(root)
-        announce(document, root)
+                work.write_report()
+        work.announce()
         if outcome.signal is not None:
             self._console.print(STOPPED, soft_wrap=True)
             return 128 + outcome.signal

@@ -18,7 +18,7 @@ from ablations.fleet.queue import Claim
 from ablations.fleet.work import Work
 from ablations.formats import duration
 from ablations.formats import number as figure
-from experiments.attempt import Attempt, read_attempt, write_attempt
+from experiments.attempt import Attempt, read_attempt, wandb_id, write_attempt
 from experiments.endings import Ending
 from experiments.experiment import claim as claim_directory
 from experiments.results import load_result
@@ -69,10 +69,16 @@ class Begin:
         return dataclasses.replace(
             attempt,
             failures=before.failures,
-            wandb_ids=before.wandb_ids,
+            wandb_ids=_wandb_ids(directory, before),
             kills=before.kills,
             furthest=before.furthest,
         )
+
+
+def _wandb_ids(directory: Path, before: Attempt) -> tuple[str, ...]:
+    """The W&B runs of all earlier attempts; one that never came so far has none."""
+    last = wandb_id(directory)
+    return before.wandb_ids if last is None else (*before.wandb_ids, last)
 
 
 @dataclass(eq=False, slots=True)

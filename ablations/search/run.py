@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ablations.search.best import write_best
-from ablations.search.report import announce_search, write_search_report
 from ablations.search.sampler import check_feasible
 from ablations.search.search import claim_search, make_search
 from ablations.search.spaces import load_space
-from ablations.search.trials import read_trials, refuse_hopeless
 from ablations.search.work import SearchWork
 from ablations.tables import find_scale
 
@@ -28,16 +25,3 @@ def prepare_search(
     root = directory or Path("runs") / search.name
     claim_search(root, search)
     return SearchWork(root)
-
-
-def finish_search(work: SearchWork) -> None:
-    """Write ``best.py`` and the report, and print what was found.
-
-    Raises:
-        InputError: if no trial had a finite perplexity; the report is written before.
-    """
-    search = work.search
-    trials = read_trials(search, work.root)
-    write_best(search, trials, work.root)
-    announce_search(write_search_report(work.root), work.root)
-    refuse_hopeless(search, trials)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from ablations.search.best import write_best
+from ablations.search.report import announce_search, write_search_report
 from ablations.search.sampler import FeasibleSampler
 from ablations.search.search import SEARCH_FILE, Search, load_search
 from ablations.search.study import DIRECTIONS, to_optuna
@@ -25,7 +25,6 @@ from ablations.search.trials import (
 )
 from experiments.curve import valid_perplexities
 from experiments.experiment import Experiment
-from experiments.results import load_result
 from transformer.config import to_dict
 
 
@@ -113,13 +112,6 @@ class SearchWork:
                 )
         return search.experiment(name, values)
 
-    def values(self, directory: Path) -> Sequence[float] | None:
-        """The perplexity of a finished trial; None where it was pruned or is not finite."""
-        result = load_result(directory)
-        if result is None or not math.isfinite(result.perplexity):
-            return None
-        return [result.perplexity]
-
     def finished_trial(self, name: str) -> FrozenTrial | None:
         """A trial that has ended, for a study that has forgotten it."""
         search = self.search
@@ -132,6 +124,22 @@ class SearchWork:
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Leave that the trial was ended at ``step``."""
         leave_pruned(directory, step, value)
+
+    def write_report(self) -> None:
+        """The report, and ``best.py``."""
+        search = self.search
+        write_best(search, read_trials(search, self.root), self.root)
+        write_search_report(self.root)
+
+    def announce(self) -> None:
+        """Print the report.
+
+        Raises:
+            InputError: if no trial had a finite perplexity.
+        """
+        search = self.search
+        announce_search(write_search_report(self.root), self.root)
+        refuse_hopeless(search, read_trials(search, self.root))
 
     def _changed_at(self) -> int:
         return (self.root / SEARCH_FILE).stat().st_mtime_ns

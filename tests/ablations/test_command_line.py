@@ -26,6 +26,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setattr("experiments.process.start", start_fake)
+    monkeypatch.setattr("experiments.warm.warm_up", lambda: None)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     return tmp_path
 

@@ -117,7 +117,7 @@ def test_a_cell_that_ends_keeps_its_figures(fleet: Fleet) -> None:
     fleet.reconcile()
     claim = must_take(fleet.leader)
     finish(fleet.root, Cell("base", 1), perplexity=4.5, bleu=26.25)
-    fleet.leader.close(claim, "finished")
+    fleet.leader.close(claim, "done")
     fleet.reconcile()
     assert fleet.states() == {"COMPLETE": 1, "WAITING": 3}
     assert claim.trial.study.trials[claim.trial.number].values == [4.5, 26.25]
@@ -161,7 +161,7 @@ def test_a_worker_that_comes_back_changes_nothing(fleet: Fleet) -> None:
     fleet.reconcile(judge=True)
     again = must_take(fleet.leader)
     late.close(claim, "failed", "too late")
-    late.close(claim, "finished")
+    late.close(claim, "done")
     assert fleet.states() == {"FAIL": 1, "RUNNING": 1, "WAITING": 3}
     fleet.leader.close(again, "released", "stopped")
     fleet.reconcile()
@@ -183,7 +183,7 @@ def test_a_result_that_diverged_does_not_break_the_study(fleet: Fleet) -> None:
     fleet.reconcile()
     claim = must_take(fleet.leader)
     finish(fleet.root, Cell("base", 1), perplexity=float("nan"))
-    fleet.leader.close(claim, "finished")
+    fleet.leader.close(claim, "done")
     fleet.reconcile()
     assert fleet.states() == {"FAIL": 1, "WAITING": 3}
 

@@ -127,6 +127,8 @@ def carry_out(work: SearchWork, study: optuna.Study, name: str, objective: Objec
             study.tell(trial, state=optuna.trial.TrialState.PRUNED)
             return
     leave(search, directory, trial.params, perplexity=perplexity)
-    values = work.values(directory)
     directory.rename(work.root / name)
-    study.tell(trial, values, state=None if values else optuna.trial.TrialState.FAIL)
+    ended = work.finished_trial(name)
+    assert ended is not None
+    finite = ended.state == optuna.trial.TrialState.COMPLETE
+    study.tell(trial, ended.values if finite else None, state=ended.state)

@@ -91,7 +91,8 @@ def test_a_trial_that_diverges_teaches_the_sampler_and_ends_nothing(tmp_path: Pa
 def test_a_result_that_is_not_finite_has_no_values(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     leave(search, tmp_path / "trial-0000", search.first(), perplexity=math.inf)
-    assert SearchWork(tmp_path).values(tmp_path / "trial-0000") is None
+    known = SearchWork(tmp_path).finished_trial("trial-0000")
+    assert known is not None and known.state == TrialState.PRUNED
     assert read_trials(search, tmp_path)[0].reason == "its perplexity is inf"
 
 
