@@ -13,6 +13,7 @@ from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 
 ATTEMPT_FILE = "attempt.json"
+WANDB_ID_FILE = "wandb-id.txt"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,3 +72,14 @@ def read_attempt(directory: Path) -> Attempt | None:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             return None
         raise
+
+
+def wandb_id(directory: Path) -> str | None:
+    """The W&B run that the run in ``directory`` tracks, or tracked last; None before the first.
+
+    Who takes an attempt over adds it to ``wandb_ids`` of the next.
+    """
+    try:
+        return (directory / WANDB_ID_FILE).read_text(encoding="utf-8").strip() or None
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -13,12 +13,13 @@ from experiments.progress import Stage
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended: ``done``, ``stopped``, ``refused`` or ``failed``; why, in one line; and
-    the signal that stopped it, if one did.
+    the signal that stopped it, if one did, with the step of its last checkpoint.
     """
 
     stage: Stage
     message: str = ""
     signal: int | None = None
+    step: int | None = None
 
 
 def carry_out(
@@ -52,7 +53,7 @@ def carry_out(
             fenced=fenced,
         )
     except StoppedError as error:
-        return Outcome("stopped", str(error), error.number)
+        return Outcome("stopped", str(error), error.number, error.step)
     except NonFiniteError as error:
         return Outcome("failed", f"training diverged: {error}")
     except OutOfMemoryError as error:

@@ -22,8 +22,10 @@ _BY_STAGE: dict[Stage, Ending] = {
 _BY_CODE: dict[int, Ending] = {0: "finished", BAD_INPUT: "refused", STOPPED: "stopped"}
 
 
-def conclude(directory: Path, stage: Stage, message: str, started_at: float) -> None:
-    """Note how the run ended, with how far it had come.
+def conclude(
+    directory: Path, stage: Stage, message: str, *, step: int | None = None, started_at: float
+) -> None:
+    """Note how the run ended, and at which ``step``; None for the last that was shown.
 
     What another rank, or this one, has noted since ``started_at`` (seconds since the epoch)
     stands: what comes second is what the first brought about.
@@ -31,8 +33,10 @@ def conclude(directory: Path, stage: Stage, message: str, started_at: float) -> 
     last = read_progress(directory) or Progress(stage=stage)
     if last.stage in _BY_STAGE and last.updated_at >= started_at:
         return
+    step = last.step if step is None else step
+    end = replace(last, stage=stage, message=message, step=step, seconds_left=None)
     with suppress(OSError):  # a full disk, which may be what there is to tell, or no directory
-        write_progress(directory, replace(last, stage=stage, message=message, seconds_left=None))
+        write_progress(directory, end)
 
 
 def ending(directory: Path, returncode: int, started_at: float) -> Ending:

@@ -93,7 +93,9 @@ def _carry_out(directory: Path, accumulate: int) -> int:
     if outcome.stage != "done":
         if outcome.stage != "stopped" or is_first_rank():
             print(outcome.message, file=sys.stderr)
-        conclude(directory, outcome.stage, outcome.message, started_at)
+        conclude(
+            directory, outcome.stage, outcome.message, step=outcome.step, started_at=started_at
+        )
     if outcome.stage == "stopped" and launched_world() is not None:
         return 0  # or the launcher would end the other ranks before they are through
     return {"done": 0, "refused": BAD_INPUT, "stopped": STOPPED}.get(outcome.stage, 1)

@@ -90,7 +90,7 @@ def start(
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     module = ["-m", "experiments.process", str(directory), str(accumulate)]
     with (directory / LOG_FILE).open("ab") as log:
-        return subprocess.Popen(
+        return _Launcher(
             [sys.executable, "-m", *launch, *module],
             stdin=subprocess.PIPE,  # its end tells the ranks that the parent is gone
             stdout=log,
@@ -98,6 +98,22 @@ def start(
             env=environment,
             start_new_session=True,
         )
+
+
+class _Launcher(subprocess.Popen[bytes]):
+    """Lets go of the standard input that it holds once the process is over."""
+
+    def poll(self) -> int | None:
+        code = super().poll()
+        if code is not None and self.stdin is not None:
+            self.stdin.close()
+        return code
+
+    def wait(self, timeout: float | None = None) -> int:
+        super().wait(timeout)
+        code = self.poll()
+        assert code is not None
+        return code
 
 
 def _run_forked(*arguments: Any) -> None:

@@ -173,10 +173,10 @@ def _train(
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    module = TransformerModule(experiment.config)
     if checkpoint is not None:
         display.say(f"resuming at step {step} of {max_steps}")
-    with explained(lambda: f"at step {trainer.global_step} of training", _SMALLER_STEPS):
+    with explained(lambda: f"in step {trainer.global_step + 1} of training", _SMALLER_STEPS):
+        module = TransformerModule(experiment.config)
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock
 

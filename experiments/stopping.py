@@ -25,7 +25,7 @@ class StoppedError(Exception):
 
     def __init__(self, number: int, step: int) -> None:
         super().__init__(f"stopped at step {step}; the same command goes on there")
-        self.number = number
+        self.number, self.step = number, step
 
 
 class StopOnSignal(lightning.Callback):

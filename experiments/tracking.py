@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from experiments.attempt import WANDB_ID_FILE, read_attempt, wandb_id
 from experiments.experiment import Experiment
 from experiments.files import write_atomically
 from experiments.provenance import commit
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from lightning.pytorch.loggers.wandb import WandbLogger
 
 PROJECT = "attention-is-all-you-need"
-_ID_FILE = "wandb-id.txt"
 _SERVER = "https://api.wandb.ai"
 _PROBE_SECONDS = 3
 _INIT_SECONDS = 10
@@ -27,12 +28,13 @@ _FINISH_SECONDS = 60
 
 
 class Tracking:
-    """The W&B run of one run of ours, the same one again after a resume. Leaving the context
+    """The W&B run of one run of ours: the same one again after a resume, or, where others may
+    take the run over, one for each attempt, which names the one before. Leaving the context
     closes it; of several ranks only the first tracks.
     """
 
     def __init__(self, experiment: Experiment, directory: Path) -> None:
-        self._run = _start(experiment, directory) if is_first_rank() else None
+        self._run = _start_run(experiment, directory) if is_first_rank() else None
 
     def __enter__(self) -> Tracking:
         return self
@@ -40,11 +42,7 @@ class Tracking:
     def __exit__(self, *_: object) -> None:
         """Close the run; wait for no dead network."""
         if self._run is not None:
-            thread = threading.Thread(target=self._run.finish, daemon=True)
-            thread.start()
-            thread.join(_FINISH_SECONDS)
-            if thread.is_alive():
-                warnings.warn("W&B does not answer: sync its folder later", stacklevel=2)
+            _finish(self._run)
 
     def loggers(self) -> list[WandbLogger]:
         """For a Trainer; none where W&B could not be started."""
@@ -58,39 +56,100 @@ class Tracking:
             self._run.summary.update(to_dict(result))
 
 
-def _start(experiment: Experiment, directory: Path) -> Any:
-    """The W&B run: offline where it cannot be online, None where it cannot be at all."""
+def track_table(
+    directory: Path,
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    config: Mapping[str, object],
+) -> None:
+    """Show a whole table as a W&B run of its own, the same one at each call; it never fails.
+
+    Args:
+        directory: of the table; the run's id is kept there
+        name: of the run
+        columns: headings
+        rows: a cell for each column: text, numbers, or None
+        config: what the table is made of, as JSON can hold it
+    """
+    run = _start(directory, _kept_id(directory), name=name, job_type="table", config=dict(config))
+    if run is None:
+        return
+    import wandb
+
+    try:
+        data = [list(row) for row in rows]
+        table = wandb.Table(columns=list(columns), data=data, allow_mixed_types=True)
+        run.log({"table": table})
+    except Exception as error:
+        warnings.warn(f"W&B does not take the table: {_one_line(error)}", stacklevel=2)
+    _finish(run)
+
+
+def _start_run(experiment: Experiment, directory: Path) -> Any:
+    name = f"{experiment.name}-seed{experiment.config.training.seed}"
+    config = {"experiment": experiment.name, "commit": commit(), **to_dict(experiment.config)}
+    attempt = read_attempt(directory)
+    if attempt is None:
+        run_id = _kept_id(directory)
+    else:
+        run_id = _new_id(directory)
+        name = f"{name}-attempt{attempt.number}"
+        config |= {
+            "study": attempt.study,
+            "cell": attempt.cell,
+            "attempt": attempt.number,
+            "host": attempt.host,
+            "resumed_from": attempt.wandb_ids[-1] if attempt.wandb_ids else None,
+        }
+    run = _start(
+        directory,
+        run_id,
+        name=name,
+        group=experiment.group,
+        job_type="train",
+        tags=list(experiment.tags),
+        config=config,
+    )
+    if run is not None:
+        run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+    return run
+
+
+def _start(directory: Path, run_id: str, **told: Any) -> Any:
+    """A W&B run: offline where it cannot be online, None where it cannot be at all."""
     import wandb
 
     for mode in dict.fromkeys((tracking_mode(), "offline")):
         try:
             wandb.setup(wandb.Settings(silent=True))
-            run = wandb.init(
+            return wandb.init(
                 project=os.environ.get("WANDB_PROJECT", PROJECT),
-                name=f"{experiment.name}-seed{experiment.config.training.seed}",
-                id=_run_id(directory),
+                id=run_id,
                 dir=str(directory),
-                group=experiment.group,
-                job_type="train",
-                tags=list(experiment.tags),
-                config={
-                    "experiment": experiment.name,
-                    "commit": commit(),
-                    **to_dict(experiment.config),
-                },
                 mode=cast(Any, mode),
                 resume="allow",
                 reinit="create_new",
                 settings=wandb.Settings(console="off", init_timeout=_INIT_SECONDS),
+                **told,
             )
         except Exception as error:  # a wrong setting, key or answer: training goes on all the same
-            reason = " ".join(str(error).split())
+            reason = _one_line(error)
             warnings.warn(f"W&B does not start in mode {mode}: {reason}", stacklevel=2)
             wandb.teardown()  # else its service holds on to the id
-        else:
-            run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
-            return run
     return None
+
+
+def _finish(run: Any) -> None:
+    thread = threading.Thread(target=run.finish, daemon=True)
+    thread.start()
+    thread.join(_FINISH_SECONDS)
+    if thread.is_alive():
+        warnings.warn("W&B does not answer: sync its folder later", stacklevel=3)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def tracking_mode() -> str:
@@ -117,8 +176,11 @@ def _answers(server: str) -> bool:
     return True
 
 
-def _run_id(directory: Path) -> str:
-    path = directory / _ID_FILE
-    if not path.exists():
-        write_atomically(path, os.urandom(4).hex() + "\n")
-    return path.read_text(encoding="utf-8").strip()
+def _kept_id(directory: Path) -> str:
+    return wandb_id(directory) or _new_id(directory)
+
+
+def _new_id(directory: Path) -> str:
+    run_id = os.urandom(4).hex()
+    write_atomically(directory / WANDB_ID_FILE, f"{run_id}\n")
+    return run_id

@@ -71,6 +71,7 @@ DOORS = {
         "ablations.fleet.storage",
         "ablations.fleet.table_work",
         "ablations.fleet.work",
+        "ablations.status.from_storage",
         "ablations.search.sampler",
         "ablations.search.study",
         "ablations.search.work",
@@ -82,6 +83,7 @@ DOORS = {
         "ablations.fleet.lease",
         "ablations.fleet.meeting",
         "ablations.fleet.storage",
+        "ablations.status.from_storage",
     },
     "loky": {"transformer.data.preparation.workers"},
 }

@@ -83,7 +83,7 @@ def _by_results(plan: Plan, directory: Path) -> Basis | None:
         return None
     result = next(reversed(done.values()))[1]
     return Basis(
-        text=f"{len(done)} finished runs in {directory}",
+        text=f"{len(done)} finished run{'s' * (len(done) > 1)} in {directory}",
         device=result.device,
         hardware=Hardware(
             gpu=nominal_peak(result.device, "fp32") is not None, half=result.precision == "bf16"

@@ -94,5 +94,7 @@ def _measured(full: str, results: Path) -> tuple[float, str] | None:
             continue
         peak = nominal_peak(full, training["precision"])
         if peak is not None:
-            return training["tflops"] * 1e12 / peak, f"measured, see experiments/results/{path.name}"
+            return training[
+                "tflops"
+            ] * 1e12 / peak, f"measured, see experiments/results/{path.name}"
     return None

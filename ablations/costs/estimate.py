@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ablations.costs.basis import Basis
-from ablations.costs.memory import training_bytes
 from ablations.costs.disk import run_bytes
+from ablations.costs.memory import training_bytes
 from ablations.costs.timing import until_the_last, work
 from transformer.config import Config
 from transformer.sizes import trained_numbers

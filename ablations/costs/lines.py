@@ -9,14 +9,15 @@ from ablations.costs.estimate import Estimate, RowCost, too_large
 from ablations.costs.rounding import large_size, long_time, two_digits
 from ablations.formats import millions
 
+
 def describe(estimate: Estimate) -> Iterator[str]:
     """The whole estimate, line by line, with what it stands on first."""
     rows, seeds = len(estimate.rows), len(estimate.seeds)
     yield f"{estimate.title} at scale {estimate.scale} on {estimate.corpus_name}"
     yield (
-        f"{rows} row{'s' * (rows > 1)} × {seeds} seed{'s' * (seeds > 1)} = {estimate.runs} runs, "
+        f"{rows} row{'s' * (rows > 1)} by {seeds} seed{'s' * (seeds > 1)}, {estimate.runs} runs, "
         f"{estimate.devices // estimate.devices_per_trial} at a time; "
-        f"devices: {estimate.devices} × {estimate.basis.device}"
+        f"devices: {estimate.devices} of {estimate.basis.device}"
     )
     yield f"by {estimate.basis.text}"
     yield ""

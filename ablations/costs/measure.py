@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from ablations.costs.memory import Hardware
 from ablations.costs.timing import Timing
 from experiments.benchmark.timing import wait_for
-from experiments.benchmark.training import our_step
+from experiments.benchmark.training import Step, our_step
 from experiments.benchmark.workload import Workload
 from experiments.device import default_device, device_name
 from transformer.config import Config, override
+from transformer.data.batches import Batch
 from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
 
@@ -34,21 +35,30 @@ def measure(configs: Mapping[str, Config]) -> tuple[str, Hardware, list[Timing]]
     """
     device = default_device()
     torch.set_num_threads(1)
-    timings = [Timing(config, _seconds(name, config, device)) for name, config in configs.items()]
-    precision = effective_precision(timings[0].config.training.precision, device)
+    base = next(iter(configs.values()))
+    batches, share = _batches(base, device)
+    timings: list[Timing] = []
+    for name, config in configs.items():
+        step = our_step(override(config, compile=False), device)
+        seconds = _median_seconds(name, step, batches, device) / share
+        timings.append(Timing(config, seconds * config.training.max_steps))
+    precision = effective_precision(base.training.precision, device)
     return device_name(), Hardware(gpu=device.type == "cuda", half=precision == "bf16"), timings
 
 
-def _seconds(name: str, config: Config, device: torch.device) -> float:
-    """Of a whole run, by the median time of a step."""
+def _batches(config: Config, device: torch.device) -> tuple[list[Batch], float]:
+    """Batches for all rows, which share their text, and what share of a whole one each is."""
     whole = config.data.tokens_per_batch
     tokens = whole if device.type == "cuda" else min(whole, _CPU_TOKENS)
     text = "news" if whole > _LONG_SENTENCES else "multi30k"
     load = Workload(text=text, vocab_size=config.model.vocab_size, tokens_per_batch=tokens)
+    return load.batches(_WARM_UP_STEPS + _MOST_STEPS, device), tokens / whole
+
+
+def _median_seconds(name: str, step: Step, batches: Sequence[Batch], device: torch.device) -> float:
     times: list[float] = []
     with show_progress(f"measuring steps of {name}", _SECONDS) as update:
-        step = our_step(override(config, compile=False), device)
-        for batch in load.batches(_WARM_UP_STEPS + _MOST_STEPS, device):
+        for batch in batches:
             start = time.perf_counter()
             step(batch)
             wait_for(device)
@@ -57,5 +67,4 @@ def _seconds(name: str, config: Config, device: torch.device) -> float:
             if spent > _SECONDS and len(times) >= _WARM_UP_STEPS + _FEWEST_STEPS:
                 break
             update(spent)
-    seconds = statistics.median(times[_WARM_UP_STEPS:])
-    return seconds * (whole / tokens) * config.training.max_steps
+    return statistics.median(times[_WARM_UP_STEPS:])

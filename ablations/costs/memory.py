@@ -46,8 +46,8 @@ def training_bytes(config: Config, hardware: Hardware, devices: int = 1) -> int:
     """Peak bytes on each of ``devices`` that share a batch.
 
     The peak is where the backward pass begins, when all that was kept is there, or where it
-    ends, when all gradients are: there the shared matrix has three, which are added up. DDP keeps
-    a copy of the gradients from step to step.
+    ends, when all gradients are: there the shared matrix has three, and their sum. DDP keeps a
+    copy of the gradients from step to step.
     """
     model = config.model
     count = trained_numbers(model)
@@ -56,7 +56,7 @@ def training_bytes(config: Config, hardware: Hardware, devices: int = 1) -> int:
     state = count * (_STATE_BYTES + (_GRADIENT_BYTES if devices > 1 else 0))
     if hardware.half:
         kept += count * hardware.product  # the weights in bf16, until the step ends
-    gradients = _GRADIENT_BYTES * (count + 2 * model.vocab_size * model.d_model)
+    gradients = _GRADIENT_BYTES * (count + 3 * model.vocab_size * model.d_model)
     return round(state + max(kept, gradients))
 
 

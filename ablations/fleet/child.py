@@ -9,20 +9,13 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ablations.fleet import identity
 from ablations.fleet.machine import Slot
-from experiments.process import LOG_FILE
+from experiments.endings import Ending, ending
+from experiments.process import LOG_FILE, RunProcess
 from experiments.progress import Progress, read_progress
-
-Ending = Any
-RunProcess = Any
-
-
-def ending(directory: Path, code: int, since: float) -> Ending:
-    return {0: "finished", 2: "refused", 75: "stopped"}.get(code, "crashed")
-
 
 PROCESS_FILE = ".process"
 _ORPHAN_SECONDS = 20.0

@@ -30,6 +30,7 @@ class _Ending:
     claim: Claim
     kind: Kind
     reason: str
+    facts: Mapping[str, Any]
 
 
 class Link:
@@ -39,6 +40,7 @@ class Link:
         taken: cells for this worker, with the slot that each is to run at
         lost: cells that others have taken over from this worker
         pruned: cells whose run is to end for its poor figures
+        trouble: what the storage does not answer for; empty while it does
     """
 
     def __init__(
@@ -87,10 +89,9 @@ class Link:
             self._facts[claim.name] = dict(facts)
             self._reports[claim.name] = dict(reports)
 
-    def end(self, claim: Claim, kind: Kind, why: str = "") -> None:
+    def end(self, claim: Claim, kind: Kind, why: str, facts: Mapping[str, Any]) -> None:
         """Have it told how a cell ended; its files are in their place already."""
-        with self._lock:
-            self._endings.append(_Ending(claim, kind, why))
+        self._endings.append(_Ending(claim, kind, why, facts))
         self._wake.set()
 
     def check(self) -> None:
@@ -136,7 +137,7 @@ class Link:
     def _tell_endings(self) -> None:
         while self._endings:
             ending = self._endings[0]
-            self._queue.close(ending.claim, ending.kind, ending.reason)
+            self._queue.close(ending.claim, ending.kind, ending.reason, ending.facts)
             with self._lock:
                 self._endings.popleft()
                 self._running.pop(ending.claim.name, None)

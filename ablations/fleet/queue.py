@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import optuna
@@ -26,7 +27,7 @@ from experiments.experiment import Experiment
 TABLE_ATTRIBUTE = "table"
 _LIVE = (TrialState.WAITING, TrialState.RUNNING)
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
-Kind = Literal["finished", "pruned", "failed", "released"]
+Kind = Literal["done", "failed", "released"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,7 +104,7 @@ class Queue:
         name, is_done = _cell(trial), self.is_done(_cell(trial))
         if trial.state == TrialState.RUNNING and is_gone(trial.user_attrs.get("worker", "")):
             if is_done:
-                return self._tell_finished(study, trial._trial_id, name)
+                return self._tell_done(study, trial._trial_id, name)
             return self._tell_failed(study, trial._trial_id, "its worker died")
         unwanted = trial.state == TrialState.WAITING and (name in live or is_done)
         if unwanted and self._claim(trial._trial_id):
@@ -135,7 +136,7 @@ class Queue:
             experiment = self._work.experiment(name, ours)
             if experiment is not None:
                 return Claim(name, experiment, ours)
-            study.tell(ours, state=TrialState.PRUNED)
+            self._tell_done(study, trial._trial_id, name)
         return None
 
     def beat(self, claim: Claim, attributes: Mapping[str, Any]) -> bool:
@@ -166,15 +167,21 @@ class Queue:
             return False
         return False
 
-    def close(self, claim: Claim, kind: Kind, reason: str = "") -> None:
-        """Say how a cell of this worker's ended; nothing, if another has taken it over."""
+    def close(
+        self, claim: Claim, kind: Kind, reason: str = "", facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Say how a cell of this worker's ended; nothing, if another has taken it over.
+
+        Args:
+            kind: done as its files say; failed with an exception; or released for another attempt
+            reason: why it is not done
+            facts: what more to keep of that
+        """
         study, trial_id = self._study(), claim.trial._trial_id
-        if kind == "finished":
-            self._tell_finished(study, trial_id, claim.name)
-        elif kind == "pruned":
-            study.tell(claim.trial, state=TrialState.PRUNED, skip_if_finished=True)
+        if kind == "done":
+            self._tell_done(study, trial_id, claim.name)
         else:
-            self._tell_failed(study, trial_id, reason)
+            self._tell_failed(study, trial_id, reason, facts or {})
 
     def is_done(self, name: str) -> bool:
         """Whether a cell has come to its end."""
@@ -207,16 +214,25 @@ class Queue:
         except UpdateFinishedTrialError:
             return False
 
-    def _tell_finished(self, study: optuna.Study, trial_id: int, name: str) -> TrialState:
-        values = self._work.values(self._work.root / name)
-        if values is None:
+    def _tell_done(self, study: optuna.Study, trial_id: int, name: str) -> TrialState:
+        done = self._work.finished_trial(name)
+        if done is None:
             return self._tell_failed(study, trial_id, "its figures are not finite")
         number = self._storage.get_trial_number_from_id(trial_id)
-        return study.tell(number, list(values), skip_if_finished=True).state
+        if done.state == TrialState.PRUNED:
+            return study.tell(number, state=TrialState.PRUNED, skip_if_finished=True).state
+        return study.tell(number, done.values, skip_if_finished=True).state
 
-    def _tell_failed(self, study: optuna.Study, trial_id: int, reason: str) -> TrialState:
+    def _tell_failed(
+        self,
+        study: optuna.Study,
+        trial_id: int,
+        reason: str,
+        facts: Mapping[str, Any] = MappingProxyType({}),
+    ) -> TrialState:
         with suppress(UpdateFinishedTrialError):
-            self._storage.set_trial_user_attr(trial_id, "reason", reason)
+            for key, value in {"reason": reason, **facts}.items():
+                self._storage.set_trial_user_attr(trial_id, key, value)
         number = self._storage.get_trial_number_from_id(trial_id)
         return study.tell(number, state=TrialState.FAIL, skip_if_finished=True).state
 

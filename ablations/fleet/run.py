@@ -8,7 +8,6 @@ from pathlib import Path
 
 from optuna.storages import RDBStorage
 from rich.console import Console
-from rich.text import Text
 
 from ablations.fleet import identity
 from ablations.fleet.attempts import forgive, locate
@@ -25,6 +24,8 @@ from ablations.plan import claim_plan, make_plan
 from ablations.search.run import prepare_search
 from ablations.search.search import is_search
 from ablations.search.work import SearchWork
+from ablations.status.from_directory import DirectoryReader
+from ablations.status.view import View
 from ablations.tables import find_scale, load_table, parse_seeds, select_rows
 from experiments import process
 from experiments.attempt import read_attempt
@@ -135,11 +136,13 @@ class Fleet:
         done = sum(work.is_done(root / name) for name in names)
         outcome = Outcome()
         with open_storage(self._url, self._patience) as storage:
-            worker = self._worker(work, wanted, storage)
+            view = View(self._console)
+            worker = self._worker(work, wanted, storage, view)
             self._console.print(self._headline(work, len(names), done), soft_wrap=True)
             try:
                 if done < len(names):
-                    outcome = worker.run()
+                    with view:
+                        outcome = worker.run()
             finally:
                 work.write_report()
         work.announce()
@@ -153,7 +156,10 @@ class Fleet:
             )
         return 1 if any(wanted is None or name in wanted for name in given_up) else 0
 
-    def _worker(self, work: Work, wanted: Collection[str] | None, storage: RDBStorage) -> Worker:
+    def _worker(
+        self, work: Work, wanted: Collection[str] | None, storage: RDBStorage, view: View
+    ) -> Worker:
+        status = DirectoryReader(self._root)
         patience, name = self._patience, identity.own_name()
         meet(self._root, self._url, patience)
         with refusing(self._url):
@@ -171,8 +177,8 @@ class Fleet:
             start=process.start,
             retries=self._options.retries,
             wanted=is_wanted,
-            note=lambda text: self._console.print(Text(text), soft_wrap=True),
-            show=lambda runs: None,
+            note=view.note,
+            show=lambda: view.update(status.read),
         )
 
     def _headline(self, work: Work, count: int, done: int) -> str:

@@ -12,13 +12,14 @@ from typing import Any
 
 from ablations.fleet import identity
 from ablations.fleet.attempts import Verdict, newest, note_failure, number, publish, take_over
-from ablations.fleet.child import Child, Ending, Start, start_child
+from ablations.fleet.child import Child, Start, start_child
 from ablations.fleet.machine import Slot
 from ablations.fleet.queue import Claim
 from ablations.fleet.work import Work
 from ablations.formats import duration
 from ablations.formats import number as figure
 from experiments.attempt import Attempt, read_attempt, write_attempt
+from experiments.endings import Ending
 from experiments.experiment import claim as claim_directory
 from experiments.results import load_result
 from transformer.config import to_dict

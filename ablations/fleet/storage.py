@@ -145,6 +145,21 @@ def _make(url: URL, patience: Patience) -> RDBStorage:
     raise AssertionError("the last turn returns or raises")
 
 
+class _Storage(RDBStorage):
+    """Leaves no connection open where it cannot be made."""
+
+    engine: Engine
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        try:
+            super().__init__(*arguments, **settings)
+        except BaseException:
+            if hasattr(self, "engine"):
+                self.scoped_session.remove()
+                self.engine.dispose()
+            raise
+
+
 @contextmanager
 def refusing(url: URL) -> Generator[None]:
     """Turn what the database says while a study is opened into bad input.
@@ -161,7 +176,7 @@ def refusing(url: URL) -> Generator[None]:
 def _open(text: str, settings: dict[str, Any], patience: Patience) -> RDBStorage:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return RDBStorage(
+        return _Storage(
             text,
             engine_kwargs={"connect_args": settings, "pool_pre_ping": True},
             heartbeat_interval=patience.heartbeat_seconds,

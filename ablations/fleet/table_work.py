@@ -11,8 +11,10 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.costs.timing import work
+from ablations.fleet.work import Direction
 from ablations.plan import PLAN_FILE, Plan, load_plan
 from ablations.reporting.report import announce, write_report
+from ablations.reporting.tracked import track_report
 from ablations.table import Cell
 from experiments.experiment import Experiment
 from experiments.results import RESULT_FILE, load_result
@@ -26,12 +28,13 @@ class TableWork:
         InputError: if the directory is not a table's.
     """
 
-    directions = ("minimize", "maximize")  # perplexity, BLEU
+    directions: Sequence[Direction] = ("minimize", "maximize")  # perplexity, BLEU
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.sampler = optuna.samplers.RandomSampler(seed=0)  # nothing is sampled
-        self.pruner = optuna.pruners.NopPruner()  # a table is never pruned
+        # Nothing is sampled, and a table is never pruned.
+        self.sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed=0)
+        self.pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
         self._plan, self._read_at = load_plan(root), self._changed_at()
         self._cells = self._in_order()
 
@@ -81,16 +84,11 @@ class TableWork:
         """The cell of that name."""
         return self._cells[name]
 
-    def values(self, directory: Path) -> Sequence[float] | None:
-        """Perplexity and BLEU."""
-        result = load_result(directory)
-        values = [] if result is None else [result.perplexity, result.bleu]
-        return values if values and all(map(isfinite, values)) else None
-
     def finished_trial(self, name: str) -> FrozenTrial | None:
-        """A trial with the values of the cell."""
-        values = self.values(self.root / name)
-        if values is None:
+        """A trial with the perplexity and the BLEU of the cell."""
+        result = load_result(self.root / name)
+        values = [] if result is None else [result.perplexity, result.bleu]
+        if not values or not all(map(isfinite, values)):
             return None
         return create_trial(state=TrialState.COMPLETE, values=values, user_attrs={"cell": name})
 
@@ -99,17 +97,19 @@ class TableWork:
         del directory
         return {}
 
-    def prune(self, directory: Path, step: int, value: float) -> None:
-        """Never comes to it."""
-        raise AssertionError(f"{directory} is a table's: nothing in it is pruned")
-
     def write_report(self) -> None:
-        """The table's report."""
+        """The report beside the paper's figures."""
         write_report(self.root)
 
     def announce(self) -> None:
-        """Print it."""
-        announce(write_report(self.root), self.root)
+        """Print it, and show it to W&B as a table."""
+        document = write_report(self.root)
+        announce(document, self.root)
+        track_report(document, self.root, self.plan)
+
+    def prune(self, directory: Path, step: int, value: float) -> None:
+        """Never comes to it."""
+        raise AssertionError(f"{directory} is a table's: nothing in it is pruned")
 
     def _changed_at(self) -> int:
         return (self.root / PLAN_FILE).stat().st_mtime_ns

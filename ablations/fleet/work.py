@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import optuna
 from optuna.trial import FrozenTrial
 
 from experiments.experiment import Experiment
 
+Direction = Literal["minimize", "maximize"]
+
 
 class Work(Protocol):
     """A table's cells, or a search's trials. A cell's name is its path below ``root`` too."""
 
     root: Path
-    directions: Sequence[str]
+    directions: Sequence[Direction]
     sampler: optuna.samplers.BaseSampler
     pruner: optuna.pruners.BasePruner
 
@@ -53,12 +55,8 @@ class Work(Protocol):
         """
         ...
 
-    def values(self, directory: Path) -> Sequence[float] | None:
-        """Optuna's values of a finished cell; None where they are not finite."""
-        ...
-
     def finished_trial(self, name: str) -> FrozenTrial | None:
-        """A finished cell as a trial of a study that has forgotten it; None where its values are
+        """A cell that is done as Optuna's trial, complete or pruned; None where its values are
         not finite.
         """
         ...
@@ -67,18 +65,18 @@ class Work(Protocol):
         """What a run tells on its way by global step, to be pruned by; a table's tells nothing."""
         ...
 
-    def prune(self, directory: Path, step: int, value: float) -> None:
-        """Leave in an attempt's directory what makes the cell count as done without a result."""
-        ...
-
     def write_report(self) -> None:
-        """Write what there is to read, finished or not."""
+        """Write what is known so far into the directory, for people to read."""
         ...
 
     def announce(self) -> None:
-        """Print what was written.
+        """Print it, and where it is.
 
         Raises:
-            InputError: if all that was done is in vain.
+            InputError: if nothing has come of all that was done.
         """
+        ...
+
+    def prune(self, directory: Path, step: int, value: float) -> None:
+        """Leave in an attempt's directory what makes the cell count as done without a result."""
         ...

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from ablations.fleet.attempts import newest, publish
 from ablations.fleet.child import Orphan, Start
@@ -59,7 +60,7 @@ class Worker:
         retries: how often a cell is tried again after an exception
         wanted: whether a cell is one of those that this call is to finish
         note: tells a person something in a line of its own
-        show: called again and again with what runs here
+        show: called again and again, to show a person how far the fleet is
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Worker:
         retries: int,
         wanted: Callable[[str], bool],
         note: Callable[[str], None],
-        show: Callable[[Sequence[Run]], None],
+        show: Callable[[], None],
     ) -> None:
         self._work, self._queue, self._link = work, queue, link
         self._slots, self._wanted = slots, wanted
@@ -121,7 +122,7 @@ class Worker:
         for run in list(self._running):
             self._watch(run)
         self._heed()
-        self._show(self._running)
+        self._show()
 
     @property
     def _ending(self) -> bool:
@@ -147,7 +148,7 @@ class Worker:
         stem = self._work.root / claim.name
         left = newest(stem)
         if left is not None and left != stem and self._work.is_done(left) and publish(left, stem):
-            self._release(slot, claim, "finished")  # only its worker had no time to say so
+            self._release(slot, claim, "done")  # only its worker had no time to say so
             return
         if self._ending:
             self._release(slot, claim, "released", "the worker stops")
@@ -173,7 +174,7 @@ class Worker:
         self._running.remove(run)
         name, slot = run.claim.name, run.child.slot
         if run.finish():
-            self._release(slot, run.claim, "pruned" if run.is_pruned else "finished")
+            self._release(slot, run.claim, "done")
             self._note(f"{name}: {run.describe_end()}")
         elif not run.is_newest():
             self._release(slot, run.claim, "released", "taken over by another attempt")
@@ -190,15 +191,23 @@ class Worker:
 
     def _fail(self, run: Run) -> None:
         failure = run.fail()
-        self._release(run.child.slot, run.claim, "failed", failure.reason)
+        facts = {"lines": failure.lines, "given_up": failure.is_final}
+        self._release(run.child.slot, run.claim, "failed", failure.reason, facts)
         if failure.is_final:
             self._outcome.failed[run.claim.name] = failure.reason
         then = "given up" if failure.is_final else "it is tried again"
         lines = [f"    {line}" for line in failure.lines]
         self._note("\n".join([f"{run.claim.name}: failed, {failure.reason}; {then}", *lines]))
 
-    def _release(self, slot: Slot, claim: Claim, kind: Kind, why: str = "") -> None:
-        self._link.end(claim, kind, why)
+    def _release(
+        self,
+        slot: Slot,
+        claim: Claim,
+        kind: Kind,
+        why: str = "",
+        facts: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self._link.end(claim, kind, why, facts)
         if not self._ending:
             self._link.offer(slot)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import URL
 
 from ablations.fleet.queue import TABLE_ATTRIBUTE
-from ablations.fleet.storage import STORAGE_ERRORS, Patience, open_storage, reason, refusing, show
+from ablations.fleet.storage import Patience, open_storage, refusing, show
 from ablations.status.contents import contents_of
 from ablations.status.ending import expect
 from ablations.status.model import Run, State, Status
@@ -29,27 +33,40 @@ _STATES: dict[TrialState, State] = {
 }
 # Of several trials of a cell, which one tells how it is.
 _ORDER = tuple(_STATES)
-_STOPPED = "stopped"
 
 
-class StorageReader:
-    """Reads a study again and again.
-
-    Args:
-        url: of the storage
-        study: its name there
+@contextmanager
+def open_study(url: URL, study: str) -> Generator[StorageReader]:
+    """A reader of the study of that name.
 
     Raises:
         InputError: if the storage cannot be used, or has no such study.
     """
-
-    def __init__(self, url: URL, study: str) -> None:
-        self._url, self._name = url, study
-        self._storage = open_storage(url, Patience.of_environment())
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        raise InputError(f"there is no database in {url.database}")  # which SQLite would make
+    with open_storage(url, Patience.of_environment()) as storage:
         with refusing(url):
-            names = optuna.study.get_all_study_names(self._storage)
-        if study not in names:
-            raise unknown_name(f"study in {show(url)}", study, names)
+            names = optuna.study.get_all_study_names(storage)
+        yield StorageReader(url, storage, _find(study, names, url))
+
+
+def _find(study: str, names: Sequence[str], url: URL) -> str:
+    """The study of that name, or the one whose name goes on with a dash, as ``table3-small-1f9c``
+    does: who types the table and the scale need not know the rest.
+    """
+    longer = [name for name in names if name.startswith(f"{study}-")]
+    if study in names or len(longer) == 1:
+        return study if study in names else longer[0]
+    if longer:
+        raise InputError(f"{show(url)} has several studies {study}: {', '.join(sorted(longer))}")
+    raise unknown_name(f"study in {show(url)}", study, names)
+
+
+class StorageReader:
+    """Reads the study ``name`` in ``storage``, which is at ``url``, again and again."""
+
+    def __init__(self, url: URL, storage: RDBStorage, name: str) -> None:
+        self._url, self._storage, self._name = url, storage, name
 
     def read(self) -> Status:
         """The status now.
@@ -57,12 +74,10 @@ class StorageReader:
         Raises:
             InputError: if the storage does not answer, or the study is no fleet's.
         """
-        try:
+        with refusing(self._url):
             study = optuna.load_study(study_name=self._name, storage=self._storage)
             described = study.user_attrs.get(TABLE_ATTRIBUTE)
             trials = study.get_trials(deepcopy=False)
-        except STORAGE_ERRORS as error:
-            raise InputError(f"the storage {show(self._url)}: {reason(error)}") from None
         if not isinstance(described, dict):
             raise InputError(f"the study {self._name} holds no table and no search")
         contents = contents_of(described, f"the study {self._name}")
@@ -89,6 +104,8 @@ def _run(name: str, trials: list[FrozenTrial]) -> Run:
         progress=_progress(attributes.get("progress")),
         failures=tuple(map(_failure, filter(_is_failure, trials))),
     )
+    if run.state == "failed" and trial.user_attrs.get("given_up"):
+        return replace(run, state="given up")
     if run.state == "failed" and not _is_failure(trial):
         return replace(run, state="stopped")
     if run.state == "done":
@@ -108,20 +125,16 @@ def _figures(trial: FrozenTrial) -> dict[str, Any]:
 
 
 def _is_failure(trial: FrozenTrial) -> bool:
-    return trial.state == TrialState.FAIL and "attempt" in trial.user_attrs and not _was_stopped(trial)
-
-
-def _was_stopped(trial: FrozenTrial) -> bool:
-    return trial.user_attrs.get("reason") == _STOPPED
+    return trial.state == TrialState.FAIL and "given_up" in trial.user_attrs
 
 
 def _failure(trial: FrozenTrial) -> Failure:
-    attributes = trial.user_attrs
+    attributes, ended = trial.user_attrs, trial.datetime_complete
     return Failure(
-        attempt=attributes["attempt"],
+        attempt=attributes.get("attempt", 1),
         reason=str(attributes.get("reason", "no reason was left")),
-        lines=(),
-        at=attributes.get("ended_at", 0.0),
+        lines=tuple(attributes.get("lines", ())),
+        at=0.0 if ended is None else ended.timestamp(),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ablations.status.model import Status
-from ablations.status.words import describe, describe_failures, describe_host, headline
+from ablations.status.words import describe, describe_failure, describe_host, headline
 
 _LOG_LINES = 10
 
@@ -21,5 +21,5 @@ def describe_all(status: Status) -> Iterator[str]:
     if failed:
         yield "failures:"
     for run in failed:
-        for line in describe_failures(run, _LOG_LINES):
-            yield f"  {line}"
+        for failure in run.failures:
+            yield from (f"  {line}" for line in describe_failure(run, failure, _LOG_LINES))

@@ -12,12 +12,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ablations.formats import count, duration, number
+from ablations.costs.rounding import long_time
+from ablations.formats import duration, number
 from ablations.status.model import ENDED, Run, State, Status
 from ablations.status.words import (
     at_step,
     describe,
-    describe_failures,
+    describe_failure,
     describe_host,
     folded,
     headline,
@@ -30,6 +31,7 @@ _LIVE_SECONDS = 1.0
 _PLAIN_SECONDS = 30.0
 _LOG_LINES = 2
 _MOST_HOSTS = 4
+_PLACE_WIDTH = 12
 _COLOURS: dict[State, str] = {"failed": "red", "given up": "red", "stopped": "yellow"}
 
 
@@ -88,8 +90,10 @@ class View:
 
 def block(status: Status, height: int) -> RenderableType:
     """A status on a terminal of ``height`` lines: what runs first, the rest as there is room."""
-    bar = ProgressBar(
-        total=len(status.runs), completed=sum(run.state in ENDED for run in status.runs), width=30
+    ended = sum(run.state in ENDED for run in status.runs)
+    bar = Table.grid()
+    bar.add_row(
+        ProgressBar(total=len(status.runs), completed=ended, width=40, complete_style="none")
     )
     hosts = [Text(describe_host(host, status), style="dim") for host in status.hosts]
     if len(hosts) > _MOST_HOSTS:
@@ -112,12 +116,14 @@ def block(status: Status, height: int) -> RenderableType:
 
 
 def _grid(runs: list[Run], status: Status) -> Table:
-    grid = Table(box=None, pad_edge=False, header_style="dim")
+    grid = Table(
+        box=None, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="dim"
+    )
     grid.add_column("run", no_wrap=True)
     grid.add_column("state", no_wrap=True)
     for name in ("step", "loss", "tok/s"):
         grid.add_column(name, justify="right", no_wrap=True)
-    grid.add_column("on", no_wrap=True, max_width=16)
+    grid.add_column("on", no_wrap=True)
     grid.add_column("try", justify="right", no_wrap=True)
     grid.add_column("left", justify="right", no_wrap=True)
     for run in runs:
@@ -132,27 +138,36 @@ def _cells(run: Run, status: Status) -> tuple[Text | str, ...]:
     attempt = str(run.attempt) if run.attempt and run.attempt > 1 else ""
     if run.state == "done":
         scores = f"ppl {number(run.perplexity, 2)}"
-        return name, state, scores, "", "", Text(place(run)), attempt, duration(run.seconds)
+        return (
+            name,
+            state,
+            scores,
+            "",
+            "",
+            Text(place(run, _PLACE_WIDTH)),
+            attempt,
+            duration(run.seconds),
+        )
     progress = run.progress
     loss = speed = left = ""
     if run.state == "running":
-        left = "" if run.seconds_left is None else duration(run.seconds_left)
+        left = duration(run.seconds_left) if run.seconds_left else ""
         if progress is not None and progress.loss is not None:
             loss = number(progress.loss, 3)
         if progress is not None and progress.tokens_per_second:
-            speed = count(progress.tokens_per_second)
+            speed = f"{progress.tokens_per_second / 1000:.1f}K"
     if silent is not None:
-        left = f"{duration(silent)} ago"
-    return name, state, at_step(run), loss, speed, Text(place(run)), attempt, left
+        left = f"for {long_time(silent)}"
+    return name, state, at_step(run), loss, speed, Text(place(run, _PLACE_WIDTH)), attempt, left
 
 
 def _failures(status: Status, most: int) -> list[Text]:
-    """The newest failures that are not made good yet, in at most so many lines."""
+    """The last one of each run that has not made it good yet, newest first, in so many lines."""
     failed = [run for run in status.runs if run.failures and run.state not in ("done", "pruned")]
     failed.sort(key=lambda run: -run.failures[-1].at)
     lines: list[Text] = []
     for run in failed:
-        told = describe_failures(run, _LOG_LINES)
+        told = describe_failure(run, run.failures[-1], _LOG_LINES)
         if len(lines) + len(told) > most:
             break
         lines += [Text(line, no_wrap=True, overflow="ellipsis") for line in told]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ablations.formats import MISSING, count, duration, number, steps
 from ablations.status.model import ENDED, Host, Run, State, Status
+from experiments.attempt import Failure
 
 # What a person wants to see first.
 ORDER: tuple[State, ...] = (
@@ -24,7 +25,7 @@ def headline(status: Status) -> str:
     parts += [f"{counts[state]} {state}" for state in ORDER if counts[state] and state != "done"]
     if status.seconds_left is not None:
         parts.append(f"{duration(status.seconds_left)} left")
-    elif not status.is_over and not any(map(_is_live(status), status.running)):
+    elif not status.is_over and all(status.silent_for(run) for run in status.running):
         parts.append("nobody works on it")
     return f"{status.title}: {', '.join(parts)}"
 
@@ -49,10 +50,16 @@ def describe_host(host: Host, status: Status) -> str:
     return f"{host.name}: {workers}, {runs}, heard of {heard} ago"
 
 
-def place(run: Run) -> str:
-    """The host, with the numbers of the GPUs: ``node1:0,1``."""
-    devices = ",".join(map(str, run.devices))
-    return (run.host or "") + (f":{devices}" if devices else "")
+def place(run: Run, width: int | None = None) -> str:
+    """The host, cut to ``width`` in all, with the numbers of the GPUs: ``node1:0-3``."""
+    first, last = (run.devices[0], run.devices[-1]) if run.devices else (0, 0)
+    is_range = len(run.devices) > 2 and run.devices == tuple(range(first, last + 1))
+    numbers = f"{first}-{last}" if is_range else ",".join(map(str, run.devices))
+    suffix = f":{numbers}" if numbers else ""
+    host = run.host or ""
+    if width is not None and len(host) + len(suffix) > width:
+        host = f"{host[: max(1, width - len(suffix) - 1)]}…"
+    return host + suffix
 
 
 def at_step(run: Run) -> str:
@@ -60,7 +67,8 @@ def at_step(run: Run) -> str:
     progress = run.progress
     if progress is None or not progress.step:
         return ""
-    return f"{progress.step:,}/{steps(progress.max_steps)}" if progress.max_steps else f"{progress.step:,}"
+    whole = f"/{steps(progress.max_steps)}" if progress.max_steps else ""
+    return f"{progress.step:,}{whole}"
 
 
 def stage(run: Run, silent: float | None) -> str:
@@ -93,18 +101,11 @@ def describe(run: Run, status: Status) -> str:
     parts += [f"attempt {run.attempt}"] if run.attempt and run.attempt > 1 else []
     parts += [f"silent for {duration(silent)}"] if silent is not None else []
     left = run.seconds_left
-    parts += [f"{duration(left)} left"] if left is not None and silent is None else []
+    parts += [f"{duration(left)} left"] if left and silent is None else []
     return f"{run.name}: {', '.join(parts)}"
 
 
-def describe_failures(run: Run, lines: int) -> list[str]:
-    """Each failure of a run with the last lines of its log, at most so many."""
-    found: list[str] = []
-    for failure in run.failures:
-        found.append(f"{run.name}, attempt {failure.attempt}: {failure.reason}")
-        found += [f"    {line}" for line in failure.lines[-lines:]] if lines else []
-    return found
-
-
-def _is_live(status: Status):
-    return lambda run: status.silent_for(run) is None
+def describe_failure(run: Run, failure: Failure, lines: int) -> list[str]:
+    """A failure of a run with the last lines of its log, at most so many."""
+    log = [f"    {line}" for line in failure.lines[-lines:]]
+    return [f"{run.name}, attempt {failure.attempt}: {failure.reason}", *log]

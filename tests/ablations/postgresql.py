@@ -56,7 +56,7 @@ class Server:
 
     Args:
         programs: the folder of PostgreSQL's programs.
-        address: where it listens and clients find it.
+        address: where it listens and clients find it; several with commas between.
         network: a process in whose network namespace it runs; None for this process's.
     """
 
@@ -111,10 +111,23 @@ class Server:
         """What the server has said so far."""
         return (self._folder / "log.txt").read_text(encoding="utf-8", errors="replace")
 
-    def url(self, database: str = "postgres", *, password: str | None = None) -> str:
-        """The storage's URL as a user gives it."""
+    def url(
+        self,
+        database: str = "postgres",
+        *,
+        password: str | None = None,
+        address: str | None = None,
+    ) -> str:
+        """The storage's URL as a user gives it, by one of its addresses."""
         secret = self._password if password is None else password
-        return f"postgresql+psycopg://{_ROLE}:{secret}@{self._address}:{self._port}/{database}"
+        place = f"{address or self._address}:{self._port}"
+        return f"postgresql+psycopg://{_ROLE}:{secret}@{place}/{database}"
+
+    def local_url(self, database: str) -> str:
+        """The URL by its socket, which needs no network."""
+        user = f"{_ROLE}:{self._password}"
+        where = f"host={self._folder}&port={self._port}"
+        return f"postgresql+psycopg://{user}@/{database}?{where}"
 
     def create(self, database: str, template: str = "template1") -> str:
         """Make an empty database, or a copy of another one; returns its URL."""

@@ -166,7 +166,8 @@ IMPORTS = """
 import sys
 from ablations.__main__ import main
 
-for arguments in (["list"], ["status", "out"], ["report", "out"]):
+plan = ["plan", "table3", "--scale", "quick", "--device", "H100"]
+for arguments in (["list"], plan, ["status", "out"], ["report", "out"]):
     sys.argv = ["ablations", *arguments]
     assert main() == 0
     heavy = {"torch", "lightning", "numpy", "optuna", "sqlalchemy", "wandb", "rich"}

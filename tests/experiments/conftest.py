@@ -56,11 +56,19 @@ def begin(tmp_path: Path) -> Start:
         *arguments: str | Path,
         stdin: bytes | None = b"",
         largest_file: int | None = None,
+        spare_memory: int | None = None,
         **environment: str,
     ) -> Running:
         merged = {**os.environ, "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", **environment}
         streams = tmp_path / f"streams-{next(numbers)}"
-        return start(streams, arguments, environment=merged, stdin=stdin, largest_file=largest_file)
+        return start(
+            streams,
+            arguments,
+            environment=merged,
+            stdin=stdin,
+            largest_file=largest_file,
+            spare_memory=spare_memory,
+        )
 
     return begin
 

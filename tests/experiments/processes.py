@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+from experiments.warm import unblock_signals
+
 _PRELOADED = ["experiments.run", "experiments.evaluate", "experiments.catalogue", "wandb"]
 _PATIENCE_SECONDS = 240.0
 _POLL_SECONDS = 0.005
@@ -80,6 +82,7 @@ def start(
     environment: Mapping[str, str],
     stdin: bytes | None = b"",
     largest_file: int | None = None,
+    spare_memory: int | None = None,
 ) -> Running:
     """Start ``python -m ARGUMENTS``.
 
@@ -88,6 +91,7 @@ def start(
         environment: in place of this process's own
         stdin: what it reads; None for a pipe that stays open until it ends
         largest_file: bytes after which a write fails, as on a full disk; None for no bound
+        spare_memory: bytes that it may ask for besides those it has; None for no bound
     """
     streams.mkdir(parents=True, exist_ok=True)
     source, held = streams / "in", None
@@ -99,15 +103,20 @@ def start(
         source.write_bytes(stdin)
     texts = [str(argument) for argument in arguments]
     process = fork_server().Process(
-        target=_become, args=(texts, str(streams), dict(environment), largest_file)
+        target=_become, args=(texts, str(streams), dict(environment), largest_file, spare_memory)
     )
     process.start()
     return Running(process, streams, held)
 
 
 def _become(
-    arguments: list[str], streams: str, environment: dict[str, str], largest_file: int | None
+    arguments: list[str],
+    streams: str,
+    environment: dict[str, str],
+    largest_file: int | None,
+    spare_memory: int | None,
 ) -> None:
+    unblock_signals()  # the server may be the one of the runs' processes
     os.environ.clear()
     os.environ.update(environment)
     for number, (name, flags) in enumerate(
@@ -122,5 +131,10 @@ def _become(
     )
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    if spare_memory is not None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + spare_memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     sys.argv = ["", *arguments[1:]]
+    sys.modules.pop(arguments[0], None)  # as in an interpreter of its own
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import csv
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from lightning.pytorch.accelerators.mps import MPSAccelerator
 
 from experiments.checkpoints import step_checkpoints
+from experiments.endings import ending
+from experiments.experiment import claim
+from experiments.process import start
+from experiments.progress import read_progress
 from experiments.results import load_result
 from experiments.run import run
 from tests.experiments.samples import tiny_experiment
@@ -22,6 +28,57 @@ def _losses(directory: Path, column: str) -> list[float]:
         return [float(row[column]) for row in csv.DictReader(file) if row[column]]
 
 
+def test_two_ranks_take_the_global_batches_of_one_process(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Without dropout, which each shard of a batch has of its own."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    one, two = tmp_path / "one", tmp_path / "two"
+    experiment = tiny_experiment(folder, max_steps=20, dropout=0.0)
+    alone = run(experiment, one, splits=("valid",))
+    claim(two, experiment)
+    assert start(two, ranks=2, threads=1).wait() == 0, (two / "log.txt").read_text()
+    losses = _losses(two, "loss")
+    assert len(losses) == 20
+    # The file has five decimals, of which the last may be rounded otherwise.
+    assert losses == pytest.approx(_losses(one, "loss"), abs=1.001e-5)
+    together = load_result(two)
+    assert together is not None
+    assert (together.devices, alone.devices) == (2, 1)
+    assert together.source_tokens == alone.source_tokens
+    assert together.target_tokens == alone.target_tokens
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_ranks_end_together(
+    taken_over: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    directory, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
+    claim(directory, tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000))
+    started_at = time.time()
+    process = start(directory, ranks=2, threads=1)
+    while not step_checkpoints(directory):
+        assert process.poll() is None, (directory / "log.txt").read_text()
+        time.sleep(0.05)
+    if taken_over:
+        directory.rename(newer)
+    else:
+        os.killpg(process.pid, signal.SIGTERM)
+    code = process.wait(30)
+    if taken_over:
+        assert not directory.exists()
+        assert "another attempt has taken this run over" in (newer / "log.txt").read_text()
+        return
+    assert ending(directory, code, started_at) == "stopped"
+    progress = read_progress(directory)
+    assert progress is not None
+    assert step_checkpoints(directory)[-1][0] == progress.step
+    assert progress.message == f"stopped at step {progress.step}; the same command goes on there"
+
+
+@pytest.mark.slow
 def test_two_processes_take_the_steps_of_one(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

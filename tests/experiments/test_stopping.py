@@ -15,7 +15,7 @@ from experiments.run import run
 from experiments.stopping import StoppedError
 from tests.experiments.samples import assert_same_end, tiny_experiment
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_a_run_gives_the_signals_back(folder: Path, tmp_path: Path):
     [
         (3, signal.SIGINT),
         (8, signal.SIGTERM),
-        (9, signal.SIGINT),
+        (9, signal.SIGUSR1),
         (14, signal.SIGTERM),
         (19, signal.SIGINT),
         (29, signal.SIGTERM),

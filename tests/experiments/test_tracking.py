@@ -19,11 +19,13 @@ import wandb
 from wandb.errors import CommError
 
 import experiments.tracking
+from experiments.attempt import wandb_id, write_attempt
 from experiments.provenance import commit
 from experiments.results import load_result
-from experiments.tracking import Tracking, tracking_mode
+from experiments.tracking import Tracking, track_table, tracking_mode
 from tests.experiments.conftest import Command
 from tests.experiments.samples import tiny_experiment
+from tests.experiments.test_attempt import ATTEMPT
 from transformer.config import to_dict
 
 _KEY = "0123456789abcdef0123456789abcdef01234567"
@@ -31,6 +33,10 @@ _KEY = "0123456789abcdef0123456789abcdef01234567"
 
 def _inspect(directory: Path, *options: str) -> str:
     (file,) = directory.glob("wandb/*run-*/run-*.wandb")
+    return _inspect_file(file, *options)
+
+
+def _inspect_file(file: Path, *options: str) -> str:
     wandb_command = Path(sys.executable).with_name("wandb")
     return subprocess.run(
         [wandb_command, "leet", "inspect", *options, "--json", file],
@@ -219,3 +225,48 @@ def test_a_resumed_run_is_the_same_run(
             pass
     first, second = (told["id"] for told in init.told)
     assert first and first == second
+
+
+def test_each_attempt_is_a_run_of_its_own_that_names_the_one_before(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    init = _Init()
+    monkeypatch.setattr(wandb, "init", init)
+    ids: list[str] = []
+    for number in (1, 2):
+        write_attempt(tmp_path, dataclasses.replace(ATTEMPT, number=number, wandb_ids=tuple(ids)))
+        with Tracking(tiny_experiment(folder), tmp_path):
+            pass
+        last = wandb_id(tmp_path)
+        assert last is not None
+        ids.append(last)
+    assert [told["id"] for told in init.told] == ids
+    assert ids[0] != ids[1]
+    first, second = (told["config"] for told in init.told)
+    assert (first["resumed_from"], second["resumed_from"]) == (None, ids[0])
+    assert (second["study"], second["cell"]) == ("table3-quick", "base/seed-1")
+    assert (second["attempt"], second["host"]) == (2, "node7")
+    assert init.told[1]["name"] == "numbers-seed3-attempt2"
+    assert {told["group"] for told in init.told} == {"tests/tiny"}
+
+
+def test_a_table_is_a_run_with_the_table_itself(tmp_path: Path):
+    rows = [["base", 25.8, None], ["big", None, "missing"]]
+    for _ in range(2):
+        track_table(tmp_path, "table3-quick", ["row", "BLEU", "state"], rows, {"scale": "quick"})
+    files = sorted(tmp_path.glob("wandb/offline-run-*/run-*.wandb"))
+    assert len({file.name for file in files}) == 1  # the same run, synced from one or two folders
+    records = [json.loads(line) for line in _inspect_file(files[-1]).splitlines()]
+    (run,) = (record["run"] for record in records if record["type"] == "run")
+    assert (run["display_name"], run["job_type"]) == ("table3-quick", "table")
+    (path,) = files[-1].parent.glob("files/media/table/*.table.json")
+    written = json.loads(path.read_text())
+    assert written == {"columns": ["row", "BLEU", "state"], "data": rows}
+    (logged,) = (r["history"]["item"] for r in records if r["type"] == "history")
+    assert "table-file" in str(logged)
+
+
+def test_a_table_that_wandb_refuses_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with pytest.warns(UserWarning, match="W&B does not take the table: "):
+        track_table(tmp_path, "table3-quick", ["row", "BLEU"], [["base"]], {})

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import URL
 
 from ablations.fleet import identity
 from ablations.fleet.attempts import forgive, newest
@@ -30,6 +31,7 @@ from experiments.attempt import read_attempt
 from experiments.experiment import claim
 from experiments.progress import read_progress
 from experiments.results import load_result
+from tests.ablations.postgresql import Server
 from tests.ablations.samples import (
     finish,
     hangs,
@@ -51,12 +53,13 @@ def work_on(
     plan: Plan | None = None,
     places: Sequence[Slot] = (Slot(),),
     retries: int = 0,
+    url: URL | None = None,
 ) -> tuple[Outcome, str]:
     """Have a worker with stand-ins finish a small table; how it ended and what it told."""
     prepare_fakes(root, behaviour)
     claim_plan(root, plan or small_plan())
     work, patience, told = TableWork(root), Patience(1, 3), list[str]()
-    with open_storage(storage_url(None, root), patience) as storage:
+    with open_storage(url or storage_url(None, root), patience) as storage:
         queue = Queue(storage, work, identity.own_name())
         lease = Lease(storage.engine, work.study, identity.own_name(), patience.grace_seconds)
         worker = Worker(
@@ -68,7 +71,7 @@ def work_on(
             retries=retries,
             wanted=lambda name: True,
             note=told.append,
-            show=lambda runs: None,
+            show=lambda: None,
         )
         return worker.run(), "\n".join(told)
 
@@ -244,3 +247,25 @@ def test_an_attempt_knows_what_went_before(tmp_path: Path) -> None:
     assert attempt is not None
     assert (attempt.number, attempt.cell) == (2, "base/seed-1")
     assert dataclasses.replace(attempt, failures=()).worker == identity.own_name()
+
+
+@pytest.mark.parametrize("how", ["stop", "pause"])
+def test_an_outage_of_the_storage_stops_no_run(
+    tmp_path: Path, postgresql: Server, how: str
+) -> None:
+    url = storage_url(postgresql.create(f"outage-{how}"), tmp_path)
+
+    def outage() -> None:
+        getattr(postgresql, how)()
+        when(lambda: (directory(tmp_path, BASE) / "result.json").exists(), lambda: None).join()
+        time.sleep(1)
+        {"stop": postgresql.start, "pause": postgresql.resume}[how]()
+
+    thread = when(lambda: started(tmp_path) == ["base/seed-1"], outage)
+    outcome, told = work_on(tmp_path, {BASE: "slow"}, url=url)
+    thread.join()
+    assert outcome == Outcome()
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
+    if how == "stop":
+        assert "the storage does not answer" in told
+        assert told.index("base/seed-1: finished") < told.index("the storage answers again")

@@ -9,7 +9,6 @@ import pytest
 from ablations.plan import claim_plan, make_plan
 from ablations.reporting.plot import ticks
 from ablations.reporting.report import to_text, write_report
-from ablations.status.lines import describe
 from ablations.table import Cell, Table, row
 from ablations.table3 import BASE
 from tests.ablations.reporting.golden import GOLDEN
@@ -95,14 +94,6 @@ def test_runs_of_different_machines_are_counted(tmp_path: Path) -> None:
     write_report(tmp_path)
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "- device: H200 (runs: 1); P100 (runs: 1)" in text
-
-
-def test_status_has_a_line_for_each_run(table3: Path) -> None:
-    lines = list(describe(table3))
-    assert len(lines) == 2 + 40
-    assert "nobody runs it now" in lines
-    assert "  E/seed-1: missing" in lines
-    assert "  C-d1024/seed-2: step 400 of 1,500" in lines
 
 
 def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,133 @@
+"""``ablations plan``: what a table will cost."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablations.__main__ import main
+from ablations.costs import measure
+from ablations.costs.estimate import Estimate, too_large
+from ablations.costs.lines import describe, to_json
+from ablations.costs.planning import plan_table
+from ablations.costs.rounding import large_size, long_time, two_digits
+from ablations.plan import claim_plan
+from ablations.table import Cell
+from tests.ablations.samples import finish, small_plan
+from transformer.errors import InputError
+
+
+def plan(table: str = "table3", scale: str = "paper", **words: Any) -> Estimate:
+    given: dict[str, Any] = {"seeds": "1", "rows": None, "devices": 1, "devices_per_trial": 1}
+    given |= {"device": None, "directory": None}
+    return plan_table(table, scale, **(given | words))
+
+
+def test_by_the_papers_own_devices_base_takes_half_a_day() -> None:
+    found = plan(device="P100", devices=8, devices_per_trial=8, seeds="1,2", rows="base,big")
+    base, big = found.rows
+    assert base.seconds / 3_600 == pytest.approx(12, rel=0.02)
+    # Section 5.2 has 3.5 days, as its big model reached half as much again of the peak.
+    assert big.seconds / 86_400 == pytest.approx(3.5, rel=0.5)
+    assert (found.runs, base.parameters) == (4, 63_045_632)
+    assert found.seconds == pytest.approx(2 * (base.seconds + big.seconds))
+    assert found.flops == pytest.approx(2 * (9.4e17 + 9.6e18), rel=0.01)
+    assert found.device_seconds == pytest.approx(8 * found.seconds)
+    # Weights, gradients, moments: five checkpoints with Adam's, and the best one's weights.
+    assert base.disk_bytes == 63_045_632 * 64
+    # paper.md: three archives of WMT14; the test sets come with sacreBLEU.
+    archives = 657_632_379 + 918_311_367 + 80_418_416
+    assert found.corpus is not None and found.corpus.fetched_bytes == archives
+
+
+def test_the_longest_are_started_first_on_so_many_devices() -> None:
+    found = plan(device="H100", devices=8)
+    longest = max(row.seconds for row in found.rows)
+    assert longest <= found.seconds < longest + found.device_seconds / 8
+    assert not too_large(found)
+    assert too_large(plan(device="P100", rows="base,big")) == ["big"]
+
+
+def test_runs_of_the_table_go_before_a_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
+    claim_plan(tmp_path / "runs/pair-tiny", small_plan())
+    finish(tmp_path / "runs/pair-tiny", Cell("base", 1))
+    found = plan("pair.py", "tiny", rows="base,narrow", devices=2)
+    base, narrow = found.rows
+    assert base.seconds == pytest.approx(61.5)
+    assert narrow.seconds == pytest.approx(61.5 * narrow.flops / base.flops)
+    assert found.basis.text == "1 finished run in runs/pair-tiny"
+    with pytest.raises(InputError, match="belongs to pair at scale tiny: give another --directory"):
+        plan("pair.py", "quick", directory=Path("runs/pair-tiny"))
+
+
+def test_else_some_steps_are_measured_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measure, "_SECONDS", 0.01)
+    found = plan(scale="quick", rows="base,C-N2,C-N8")
+    assert found.basis.text.startswith("some steps of C-N2, base, C-N8 on ")
+    assert found.basis.text.endswith(", measured now; training alone")
+    assert all(0.5 < row.seconds < 5_000 for row in found.rows)
+    assert len(found.basis.known) == 3
+    assert found.corpus is None
+
+
+def test_all_that_is_known_is_told() -> None:
+    found = plan(device="P100", devices=8, devices_per_trial=2, seeds="1,2,3")
+    text = "\n".join(describe(found))
+    assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in text
+    assert "by 29% of the 9.5 TFLOP/s in fp32 that NVIDIA names (assumed: " in text
+    assert "2 devices are taken to be as many times as fast as one" in text
+    assert "1.7 GB are still to be fetched" in text
+    assert "big     " in text
+    found_keys = to_json(found)
+    json.dumps(found_keys)
+    promised = to_json.__doc__ or ""
+    inner = (*found_keys["rows"][0], *found_keys["total"], *found_keys["corpus_cost"])
+    assert all(f"``{name}``" in promised for name in (*found_keys, *inner))
+    assert found_keys["total"]["runs"] == 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "--devices 2 --devices-per-trial 3",
+            "--devices-per-trial is 3, but there are 2: raise --devices, or lower it",
+        ),
+        ("--devices 0", "--devices is 0, but must be at least 1"),
+        ("--device H10", "unknown device 'H10': did you mean 'H100'?"),
+        ("--seeds 1,1", "--seeds holds 1 twice"),
+        ("--rows bas", "unknown row 'bas': did you mean 'base'?"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    message: str,
+) -> None:
+    words = f"ablations plan table3 --scale paper {arguments}".split()
+    monkeypatch.setattr(sys, "argv", words)
+    assert main() == 2
+    assert capsys.readouterr() == ("", f"python -m ablations: error: {message}\n")
+
+
+def test_figures_have_two_digits() -> None:
+    assert [two_digits(x) for x in (0.0, 0.517, 9.96, 12.4, 1_234.5)] == [
+        "0", "0.52", "10", "12", "1,200"
+    ]  # fmt: skip
+    assert [long_time(x) for x in (90, 121, 7_300, 200_000)] == [
+        "90 s",
+        "2.0 min",
+        "2.0 h",
+        "2.3 days",
+    ]
+    assert [large_size(x) for x in (1.26e9, 4.4e6)] == ["1.3 GB", "4.4 MB"]

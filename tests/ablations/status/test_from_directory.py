@@ -1,0 +1,142 @@
+"""The states of runs by the files that a fleet leaves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ablations.plan import claim_plan
+from ablations.status.from_directory import DirectoryReader
+from ablations.status.model import Run, Status
+from ablations.table import Cell
+from experiments.files import write_json
+from experiments.progress import Progress
+from tests.ablations.samples import finish, small_plan
+from tests.ablations.status.samples import CRASH, begin, training
+from transformer.errors import InputError
+
+
+def read(root: Path) -> tuple[Status, dict[str, Run]]:
+    status = DirectoryReader(root).read()
+    return status, {run.name: run for run in status.runs}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    claim_plan(tmp_path, small_plan(seeds=(1, 2, 3)))
+    return tmp_path
+
+
+def test_each_state_is_told_by_the_files(root: Path) -> None:
+    finish(root, Cell("base", 1))
+    begin(root, "base/seed-2", training(400, loss=2.5), devices=(3,))
+    begin(root, "base/seed-3", training(70), number=3, given_up=True, failures=(CRASH,))
+    begin(root, "narrow/seed-1", replace(training(9), stage="failed", message="it broke"))
+    begin(root, "narrow/seed-2", failures=(CRASH,), number=2)
+    status, runs = read(root)
+    states = [run.state for run in status.runs]
+    assert states == ["done", "running", "given up", "failed", "running", "waiting"]
+    assert (runs["base/seed-1"].perplexity, runs["base/seed-1"].seconds) == (3.0, 61.5)
+    running = runs["base/seed-2"]
+    assert (running.host, running.devices, running.attempt) == ("node-a", (3,), 1)
+    assert running.progress is not None and running.progress.loss == 2.5
+    assert runs["base/seed-3"].failures == (CRASH,)
+    (new,) = runs["narrow/seed-1"].failures
+    assert (new.attempt, new.reason, new.lines) == (1, "it broke", ("first", "last"))
+    assert not status.is_over
+
+
+def test_what_an_attempt_took_over_says_nothing_of_it(root: Path) -> None:
+    directory = begin(root, "base/seed-1", training(400, seconds_ago=500.0), number=2)
+    _, runs = read(root)
+    assert runs["base/seed-1"].state == "running" and runs["base/seed-1"].progress is None
+    write_json(directory / "progress.json", {"stage": "train", "step": 401, "updated_at": 2e9})
+    _, runs = read(root)
+    progress = runs["base/seed-1"].progress
+    assert progress is not None and progress.step == 401
+
+
+def test_hosts_and_silence(root: Path) -> None:
+    begin(root, "base/seed-1", training(4), started_at=1.0)
+    begin(root, "base/seed-2", training(4, seconds_ago=185), started_at=1.0)
+    begin(root, "base/seed-3", training(4), host="node-b", worker="another", started_at=1.0)
+    status, runs = read(root)
+    assert [(host.name, host.workers, host.runs) for host in status.hosts] == [
+        ("node-a", 1, 2),
+        ("node-b", 1, 1),
+    ]
+    assert status.silent_for(runs["base/seed-1"]) is None
+    assert status.silent_for(runs["base/seed-2"]) == pytest.approx(185, abs=2)
+
+
+def test_the_end_is_told_by_runs_done_and_under_way(root: Path) -> None:
+    status, _ = read(root)
+    assert status.seconds_left is None  # nobody works
+    finish(root, Cell("base", 1))  # in 61.5 s
+    begin(root, "base/seed-2", training(500, seconds_left=41.0))  # so 61.5 s in all
+    begin(root, "base/seed-3")
+    status, runs = read(root)
+    assert runs["base/seed-2"].seconds_left == 41.0
+    assert runs["base/seed-3"].seconds_left == pytest.approx(61.5)
+    narrow = runs["narrow/seed-1"].seconds_left
+    assert narrow is None
+    # Two workers: three narrow rows wait; the first to be free takes two of them.
+    assert status.seconds_left is not None
+    assert 61.5 < status.seconds_left < 61.5 + 2 * 61.5
+
+
+def test_a_run_is_looked_at_again_until_it_is_done_and_then_no_more(root: Path) -> None:
+    reader = DirectoryReader(root)
+    assert reader.read().counts == {"waiting": 6}
+    directory = begin(root, "base/seed-1", training(4))
+    assert reader.read().counts == {"running": 1, "waiting": 5}
+    directory.rename(root / "base" / "seed-1")
+    finish(root, Cell("base", 1))
+    assert reader.read().counts == {"done": 1, "waiting": 5}
+    (root / "base" / "seed-1" / "result.json").unlink()
+    assert reader.read().counts == {"done": 1, "waiting": 5}
+
+
+def test_the_time_of_a_first_attempt_counts_from_its_start(root: Path) -> None:
+    directory = begin(root, "base/seed-1", started_at=1_795_255_100.0)
+    directory.rename(root / "base" / "seed-1")
+    finish(root, Cell("base", 1))  # at 2026-11-21T10:00:00Z, after 61.5 s of training
+    _, runs = read(root)
+    assert runs["base/seed-1"].seconds == 1_795_255_200.0 - 1_795_255_100.0
+
+
+def test_trials_of_a_search(tmp_path: Path) -> None:
+    write_json(tmp_path / "search.json", {"space": "base_lr", "scale": "tiny", "trials": 3})
+    begin(tmp_path, "trial-0001", training(400, seconds_left=110.0))
+    (tmp_path / "trial-0000").mkdir()
+    write_json(tmp_path / "trial-0000" / "pruned.json", {"step": 170, "perplexity": 9.5})
+    status, runs = read(tmp_path)
+    assert [run.state for run in status.runs] == ["pruned", "running", "waiting"]
+    assert status.title == "search base_lr at scale tiny"
+    assert runs["trial-0000"].progress == Progress(stage="done", step=170)
+    # The third takes as long as the second does in all.
+    assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100)
+
+
+def test_another_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is not the directory of a table: it has no table.json"):
+        DirectoryReader(tmp_path).read()
+    write_json(tmp_path / "search.json", {"space": "base_lr"})
+    with pytest.raises(InputError, match=r"search.json does not fit this version"):
+        DirectoryReader(tmp_path).read()
+
+
+def test_reading_a_table_of_60_done_runs_again_is_quick(tmp_path: Path) -> None:
+    seeds = tuple(range(1, 31))
+    claim_plan(tmp_path, small_plan(seeds=seeds))
+    for row in ("base", "narrow"):
+        for seed in seeds:
+            finish(tmp_path, Cell(row, seed))
+    reader = DirectoryReader(tmp_path)
+    reader.read()
+    before = time.process_time()
+    assert reader.read().is_over
+    assert time.process_time() - before < 0.1

@@ -1,0 +1,115 @@
+"""What a person sees of a fleet."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from ablations.status.lines import describe_all
+from ablations.status.model import Run, Status
+from ablations.status.view import View, block
+from experiments.progress import Progress
+from tests.ablations.status.samples import CRASH
+
+NOW = 1_000.0
+TRAINING = Progress(
+    stage="train", step=123_456, max_steps=300_000, loss=2.3456, tokens_per_second=12_345.6
+)
+RUNS = (
+    Run(name="base/seed-1", state="done", perplexity=4.92, bleu=25.8, seconds=185.0),
+    Run(
+        name="C-ff4096/seed-1",
+        state="running",
+        attempt=3,
+        worker="w",
+        host="a-node-of-a-long-name-17",
+        devices=(0, 1, 2, 3),
+        progress=TRAINING,
+        heard_at=NOW - 2,
+        seconds_left=43_200.0,
+    ),
+    Run(name="E/seed-1", state="running", host="b", worker="v", heard_at=NOW - 185),
+    Run(name="D-p0.2/seed-1", state="given up", attempt=2, failures=(CRASH,)),
+    Run(name="D-p0.2/seed-2", state="waiting"),
+)
+STATUS = Status(title="table3 at scale small", at=NOW, runs=RUNS, seconds_left=86_400.0)
+
+
+def shown(status: Status, height: int) -> list[str]:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=80, height=height, color_system=None)
+    console.print(block(status, height))
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def test_80_columns_hold_all_of_a_run() -> None:
+    lines = shown(STATUS, 40)
+    assert max(map(len, lines)) <= 80
+    assert (
+        lines[0] == "table3 at scale small: 1 of 5 done, 2 running, 1 given up, 1 waiting, 24 h 00"
+    )
+    find = {line.split()[0]: " ".join(line.split()) for line in lines if "seed" in line}
+    expected = "C-ff4096/seed-1 train 123,456/300K 2.346 12.3K a-node-…:0-3 3 12 h 00 min"
+    assert find["C-ff4096/seed-1"] == expected
+    assert find["E/seed-1"] == "E/seed-1 silent b for 3.1 min"
+    assert find["base/seed-1"] == "base/seed-1 done ppl 4.92 3 min 05 s"
+    assert "D-p0.2/seed-1, attempt 1: exit code 1: RuntimeError: it broke" in lines
+    assert "    it broke" in lines
+
+
+def test_a_low_terminal_shows_what_runs_and_counts_the_rest() -> None:
+    many = tuple(replace(RUNS[0], name=f"row-{n}/seed-1") for n in range(57))
+    lines = shown(replace(STATUS, runs=(*many, *RUNS)), 24)
+    assert len(lines) < 24
+    names = [line.split()[0] for line in lines if "/seed" in line and "attempt" not in line]
+    assert names[:3] == ["C-ff4096/seed-1", "E/seed-1", "D-p0.2/seed-1"]
+    (rest,) = (line for line in lines if line.startswith("…"))
+    assert rest == f"… and {62 - len(names)} done"
+
+
+def test_a_terminal_is_renewed_once_a_second_with_notes_above_it() -> None:
+    file = io.StringIO()
+    with View(Console(file=file, force_terminal=True, width=80, height=40)) as view:
+        assert view.is_live
+        view.update(lambda: STATUS)
+        view.update(lambda: pytest.fail("asked again within a second"))
+        view.note("base/seed-1: [started]")
+    assert "base/seed-1: [started]" in file.getvalue()
+
+
+def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("ablations.status.view.time.monotonic", lambda: now[0])
+    file = io.StringIO()
+    with View(Console(file=file, width=60)) as view:
+        for now[0] in (100.0, 110.0, 131.0, 140.0):
+            view.update(lambda: STATUS)
+    assert file.getvalue() == 2 * (
+        "table3 at scale small: 1 of 5 done, 2 running, 1 given up, 1 waiting, 24 h 00 min left; "
+        "C-ff4096/seed-1: running, step 123,456/300K, loss 2.346, 12,346 tokens/s, on "
+        "a-node-of-a-long-name-17:0-3, attempt 3, 12 h 00 min left; "
+        "E/seed-1: running, on b, silent for 3 min 05 s\n"
+    )
+
+
+def test_plain_lines_say_who_works_and_why_a_run_failed() -> None:
+    lines = list(describe_all(STATUS))
+    assert "b: 1 worker, 1 run, heard of 3 min 05 s ago" in lines
+    assert "  base/seed-1: done, perplexity 4.92, BLEU 25.8, 3 min 05 s" in lines
+    assert "  D-p0.2/seed-1: given up, attempt 2" in lines
+    at = lines.index("failures:")
+    assert lines[at + 1 :] == [
+        "  D-p0.2/seed-1, attempt 1: exit code 1: RuntimeError: it broke",
+        "      in line 3",
+        "      it broke",
+    ]
+
+
+def test_silent_workers_are_nobody() -> None:
+    alone = replace(STATUS, runs=(RUNS[2], RUNS[4]), seconds_left=None)
+    assert next(describe_all(alone)).endswith(
+        "0 of 2 done, 1 running, 1 waiting, nobody works on it"
+    )

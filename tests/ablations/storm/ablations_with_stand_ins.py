@@ -1,0 +1,31 @@
+"""``python -m ablations`` whose trials are stand-ins, see ``stand_in.py``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from experiments import process
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
+
+
+def start(directory: Path, **_place: object) -> subprocess.Popen[bytes]:
+    """In place of ``experiments.process.start``."""
+    with (directory / process.LOG_FILE).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-S", str(STAND_IN), str(directory)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+process.start = start
+
+from ablations.__main__ import main  # noqa: E402  (after the stand-in is in place)
+
+if __name__ == "__main__":
+    sys.exit(main())

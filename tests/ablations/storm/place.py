@@ -1,0 +1,133 @@
+"""Where a storm takes place: a user's table file over a small corpus, and how it is started."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablations.table import Cell
+from experiments.files import write_json
+from tests.ablations.samples import result
+from tests.samples import write_corpus
+from transformer.config import to_dict
+
+ROOT = Path(__file__).parents[3]
+ROWS = 8
+SEEDS = (1, 2, 3)
+_TABLE = """
+from pathlib import Path
+
+from ablations.scale import scale
+from ablations.table import Table, row
+from ablations.table3 import BASE
+from transformer.data.corpora.folders import folder_corpus
+
+TABLE = Table(
+    name="storm",
+    title="A table in a storm",
+    base=BASE,
+    rows=(
+        row("base"),
+        row("h2", num_heads=2),
+        row("h4", num_heads=4),
+        row("ff1024", d_ff=1024),
+        row("p0.0", dropout=0.0),
+        row("p0.2", dropout=0.2),
+        row("ls0.0", label_smoothing=0.0),
+        row("learned", positions="learned"),
+    ),
+    scales=(
+        scale(
+            "tiny",
+            corpus=folder_corpus(Path({corpus!r})),
+            divide_widths=16,
+            divide_layers=6,
+            max_steps={steps},
+            vocab_size=61,
+            tokens_per_batch=101,
+            max_length=41,
+            warmup_steps=13,
+            precision="fp32",
+            average_checkpoints=1,
+            checkpoint_every_steps={every},
+            validate_every_steps={validate},
+            log_every_steps=1,
+        ),
+    ),
+)
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A folder with the table, and the directory ``out`` that a fleet works on.
+
+    ``step_seconds`` is what a step of a stand-in takes; None for real training.
+    """
+
+    folder: Path
+    step_seconds: float | None
+
+    @property
+    def out(self) -> Path:
+        """The table's directory."""
+        return self.folder / "out"
+
+    @property
+    def table(self) -> Path:
+        """The file of the table."""
+        return self.folder / "storm.py"
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All that is to be done."""
+        from ablations.tables import load_table
+
+        return [Cell(row.name, seed) for row in load_table(str(self.table)).rows for seed in SEEDS]
+
+    @property
+    def run(self) -> list[str | Path]:
+        """The arguments that begin the table."""
+        options = ["--scale", "tiny", "--seeds", "1,2,3", "--directory"]
+        return ["run", self.table, *options, self.out]
+
+    @property
+    def worker(self) -> list[str | Path]:
+        """The arguments that help with it."""
+        return ["worker", self.out]
+
+    def command(self, *arguments: str | Path) -> list[str]:
+        """``python -m ablations ARGUMENTS``."""
+        module = "ablations" if self.step_seconds is None else _STAND_INS
+        return [sys.executable, "-m", module, *map(str, arguments)]
+
+    def environment(self, **more: str) -> Mapping[str, str]:
+        """What a process of the fleet sees."""
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+            ),
+            "CUDA_VISIBLE_DEVICES": "",
+            "OMP_NUM_THREADS": "1",
+            "WANDB_MODE": "disabled",
+            "STORM_STEP_SECONDS": str(self.step_seconds),
+            "STORM_RESULT": str(self.folder / "result.json"),
+            **more,
+        }
+
+
+_STAND_INS = "tests.ablations.storm.ablations_with_stand_ins"
+
+
+def make_place(folder: Path, *, steps: int, every: int, step_seconds: float | None) -> Place:
+    """Write the table and its corpus; a checkpoint comes each ``every`` of ``steps`` steps."""
+    corpus = write_corpus(folder / "numbers")
+    text = _TABLE.format(corpus=str(corpus), steps=steps, every=every, validate=steps // 2)
+    place = Place(folder=folder, step_seconds=step_seconds)
+    place.table.write_text(text, encoding="utf-8")
+    write_json(folder / "result.json", to_dict(result(Cell("base", 1))))
+    return place
