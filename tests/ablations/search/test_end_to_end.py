@@ -30,7 +30,7 @@ SPACE = Space(
     title="Learning rate",
     parameters=(
         uniform("learning_rate_factor", 0.01, 4.0, log=True),
-        whole("warmup_steps", 2_000, 30_000, log=True),
+        whole("warmup_steps", 4_000, 40_000, log=True),
     ),
     scales=(
         scale(
@@ -38,11 +38,11 @@ SPACE = Space(
             corpus=folder_corpus(Path(__file__).parent / "numbers"),
             divide_widths=16,
             divide_layers=2,
-            max_steps=180,
+            max_steps=90,
             vocab_size=61,
             tokens_per_batch=160,
             max_length=41,
-            warmup_steps=31,
+            warmup_steps=23,
             learning_rate_factor=0.3,
             checkpoint_every_steps=30,
             log_every_steps=10,
@@ -80,6 +80,7 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Path) -> None:
     command = ("ablations", "search", "space.py", "--scale", "mini", "--workers", "2")
     first = ablations(place, *command, "--trials", "4")
@@ -104,6 +105,7 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_trial_of_two_ranks_is_pruned_as_a_whole(place: Path) -> None:
     root = place / "runs" / "lr-mini"
     claimed = prepare_search(str(place / "space.py"), "mini", trials=5, directory=root).search
@@ -117,7 +119,7 @@ def test_a_trial_of_two_ranks_is_pruned_as_a_whole(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     trials = read_trials(load_search(root), root)
     pruned = [trial for trial in trials if trial.state == "pruned"]
-    assert pruned and all(trial.step < 180 for trial in pruned)
+    assert pruned and all(trial.step < 90 for trial in pruned)
     finished = [trial.result for trial in trials if trial.result]
     assert finished and all(result.devices == 2 for result in finished)
     assert not list(root.glob("*.attempt-*"))
