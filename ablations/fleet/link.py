@@ -22,6 +22,7 @@ from ablations.fleet.queue import Claim, Kind, Queue
 from ablations.fleet.storage import STORAGE_ERRORS, Patience, reason
 
 _TURN_SECONDS = 0.5
+_LOOK_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 10.0
 
 
@@ -61,7 +62,7 @@ class Link:
         self._lock = threading.Lock()
         self._wake, self._closing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
-        self._next_beat = 0.0
+        self._next_beat = self._next_look = 0.0
         self._steady_since = self._reached_at = time.monotonic()
         self._error: BaseException | None = None
         self.trouble = ""
@@ -86,6 +87,8 @@ class Link:
     def follow(self, claim: Claim, facts: Mapping[str, Any], reports: Mapping[int, float]) -> None:
         """Renew what is told of a running cell, and the values by step that it may be pruned by."""
         with self._lock:
+            if claim.name not in self._facts:
+                self._next_beat = 0.0  # others are to see at once that it has begun
             self._facts[claim.name] = dict(facts)
             self._reports[claim.name] = dict(reports)
 
@@ -125,39 +128,47 @@ class Link:
         self._reached_at = now
 
     def _turn(self) -> None:
-        self._tell_endings()
+        told = self._tell_endings()
         self._beat()
-        if self._lease.hold():
+        self._ask_pruner()
+        if self._lease.hold() and (told or time.monotonic() >= self._next_look):
             seconds = time.monotonic() - self._steady_since
             self._queue.reconcile(
                 judge=seconds > self._patience.grace_seconds, still_leads=self._lease.hold
             )
+            self._next_look = time.monotonic() + _LOOK_SECONDS
         self._take()
 
-    def _tell_endings(self) -> None:
+    def _tell_endings(self) -> bool:
+        """Whether there was one."""
+        told = bool(self._endings)
         while self._endings:
             ending = self._endings[0]
             self._queue.close(ending.claim, ending.kind, ending.reason, ending.facts)
+            self._endings.popleft()
+            self._running.pop(ending.claim.name, None)
             with self._lock:
-                self._endings.popleft()
-                self._running.pop(ending.claim.name, None)
                 self._facts.pop(ending.claim.name, None)
                 self._reports.pop(ending.claim.name, None)
+        return told
 
     def _beat(self) -> None:
-        now = time.monotonic()
-        with self._lock:
-            running = dict(self._running)
-            facts, reports = dict(self._facts), dict(self._reports)
-        if now < self._next_beat:
+        if time.monotonic() < self._next_beat:
             return
-        for name, claim in running.items():
+        with self._lock:
+            facts = dict(self._facts)
+        for name, claim in list(self._running.items()):
             if not self._queue.beat(claim, facts.get(name, {})):
-                self._running.pop(name, None)
+                del self._running[name]
                 self.lost.put(claim)
-            elif self._queue.should_prune(claim, reports.get(name, {})):
+        self._next_beat = time.monotonic() + self._patience.heartbeat_seconds
+
+    def _ask_pruner(self) -> None:
+        with self._lock:
+            reports = dict(self._reports)
+        for name, claim in self._running.items():
+            if self._queue.should_prune(claim, reports.get(name, {})):
                 self.pruned.put(claim)
-        self._next_beat = now + self._patience.heartbeat_seconds
 
     def _take(self) -> None:
         with suppress(Empty):

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from optuna.storages import RDBStorage
 from rich.console import Console
 
 from ablations.fleet import identity
@@ -16,7 +15,7 @@ from ablations.fleet.link import Link
 from ablations.fleet.machine import slots
 from ablations.fleet.meeting import meet
 from ablations.fleet.queue import Queue
-from ablations.fleet.storage import Patience, open_storage, refusing, storage_url
+from ablations.fleet.storage import Patience, Storage, open_storage, refusing, storage_url
 from ablations.fleet.table_work import TableWork
 from ablations.fleet.work import Work
 from ablations.fleet.worker import Outcome, Worker
@@ -158,7 +157,7 @@ class Fleet:
         return 1 if any(wanted is None or name in wanted for name in given_up) else 0
 
     def _worker(
-        self, work: Work, wanted: Collection[str] | None, storage: RDBStorage, view: View
+        self, work: Work, wanted: Collection[str] | None, storage: Storage, view: View
     ) -> Worker:
         status = DirectoryReader(self._root)
         patience, name = self._patience, identity.own_name()

@@ -130,14 +130,12 @@ class Run:
 
     def finish(self) -> bool:
         """Make what the process has left the cell's end; False if it is none."""
-        stem = self.work.root / self.claim.name
-        if self.is_pruned and not self.work.is_done(self.directory) and self.is_newest():
-            reports = self.work.reports(self.directory)
-            step = max(reports)
-            self.work.prune(self.directory, step, reports[step])
-        elif self.is_pruned:
-            self.is_pruned = False  # it was faster than the signal
-        return self.work.is_done(self.directory) and publish(self.directory, stem)
+        done = self.work.is_done(self.directory)
+        reports = self.work.reports(self.directory) if self.is_pruned and not done else {}
+        if reports and self.is_newest():
+            self.work.prune(self.directory, max(reports), reports[max(reports)])
+            done = True
+        return done and publish(self.directory, self.work.root / self.claim.name)
 
     def fail(self) -> Verdict:
         """Write down that it ended with an exception, and whether that was the last attempt."""

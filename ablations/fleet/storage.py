@@ -108,7 +108,7 @@ def show(url: URL) -> str:
 
 
 @contextmanager
-def open_storage(url: URL, patience: Patience) -> Generator[RDBStorage]:
+def open_storage(url: URL, patience: Patience) -> Generator[Storage]:
     """Open the database, and make Optuna's tables in an empty one; its connections are closed
     in the end.
 
@@ -123,7 +123,7 @@ def open_storage(url: URL, patience: Patience) -> Generator[RDBStorage]:
         storage.engine.dispose()
 
 
-def _make(url: URL, patience: Patience) -> RDBStorage:
+def _make(url: URL, patience: Patience) -> Storage:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sqlite = url.get_backend_name() == "sqlite"
     text = url.render_as_string(hide_password=False)
@@ -145,8 +145,8 @@ def _make(url: URL, patience: Patience) -> RDBStorage:
     raise AssertionError("the last turn returns or raises")
 
 
-class _Storage(RDBStorage):
-    """Leaves no connection open where it cannot be made."""
+class Storage(RDBStorage):
+    """Optuna's storage, which here leaves no connection open where it cannot be made."""
 
     engine: Engine
 
@@ -173,10 +173,10 @@ def refusing(url: URL) -> Generator[None]:
         raise InputError(_refusal(url, error)) from None
 
 
-def _open(text: str, settings: dict[str, Any], patience: Patience) -> RDBStorage:
+def _open(text: str, settings: dict[str, Any], patience: Patience) -> Storage:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return _Storage(
+        return Storage(
             text,
             engine_kwargs={"connect_args": settings, "pool_pre_ping": True},
             heartbeat_interval=patience.heartbeat_seconds,

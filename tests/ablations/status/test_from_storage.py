@@ -45,12 +45,12 @@ def _fill(study: optuna.Study) -> None:
         return trial
 
     study.tell(start("base/seed-1", 1), [3.0, 80.0])
-    study.tell(start("base/seed-2", 1, reason="it broke", ended_at=5.0), state=TrialState.FAIL)
+    study.tell(start("base/seed-2", 1, reason="it broke", given_up=False), state=TrialState.FAIL)
     progress = to_dict(training(400, loss=2.5, seconds_left=31.0))
     start("base/seed-2", 2, devices=[3], progress=progress)
     stopped = to_dict(training(9))
     study.tell(start("base/seed-3", 1, reason="stopped", progress=stopped), state=TrialState.FAIL)
-    study.tell(start("narrow/seed-1", 1, reason="it broke"), state=TrialState.FAIL)
+    study.tell(start("narrow/seed-1", 1, reason="it broke", given_up=False), state=TrialState.FAIL)
     study.enqueue_trial({}, user_attrs={"cell": "narrow/seed-2"})
 
 
