@@ -12,8 +12,8 @@ from experiments.progress import Stage
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: ``done``, ``stopped``, ``refused`` or ``failed``; why, in one line; and
-    the signal that stopped it, if one did, with the step of its last checkpoint.
+    """How a run ended: ``done``, ``stopped``, ``refused``, ``diverged`` or ``failed``; why, in one
+    line; and the signal that stopped it, if one did, with the step of its last checkpoint.
     """
 
     stage: Stage
@@ -55,7 +55,7 @@ def carry_out(
     except StoppedError as error:
         return Outcome("stopped", str(error), error.number, error.step)
     except NonFiniteError as error:
-        return Outcome("failed", f"training diverged: {error}")
+        return Outcome("diverged", f"training diverged: {error}")
     except OutOfMemoryError as error:
         return Outcome("failed", str(error))
     return Outcome("done")

@@ -11,12 +11,13 @@ from experiments.command_line import BAD_INPUT
 from experiments.process import STOPPED
 from experiments.progress import Progress, Stage, read_progress, write_progress
 
-Ending = Literal["finished", "refused", "stopped", "crashed"]
+Ending = Literal["finished", "refused", "stopped", "diverged", "crashed"]
 
 _BY_STAGE: dict[Stage, Ending] = {
     "done": "finished",
     "refused": "refused",
     "stopped": "stopped",
+    "diverged": "diverged",
     "failed": "crashed",
 }
 _BY_CODE: dict[int, Ending] = {0: "finished", BAD_INPUT: "refused", STOPPED: "stopped"}

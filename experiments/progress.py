@@ -12,7 +12,7 @@ from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 
 PROGRESS_FILE = "progress.json"
-Stage = Literal["prepare", "train", "evaluate", "done", "stopped", "refused", "failed"]
+Stage = Literal["prepare", "train", "evaluate", "done", "stopped", "refused", "diverged", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -130,6 +130,9 @@ class Run:
 
     def finish(self) -> bool:
         """Make what the process has left the cell's end; False if it is none."""
+        if self.ending() == "diverged" and self.is_newest():
+            progress = self.child.progress()
+            self.work.diverge(self.directory, progress.step if progress else 0)
         done = self.work.is_done(self.directory)
         reports = self.work.reports(self.directory) if self.is_pruned and not done else {}
         if reports and self.is_newest():
@@ -139,11 +142,17 @@ class Run:
 
     def fail(self) -> Verdict:
         """Write down that it ended with an exception, and whether that was the last attempt."""
-        lines = self.child.last_lines(_LOG_LINES)
-        reason = "it left no result" if self.ending() == "finished" else self.child.describe_exit()
-        words = f"{reason}: {lines[-1]}" if lines else reason
+        lines, progress = self.child.last_lines(_LOG_LINES), self.child.progress()
+        if progress is not None and progress.message and not self.child.was_killed:
+            reason = progress.message
+        else:
+            end = self.ending() == "finished"
+            reason = "it left no result" if end else self.child.describe_exit()
+            reason = f"{reason}: {lines[-1]}" if lines else reason
+        # A training that diverged would do so again, as it is the same each time.
+        retries = 0 if self.ending() == "diverged" else self.retries
         return note_failure(
-            self.directory, words, lines, killed=self.child.was_killed, retries=self.retries
+            self.directory, reason, lines, killed=self.child.was_killed, retries=retries
         )
 
     def last_words(self) -> str:
@@ -160,7 +169,8 @@ class Run:
         stem = self.work.root / self.claim.name
         result = load_result(stem)
         if result is None:
-            return f"pruned after {duration(self.child.elapsed)}"
+            how = "pruned" if self.is_pruned else "ended without figures"
+            return f"{how} after {duration(self.child.elapsed)}"
         return (
             f"finished in {duration(self.child.elapsed)}, perplexity "
             f"{figure(result.perplexity, 2)}, BLEU {figure(result.bleu, 1)}"

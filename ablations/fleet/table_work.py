@@ -107,6 +107,9 @@ class TableWork:
         announce(document, self.root)
         track_report(document, self.root, self.plan)
 
+    def diverge(self, directory: Path, step: int) -> None:
+        """Nothing: the row has no figures."""
+
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Never comes to it."""
         raise AssertionError(f"{directory} is a table's: nothing in it is pruned")

@@ -65,6 +65,12 @@ class Work(Protocol):
         """What a run tells on its way by global step, to be pruned by; a table's tells nothing."""
         ...
 
+    def diverge(self, directory: Path, step: int) -> None:
+        """Leave in an attempt's directory what comes of a training that diverged at ``step``: it
+        would do so again. Nothing, where that is a failure.
+        """
+        ...
+
     def write_report(self) -> None:
         """Write what is known so far into the directory, for people to read."""
         ...

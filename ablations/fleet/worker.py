@@ -25,6 +25,7 @@ from ablations.fleet.work import Work
 from transformer.errors import InputError
 
 _POLL_SECONDS = 0.05
+_FIRST_SECONDS = 10.0
 # A run that has not written its checkpoint by then goes on from the one before.
 _GRACE_SECONDS = 25.0
 
@@ -87,6 +88,8 @@ class Worker:
         self._refusal: InputError | None = None
         self._kill_at: float | None = None
         self._heard = 0
+        # Until the first run has begun there is nothing to see, and it would look forsaken.
+        self._show_from = time.monotonic() + _FIRST_SECONDS
         self._trouble = ""
 
     def run(self) -> Outcome:
@@ -122,7 +125,8 @@ class Worker:
         for run in list(self._running):
             self._watch(run)
         self._heed()
-        self._show()
+        if self._running or time.monotonic() > self._show_from:
+            self._show()
 
     @property
     def _ending(self) -> bool:

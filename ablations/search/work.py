@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -124,6 +125,10 @@ class SearchWork:
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Leave that the trial was ended at ``step``."""
         leave_pruned(directory, step, value)
+
+    def diverge(self, directory: Path, step: int) -> None:
+        """Leave that the trial was no good at all."""
+        leave_pruned(directory, step, math.inf)
 
     def write_report(self) -> None:
         """The report, and ``best.py``."""

@@ -22,7 +22,12 @@ from transformer.errors import InputError
 PRUNED_FILE = "pruned.json"
 _LOG_LINES = 10
 # What a process that has ended leaves as its last stage.
-_LEFT: Mapping[str, State] = {"failed": "failed", "refused": "failed", "stopped": "stopped"}
+_LEFT: Mapping[str, State] = {
+    "failed": "failed",
+    "diverged": "failed",
+    "refused": "failed",
+    "stopped": "stopped",
+}
 
 
 class DirectoryReader:

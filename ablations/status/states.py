@@ -5,7 +5,7 @@ from __future__ import annotations
 from ablations.reporting.summary import Unfinished
 
 # Stages at which a process has ended without a result.
-_ENDED = ("stopped", "refused", "failed")
+_ENDED = ("stopped", "refused", "diverged", "failed")
 
 
 def describe_state(unfinished: Unfinished) -> str:
@@ -36,4 +36,4 @@ def urgency(unfinished: Unfinished) -> tuple[bool, bool, int]:
     progress = unfinished.progress
     if progress is None:
         return False, False, 0
-    return progress.stage in ("failed", "refused"), True, progress.step
+    return progress.stage in ("failed", "refused", "diverged"), True, progress.step

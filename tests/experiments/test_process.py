@@ -206,4 +206,4 @@ def test_training_that_diverges_is_told_by_its_step(folder: Path, command: Comma
     assert ended.lines[-1].startswith("training diverged: the gradient of step ")
     progress = read_progress(directory)
     assert progress is not None
-    assert (progress.stage, progress.message) == ("failed", ended.lines[-1])
+    assert (progress.stage, progress.message) == ("diverged", ended.lines[-1])

@@ -1,7 +1,7 @@
 """Stands in for ``python -m experiments.process DIRECTORY``: leaves the files of a run at once.
 
 What it does is named by ``behaviour.json`` in the table's directory, which maps a cell to
-``crash``, ``refuse``, ``slow``, ``hang``, ``stubborn`` (it hears no signal), ``kill`` or ``abort``
+``crash``, ``diverge``, ``refuse``, ``slow``, ``hang``, ``stubborn`` (it hears no signal), ``kill`` or ``abort``
 (a crash after the result); without an entry it finishes. It imports nothing of the project, so
 that it starts at once.
 """
@@ -34,6 +34,10 @@ def main(directory: Path) -> int:
         file.write(f"{cell} {os.environ.get('CUDA_VISIBLE_DEVICES', '-')}\n")
     if behaviour == "crash":
         print("Traceback (most recent call last):\nRuntimeError: it broke")
+        return 1
+    if behaviour == "diverge":
+        progress = {"stage": "diverged", "step": 7, "message": "training diverged: nan"}
+        (directory / "progress.json").write_text(json.dumps(progress | {"updated_at": time.time()}))
         return 1
     if behaviour == "kill":
         os.kill(os.getpid(), signal.SIGKILL)

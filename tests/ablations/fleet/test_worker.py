@@ -119,6 +119,13 @@ def test_an_exception_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
     assert attempt.given_up
 
 
+def test_what_diverges_is_not_tried_again(tmp_path: Path) -> None:
+    outcome, told = work_on(tmp_path, {BASE: "diverge"}, retries=2)
+    assert outcome.failed == {"base/seed-1": "training diverged: nan"}
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
+    assert "base/seed-1: failed, training diverged: nan; given up" in told
+
+
 def test_what_was_given_up_is_tried_again_when_it_is_forgiven(tmp_path: Path) -> None:
     work_on(tmp_path, {BASE: "crash"})
     work_on(tmp_path, {})

@@ -96,6 +96,17 @@ def test_a_result_that_is_not_finite_has_no_values(tmp_path: Path) -> None:
     assert read_trials(search, tmp_path)[0].reason == "its perplexity is inf"
 
 
+def test_a_training_that_diverged_is_the_trials_end(tmp_path: Path) -> None:
+    search = small_search(tmp_path)
+    leave(search, tmp_path / "trial-0000", search.first(), until=0)
+    work = SearchWork(tmp_path)
+    work.diverge(tmp_path / "trial-0000", 7)
+    known = work.finished_trial("trial-0000")
+    assert work.is_done(tmp_path / "trial-0000")
+    assert known is not None and known.state == TrialState.PRUNED
+    assert read_trials(search, tmp_path)[0].state == "diverged"
+
+
 @pytest.mark.parametrize(("trials", "in_vain"), [(23, 10), (3, 3)])
 def test_a_search_in_which_nothing_is_finite_ends(
     tmp_path: Path, trials: int, in_vain: int
