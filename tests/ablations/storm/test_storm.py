@@ -34,7 +34,7 @@ def test_a_table_of_stand_ins_comes_through_a_storm(
 ) -> None:
     place = make_place(tmp_path, steps=40, every=7, step_seconds=0.02)
     database = _database(kind, place, request)
-    weather = Weather(seed=1, faults=16, every=0.5)
+    weather = Weather(seed=1, faults=11, every=0.5)
     with Storm(place, database, weather) as storm:
         storm.blow()
         assert storm.faults >= 5
