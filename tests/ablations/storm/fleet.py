@@ -10,30 +10,42 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from experiments.process import RunProcess
+
 _VARIABLE = "STORM_WORKER"
+
+
+Launch = Callable[[Sequence[str], Mapping[str, str], Path], RunProcess]
+
+
+def launch(command: Sequence[str], environment: Mapping[str, str], log: Path) -> RunProcess:
+    """Start a process in the log's folder."""
+    with log.open("wb") as said:
+        return subprocess.Popen(
+            command,
+            cwd=log.parent,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 class Worker:
     """One process of ``python -m ablations``, and all that came of it: a host, so to say."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path):
+    def __init__(
+        self, launch: Launch, command: Sequence[str], environment: Mapping[str, str], folder: Path
+    ) -> None:
         self.mark = secrets.token_hex(8)
         self.log = folder / f"{self.mark}.log"
         self.paused = False
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env={**environment, _VARIABLE: self.mark},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self.process = launch(command, {**environment, _VARIABLE: self.mark}, self.log)
 
     @property
     def lives(self) -> bool:
@@ -54,7 +66,7 @@ class Worker:
     def send(self, number: signal.Signals) -> None:
         """Signal the worker alone."""
         if self.lives:
-            self.process.send_signal(number)
+            send(self.process.pid, number)
 
     def send_all(self, number: signal.Signals) -> None:
         """Signal the worker and all that came of it, as if its machine did it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.ablations.storm.databases import Database, leader
-from tests.ablations.storm.fleet import Worker, send
+from tests.ablations.storm.fleet import Launch, Worker, launch, send
 from tests.ablations.storm.place import Place
 
 _TICK_SECONDS = 0.02
@@ -40,8 +40,11 @@ class Storm:
         ...     storm.blow()
     """
 
-    def __init__(self, place: Place, database: Database, weather: Weather) -> None:
+    def __init__(
+        self, place: Place, database: Database, weather: Weather, launch: Launch = launch
+    ) -> None:
         self._place, self._database, self._weather = place, database, weather
+        self._launch = launch
         self._random = Random(weather.seed)
         self._began = time.monotonic()
         self._due: list[tuple[float, Callable[[], None]]] = []
@@ -121,7 +124,7 @@ class Storm:
         )
         options = ("--storage", self._database.url, "--workers", "1")
         command = place.command(*what, *options)
-        self.workers.append(Worker(command, environment, place.folder))
+        self.workers.append(Worker(self._launch, command, environment, place.folder))
 
     def _strike(self, now: float) -> None:
         faults = (
