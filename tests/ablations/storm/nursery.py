@@ -5,8 +5,10 @@ A storm starts dozens of workers, and each would import for a second or two.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,8 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from experiments.process import RunProcess
+from tests.ablations.storm.fleet import send
 
 _POLL_SECONDS = 0.01
+_PRELOADED = (
+    "ablations.fleet.run",
+    "alembic.migration",
+    "alembic.script",
+    "jinja2",
+    "psycopg",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
+)
 
 
 class Nursery:
@@ -68,23 +80,23 @@ class _Forked:
 
 
 def _serve() -> None:
-    import jinja2  # noqa: F401
-    import psycopg  # noqa: F401
-    import sqlalchemy.dialects.postgresql.psycopg
-    import sqlalchemy.dialects.sqlite  # noqa: F401
-
-    import ablations.fleet.run  # noqa: F401
-
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    children: set[int] = set()
     for line in sys.stdin:
         order = json.loads(line)
         if "pid" in order:
             pid, status = os.waitpid(order["pid"], os.WNOHANG)
             answer = os.waitstatus_to_exitcode(status) if pid else None
+            children.discard(pid)
         else:
             answer = os.fork()
             if not answer:
                 _become(**order)
+            children.add(answer)
         print(json.dumps(answer), flush=True)
+    for pid in children:
+        send(pid, signal.SIGKILL)
 
 
 def _become(arguments: list[str], environment: dict[str, str], log: str) -> None:
