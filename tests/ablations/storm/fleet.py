@@ -10,30 +10,48 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from experiments.process import RunProcess
+
+ROOT = Path(__file__).parents[3]
+_MOMENT_SECONDS = 0.02
 _VARIABLE = "STORM_WORKER"
+# All that these tests have started carries it.
+_OURS = secrets.token_hex(8)
+
+
+Launch = Callable[[Sequence[str], Mapping[str, str], Path], RunProcess]
+
+
+def launch(command: Sequence[str], environment: Mapping[str, str], log: Path) -> RunProcess:
+    """Start a process in the log's folder."""
+    with log.open("wb") as said:
+        return subprocess.Popen(
+            command,
+            cwd=log.parent,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 class Worker:
     """One process of ``python -m ablations``, and all that came of it: a host, so to say."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path):
-        self.mark = secrets.token_hex(8)
+    def __init__(
+        self, launch: Launch, command: Sequence[str], environment: Mapping[str, str], folder: Path
+    ) -> None:
+        self.mark = f"{_OURS}-{secrets.token_hex(4)}"
         self.log = folder / f"{self.mark}.log"
         self.paused = False
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env={**environment, _VARIABLE: self.mark},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self.process = launch(command, {**environment, _VARIABLE: self.mark}, self.log)
 
     @property
     def lives(self) -> bool:
@@ -43,18 +61,12 @@ class Worker:
     @property
     def trials(self) -> list[int]:
         """The processes that the worker has started, and theirs."""
-        entry = f"{_VARIABLE}={self.mark}".encode()
-        found: list[int] = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError):  # it ends, or is another user's
-                if entry in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
-        return [pid for pid in found if pid != self.process.pid]
+        return [pid for pid in marked(self.mark) if pid != self.process.pid]
 
     def send(self, number: signal.Signals) -> None:
         """Signal the worker alone."""
         if self.lives:
-            self.process.send_signal(number)
+            send(self.process.pid, number)
 
     def send_all(self, number: signal.Signals) -> None:
         """Signal the worker and all that came of it, as if its machine did it."""
@@ -65,15 +77,47 @@ class Worker:
     def end(self) -> None:
         """Leave nothing of it."""
         self.send(signal.SIGKILL)
-        while trials := self.trials:
-            for pid in trials:
-                send(pid, signal.SIGKILL)
         self.process.wait()
+        end_marked(self.mark)
 
     def last_words(self, lines: int = 15) -> str:
         """The end of what it said, and how it ended."""
         said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
         return "\n".join([f"--- worker {self.mark}, exit {self.process.poll()}", *said])
+
+
+def marked(mark: str) -> list[int]:
+    """The processes of that worker, or of all workers whose marks begin so."""
+    entry = f"\0{_VARIABLE}={mark}".encode()
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it ends, or is another user's
+            if entry in b"\0" + path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def end_marked(mark: str) -> None:
+    """Kill them, those too that they start meanwhile."""
+    unseen = 0
+    while unseen < 2:  # a program that is just being started has no environment for a moment
+        found = marked(mark)
+        for pid in found:
+            send(pid, signal.SIGKILL)
+        unseen = 0 if found else unseen + 1
+        time.sleep(_MOMENT_SECONDS)
+
+
+@contextmanager
+def keeper() -> Generator[None]:
+    """End all workers that tests have left behind, also where those were killed themselves."""
+    code = "import sys; sys.stdin.read(); from tests.ablations.storm import fleet; "
+    command = [sys.executable, "-c", code + f"fleet.end_marked({_OURS!r})"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True)
+    try:
+        yield
+    finally:
+        process.communicate()
 
 
 def send(pid: int, number: signal.Signals) -> None:

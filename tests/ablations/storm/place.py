@@ -11,10 +11,10 @@ from pathlib import Path
 from ablations.table import Cell
 from experiments.files import write_json
 from tests.ablations.samples import result
+from tests.ablations.storm.fleet import ROOT
 from tests.samples import write_corpus
 from transformer.config import to_dict
 
-ROOT = Path(__file__).parents[3]
 ROWS = 8
 SEEDS = (1, 2, 3)
 _TABLE = """

@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
 from tests.ablations.storm.databases import Database, leader
-from tests.ablations.storm.fleet import Worker, send
+from tests.ablations.storm.fleet import Launch, Worker, launch, send
 from tests.ablations.storm.place import Place
 
 _TICK_SECONDS = 0.02
@@ -39,14 +40,18 @@ class Storm:
         ...     storm.blow()
     """
 
-    def __init__(self, place: Place, database: Database, weather: Weather) -> None:
+    def __init__(
+        self, place: Place, database: Database, weather: Weather, launch: Launch = launch
+    ) -> None:
         self._place, self._database, self._weather = place, database, weather
+        self._launch = launch
         self._random = Random(weather.seed)
         self._began = time.monotonic()
         self._due: list[tuple[float, Callable[[], None]]] = []
         self.workers: list[Worker] = []
         self.journal: list[str] = []
         self.faults = 0
+        self._struck = 0.0  # by the clock of the file system
 
     def __enter__(self) -> Storm:
         return self
@@ -74,14 +79,19 @@ class Storm:
             for moment, action in [entry for entry in self._due if entry[0] <= now]:
                 self._due.remove((moment, action))
                 action()
-            if now >= following and self.faults < self._weather.faults and self._begun():
+            if now >= following and self.faults < self._weather.faults and self._has_moved():
                 self._strike(now)
                 following = now + self._random.uniform(0.3, 1.7) * self._weather.every
             time.sleep(_TICK_SECONDS)
         self._calm()
 
-    def _begun(self) -> bool:
-        return any(self._place.out.glob("*/seed-*"))
+    def _has_moved(self) -> bool:
+        """Whether a trial has come further since the last fault: a slow machine is hit less."""
+        for path in self._place.out.glob("*/seed-*/progress.json"):
+            with suppress(FileNotFoundError):  # it has just been renamed
+                if path.stat().st_mtime > self._struck:
+                    return True
+        return False
 
     def _done(self) -> bool:
         return all(cell.directory(self._place.out).exists() for cell in self._place.cells)
@@ -114,7 +124,7 @@ class Storm:
         )
         options = ("--storage", self._database.url, "--workers", "1")
         command = place.command(*what, *options)
-        self.workers.append(Worker(command, environment, place.folder))
+        self.workers.append(Worker(self._launch, command, environment, place.folder))
 
     def _strike(self, now: float) -> None:
         faults = (
@@ -132,6 +142,7 @@ class Storm:
             said = fault(self._random.choice(victims))
             if said:
                 self.faults += 1
+                self._struck = time.time()
                 self.journal.append(f"{now:7.2f} s  {said}")
 
     def _kill_worker(self, worker: Worker) -> str:

@@ -5,6 +5,7 @@ A failure tells the seed, what was hit when, the ends of the workers' logs and w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from ablations.fleet.storage import STUDY_FILE
 from tests.ablations.postgresql import Server
 from tests.ablations.storm.databases import Database, PostgreSQL, SQLite
+from tests.ablations.storm.nursery import Nursery
 from tests.ablations.storm.place import Place, make_place
 from tests.ablations.storm.storm import Storm, Weather
 from tests.ablations.storm.undisturbed import assert_as_undisturbed, run_undisturbed
@@ -28,14 +30,21 @@ def _database(kind: str, place: Place, request: pytest.FixtureRequest) -> Databa
     return PostgreSQL(server, place.folder.name)
 
 
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_table_of_stand_ins_comes_through_a_storm(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, nursery: Nursery, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     place = make_place(tmp_path, steps=40, every=7, step_seconds=0.02)
     database = _database(kind, place, request)
-    weather = Weather(seed=1, faults=16, every=0.5)
-    with Storm(place, database, weather) as storm:
+    weather = Weather(seed=1, faults=11, every=0.5)
+    with Storm(place, database, weather, nursery.launch) as storm:
         storm.blow()
         assert storm.faults >= 5
         assert_as_undisturbed(place, run_undisturbed(place, tmp_path / "undisturbed"), database.url)

@@ -14,7 +14,7 @@ from ablations.table import Cell
 from experiments.attempt import Attempt, read_attempt
 from experiments.progress import read_progress
 from tests.ablations.postgresql import Server, programs
-from tests.ablations.storm.fleet import Worker
+from tests.ablations.storm.fleet import Worker, launch
 from tests.ablations.storm.hosts import Host, Link, need_hosts
 from tests.ablations.storm.place import Place, make_place
 from tests.ablations.storm.undisturbed import assert_as_undisturbed, run_undisturbed
@@ -61,7 +61,7 @@ class Site:
             TMPDIR=str(own),
             DATA_CACHE=str(own / "cache"),
         )
-        worker = Worker(host.command(command), environment, own)
+        worker = Worker(launch, host.command(command), environment, own)
         self._stack.callback(worker.end)
         return worker
 
