@@ -1,9 +1,9 @@
 """Stands in for ``python -m experiments.process DIRECTORY``: leaves the files of a run at once.
 
 What it does is named by ``behaviour.json`` in the table's directory, which maps a cell to
-``crash``, ``diverge``, ``refuse``, ``slow``, ``hang``, ``stubborn`` (it hears no signal), ``kill`` or ``abort``
-(a crash after the result); without an entry it finishes. It imports nothing of the project, so
-that it starts at once.
+``crash``, ``diverge``, ``refuse``, ``slow``, ``hang``, ``stubborn`` (it hears no signal),
+``kill`` or ``abort`` (a crash after the result); without an entry it finishes. It imports nothing
+of the project, so that it starts at once.
 """
 
 import json
