@@ -145,9 +145,10 @@ def _extend(found: Plan, plan: Plan, directory: Path) -> Plan:
     """The plan with the seeds that were found there; rows without any may have changed."""
     taken = [row.name for row in found.rows if row.seeds]
     changes = differences(_identity(found, taken), _identity(plan, taken))
+    names = differences(*({"table": x.table, "scale": x.scale} for x in (found, plan)))
     if changes:
         raise InputError(
-            f"{directory} belongs to another table ({'; '.join(changes)}): "
+            f"{directory} belongs to another table ({'; '.join(names or changes)}): "
             "choose another --directory, or remove this one"
         )
     seeds = {row.name: set(row.seeds) for row in found.rows}

@@ -66,6 +66,8 @@ def run_table(
     )
     root = directory or Path("runs") / f"{plan.table}-{plan.scale}"
     wanted = {str(cell) for cell in plan.cells}
+    if is_search(root):
+        raise InputError(f"{root} belongs to a search: choose another --directory")
     fleet = Fleet(root, options)
     claim_plan(root, plan)
     if retry_failed:

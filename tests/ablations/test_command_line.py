@@ -105,6 +105,16 @@ def test_a_table_runs_and_is_reported(
     assert started(place / "out") == ["base/seed-1", "narrow/seed-1"]
 
 
+def test_a_searchs_directory_is_no_tables(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "out").mkdir()
+    (place / "out" / "search.json").write_text("{}")
+    assert call(RUN, monkeypatch) == 2
+    assert "out belongs to a search: choose another --directory" in capsys.readouterr().err
+    assert not (place / "out" / "table.json").exists()
+
+
 def test_a_crashed_run_is_exit_code_1_and_in_the_report(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

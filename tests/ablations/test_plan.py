@@ -68,6 +68,12 @@ def test_another_scale_or_row_in_the_directory_is_refused(tmp_path: Path) -> Non
     assert load_plan(tmp_path) == plan
 
 
+def test_a_table_of_another_name_or_scale_is_refused_by_that_alone(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    with pytest.raises(InputError, match=r"another table \(table: 'pair' -> 'table3'\): choose"):
+        claim_plan(tmp_path, make_plan(TABLE, TINY, TABLE.rows, (1,)))
+
+
 def test_a_directory_that_is_no_tables_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not the directory of a table"):
         load_plan(tmp_path)
