@@ -122,8 +122,14 @@ class Link:
             self.trouble = reason(error)
             return
         self.trouble = ""
+        self._note_reached()
+
+    def _note_reached(self) -> None:
+        """Note that the storage answers. Where it did not for long, nobody's heartbeat could
+        arrive, and who seems silent is not judged by it.
+        """
         now = time.monotonic()
-        if now - self._reached_at > 2 * self._patience.heartbeat_seconds:
+        if now - self._reached_at > self._patience.grace_seconds / 2:
             self._steady_since = now
         self._reached_at = now
 
@@ -132,6 +138,7 @@ class Link:
         self._beat()
         self._ask_pruner()
         if self._lease.hold() and (told or time.monotonic() >= self._next_look):
+            self._note_reached()
             seconds = time.monotonic() - self._steady_since
             self._queue.reconcile(
                 judge=seconds > self._patience.grace_seconds, still_leads=self._lease.hold
