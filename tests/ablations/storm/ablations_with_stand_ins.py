@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from experiments import process
+from experiments import process, warm
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
@@ -24,6 +24,7 @@ def start(directory: Path, **_place: object) -> subprocess.Popen[bytes]:
 
 
 process.start = start
+warm.warm_up = lambda: None  # stand-ins need no torch
 
 from ablations.__main__ import main  # noqa: E402  (after the stand-in is in place)
 

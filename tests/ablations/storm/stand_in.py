@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+STARTS_FILE = "starts.txt"
 STOPPED = 75
 _ended: list[int] = []
 
@@ -38,7 +39,8 @@ def train(directory: Path) -> int:
     last, every = settings["max_steps"], settings["checkpoint_every_steps"]
     (directory / "checkpoints").mkdir(exist_ok=True)
     step, losses = _newest(directory)
-    print(f"start at step {step}", flush=True)
+    with (directory / STARTS_FILE).open("a") as file:  # by its path: not once it is taken over
+        file.write(f"{step}\n")
     while step < last:
         if _ended or os.getppid() != parent:
             _checkpoint(directory, step, losses)

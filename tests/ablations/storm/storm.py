@@ -101,7 +101,7 @@ class Storm:
         for _, action in self._due:
             action()
         self._due.clear()
-        deadline = time.monotonic() + 5 * self._weather.grace + 20
+        deadline = time.monotonic() + 5 * self._weather.grace + 60
         for worker in self.workers:
             while worker.lives:
                 assert time.monotonic() < deadline, f"worker {worker.mark} does not end"
