@@ -145,7 +145,8 @@ def _extend(found: Plan, plan: Plan, directory: Path) -> Plan:
     """The plan with the seeds that were found there; rows without any may have changed."""
     taken = [row.name for row in found.rows if row.seeds]
     changes = differences(_identity(found, taken), _identity(plan, taken))
-    names = differences(*({"table": x.table, "scale": x.scale} for x in (found, plan)))
+    before, now = ({"table": each.table, "scale": each.scale} for each in (found, plan))
+    names = differences(before, now)
     if changes:
         raise InputError(
             f"{directory} belongs to another table ({'; '.join(names or changes)}): "

@@ -72,7 +72,7 @@ class Queue:
         Args:
             judge: whether trials whose worker was silent for the grace are given up; not so
                 early after this worker has lost sight of the storage, when all seem silent
-            still_leads: asked before anything is queued
+            still_leads: asked before anything is added
         """
         study = self._study()
         if judge:
@@ -93,7 +93,7 @@ class Queue:
                 ended.add(_cell(trial))
         for name in self._work.names:
             if self.is_done(name):
-                if name not in live | ended:
+                if name not in live | ended and still_leads():
                     self._import(study, name)
             elif name not in live and not self.is_given_up(name) and still_leads():
                 attributes = {"cell": name}

@@ -16,18 +16,16 @@ from typing import Any, TypeVar
 
 from ablations.fleet.attempts import newest, publish
 from ablations.fleet.child import Orphan, Start
-from ablations.fleet.interrupt import Interrupt
 from ablations.fleet.link import Link
 from ablations.fleet.machine import Slot
 from ablations.fleet.queue import Claim, Kind, Queue
 from ablations.fleet.running import Begin, Run
+from ablations.fleet.stopping import Stop
 from ablations.fleet.work import Work
 from transformer.errors import InputError
 
 _POLL_SECONDS = 0.05
 _FIRST_SECONDS = 10.0
-# A run that has not written its checkpoint by then goes on from the one before.
-_GRACE_SECONDS = 25.0
 
 _T = TypeVar("_T")
 
@@ -84,10 +82,8 @@ class Worker:
         self._waiting: list[_Waiting] = []
         self._running: list[Run] = []
         self._outcome = Outcome()
-        self._interrupt = Interrupt()
+        self._stop = Stop(note)
         self._refusal: InputError | None = None
-        self._kill_at: float | None = None
-        self._heard = 0
         # Until the first run has begun there is nothing to see, and it would look forsaken.
         self._show_from = time.monotonic() + _FIRST_SECONDS
         self._trouble = ""
@@ -100,7 +96,7 @@ class Worker:
         """
         for slot in self._slots:
             self._link.offer(slot)
-        with self._interrupt, self._link:
+        with self._stop, self._link:
             try:
                 while not self._is_over():
                     self._turn()
@@ -110,11 +106,11 @@ class Worker:
                 raise
         if self._refusal:
             raise self._refusal
-        self._outcome.signal = self._interrupt.first
+        self._outcome.signal = self._stop.signal
         return self._outcome
 
     def _turn(self) -> None:
-        self._hear()
+        self._stop.attend(self._running)
         self._link.check()
         self._tell_of_trouble()
         for slot, claim in _drain(self._link.taken):
@@ -131,7 +127,7 @@ class Worker:
     @property
     def _ending(self) -> bool:
         """Whether nothing more is started."""
-        return bool(self._interrupt.received) or self._refusal is not None
+        return self._stop.signal is not None or self._refusal is not None
 
     def _is_over(self) -> bool:
         if self._running or self._waiting or not self._link.taken.empty():
@@ -226,35 +222,16 @@ class Worker:
 
     # Ends of the whole.
 
-    def _hear(self) -> None:
-        received = len(self._interrupt.received)
-        if received > self._heard:
-            self._note(
-                "killing the runs"
-                if received > 1
-                else "stopping after a checkpoint (again to kill)"
-            )
-            self._send(signal.SIGKILL if received > 1 else signal.SIGTERM)
-            self._heard = received
-        if self._kill_at is not None and time.monotonic() > self._kill_at:
-            self._send(signal.SIGKILL)
-
     def _refuse(self, error: InputError) -> None:
         if self._refusal is None:
             self._refusal = error
-            self._send(signal.SIGTERM)
-
-    def _send(self, number: signal.Signals) -> None:
-        if self._kill_at is None:
-            self._kill_at = time.monotonic() + _GRACE_SECONDS
-        for run in self._running:
-            run.child.send(number)
+            self._stop.ask(self._running)
 
     def _stop_all(self) -> None:
         """End the runs when the worker itself fails."""
-        self._send(signal.SIGTERM)
+        self._stop.ask(self._running)
         while any(run.ending() is None for run in self._running):
-            self._hear()
+            self._stop.attend(self._running)
             time.sleep(_POLL_SECONDS)
 
     def _tell_of_trouble(self) -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ablations.__main__ import compare
+from ablations.commands import compare
 from ablations.plan import claim_plan
 from ablations.reporting.compare import compare_rows
 from ablations.table import Cell

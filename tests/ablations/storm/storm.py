@@ -50,7 +50,7 @@ class Storm:
         self._due: list[tuple[float, Callable[[], None]]] = []
         self.workers: list[Worker] = []
         self.journal: list[str] = []
-        self.faults = 0
+        self.faults = self.kills = 0
         self._struck = 0.0  # by the clock of the file system
 
     def __enter__(self) -> Storm:
@@ -142,6 +142,7 @@ class Storm:
             said = fault(self._random.choice(victims))
             if said:
                 self.faults += 1
+                self.kills += said.startswith("killed")
                 self._struck = time.time()
                 self.journal.append(f"{now:7.2f} s  {said}")
 

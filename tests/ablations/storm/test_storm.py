@@ -53,12 +53,12 @@ def test_a_table_of_stand_ins_comes_through_a_storm(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_trained_tables_come_through_two_hundred_faults(
+def test_trained_tables_come_through_a_hundred_kills(
     kind: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> None:
     undisturbed: Path | None = None
-    seed = faults = 0
-    while faults < 100:
+    seed = kills = 0
+    while kills < 100:
         seed += 1
         folder = tmp_path_factory.mktemp(f"storm-{kind}-{seed}")
         place = make_place(folder, steps=300, every=23, step_seconds=None)
@@ -67,5 +67,5 @@ def test_trained_tables_come_through_two_hundred_faults(
         weather = Weather(seed=seed, faults=100, every=3, heartbeat=1, grace=5, patience=1500)
         with Storm(place, database, weather) as storm:
             storm.blow()
-            faults += storm.faults
+            kills += storm.kills
             assert_as_undisturbed(place, undisturbed, database.url)
