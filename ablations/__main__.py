@@ -129,6 +129,13 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
     return 0
 
 
+def benchmark(trials: int, minutes: float, storage: str | None, output: Path) -> int:
+    """measure what the fleet itself takes of the time of a table of short runs"""
+    from ablations.benchmark.overhead import measure_overhead
+
+    return measure_overhead(trials, minutes, storage, output)
+
+
 def _add_options(command: argparse.ArgumentParser) -> None:
     """What every worker takes."""
     add = command.add_argument
@@ -242,6 +249,20 @@ def main() -> int:
     add("second", metavar="ROW", help="another: its BLEU less the first's is the difference")
     add("--seeds", metavar="1,2,3", help="only these; all that both rows have without it")
     command.set_defaults(command=compare)
+
+    command = commands.add_parser(
+        "benchmark",
+        help=benchmark.__doc__,
+        description="Measure what the fleet itself takes of the time of a table of short runs: a "
+        "worker with one place, beside one process that does the same runs without it.",
+    )
+    add = command.add_argument
+    add("--trials", type=int, default=3, metavar="N", help="runs of the table, else 3")
+    add("--minutes", type=float, default=1.0, metavar="M", help="that each trains, else 1")
+    add("--storage", metavar="URL", help="of the fleet; else OPTUNA_STORAGE, else a file")
+    output = Path("runs") / "benchmark-fleet.json"
+    add("--output", type=Path, default=output, metavar="FILE", help=f"as JSON, else {output}")
+    command.set_defaults(command=benchmark)
     return run_command_line(parser)
 
 

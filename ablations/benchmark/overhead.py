@@ -1,0 +1,133 @@
+"""The command: a table of short runs, what a fleet adds to them, and where it does."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import URL
+
+from ablations.benchmark.arm import places
+from ablations.benchmark.comparison import Comparison, Interrupted
+from ablations.benchmark.figures import Overhead, lines
+from ablations.costs.measure import measure
+from ablations.fleet import identity
+from ablations.fleet.lease import Lease
+from ablations.fleet.storage import (
+    URL_VARIABLE,
+    Patience,
+    delete_study,
+    open_storage,
+    refusing,
+    show,
+    storage_url,
+)
+from ablations.plan import Plan, make_plan
+from ablations.scale import Scale
+from ablations.scales import QUICK
+from ablations.table import Table, row
+from ablations.table3 import BASE
+from experiments.files import write_json
+from experiments.provenance import commit, versions
+from experiments.tracking import tracking_mode
+from transformer.data.preparation.prepare import prepare
+from transformer.errors import InputError
+
+_TABLE = Table(name="overhead", title="The overhead of a fleet", base=BASE, rows=(row("base"),))
+
+
+def measure_overhead(
+    trials: int, minutes: float, storage: str | None, output: Path, scale: Scale = QUICK
+) -> int:
+    """Measure, print the figures, and write them to ``output``; the exit code.
+
+    Args:
+        trials: runs of the table, one after the other
+        minutes: that each of them is to train, about
+        storage: URL of the fleet's database; ``OPTUNA_STORAGE``, or a file, if None
+        scale: of the base, but for the number of steps
+
+    Raises:
+        InputError: for what cannot be measured, or a storage that cannot be used.
+    """
+    if trials < 2:
+        raise InputError(f"--trials is {trials}, but must be at least 2: the first is a case apart")
+    if not (minutes > 0 and math.isfinite(minutes)):
+        raise InputError(f"--minutes is {minutes:g}, but must be above 0")
+    together = len({place.core for place in places()}) > 1
+    url = storage_url(storage, Path()) if storage or os.environ.get(URL_VARIABLE) else None
+    if url is not None:
+        with open_storage(url, Patience.of_environment()):
+            pass  # better now than after the calibration
+    plan, device = _calibrate(trials, 60 * minutes, scale)
+    steps = plan.base.training.max_steps
+    how = "side by side" if together else "one after the other, as there is one core only"
+    print(f"{trials} runs of {steps:,} steps on {device}, {how}", flush=True)
+    try:
+        found = _compare(plan, url)
+    except Interrupted as interrupted:
+        print("stopped; nothing is kept", file=sys.stderr)
+        return 128 + interrupted.number
+    print("\n".join(lines(found)))
+    about = {
+        "command": f"python -m ablations benchmark --trials {trials} --minutes {minutes:g}",
+        "device": device,
+        "cores": len(os.sched_getaffinity(0)),
+        "side_by_side": together,
+        "storage": "sqlite" if url is None else url.get_backend_name(),
+        "wandb": tracking_mode(),
+        "trials": trials,
+        "steps": steps,
+    }
+    _write(output, about, found)
+    print(output)
+    return 0
+
+
+def _calibrate(trials: int, seconds: float, scale: Scale) -> tuple[Plan, str]:
+    """The table with so many steps as take ``seconds``, and the device's name."""
+    config = dataclasses.replace(scale, max_steps=BASE.training.max_steps).apply(BASE)
+    prepare(config)
+    device, _, timings = measure({"base": config})
+    seconds_per_step = timings[0].seconds / config.training.max_steps
+    steps = max(1, round(seconds / seconds_per_step))
+    scale = dataclasses.replace(scale, max_steps=steps)
+    return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), device
+
+
+def _compare(plan: Plan, url: URL | None) -> Overhead:
+    with tempfile.TemporaryDirectory(prefix="overhead-", ignore_cleanup_errors=True) as folder:
+        comparison = Comparison(plan, Path(folder), url)
+        with _swept(url, comparison.study):
+            return comparison.run()
+
+
+@contextmanager
+def _swept(url: URL | None, study: str) -> Generator[None]:
+    """Leave nothing of the study in a database that is not the benchmark's own."""
+    try:
+        yield
+    finally:
+        if url is not None:
+            patience = Patience.of_environment()
+            try:
+                with open_storage(url, patience) as storage, refusing(url):
+                    delete_study(storage, study)
+                    Lease(storage.engine, study, identity.own_name(), 0.0).delete()
+            except InputError as error:
+                print(f"{show(url)} keeps the study {study}: {error}", file=sys.stderr)
+
+
+def _write(output: Path, about: dict[str, Any], found: Overhead) -> None:
+    made = {"commit": commit(), "versions": versions()}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_json(output, about | dataclasses.asdict(found) | made | {"finished_at": now})
