@@ -92,9 +92,9 @@ class Arm:
             self._process.send_signal(signal.SIGTERM)  # the second makes a fleet kill its runs
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_POLL_SECONDS)
-        with suppress(ProcessLookupError):
+        if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            self._process.wait()
 
 
 @contextmanager

@@ -111,7 +111,8 @@ def _carry_out(starts: Sequence[Callable[[], Arm]], look: Callable[[], None]) ->
         for start in starts:
             arms.append(start())
             stack.callback(arms[-1].end)
-        while not all([arm.is_over() for arm in arms]):
+        while arms:
             look()
             time.sleep(_POLL_SECONDS)
+            arms = [arm for arm in arms if not arm.is_over()]
         look()

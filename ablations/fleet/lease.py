@@ -11,7 +11,18 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, delete, insert, select, update
+from sqlalchemy import (
+    Column,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    delete,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from ablations.fleet.identity import is_gone
