@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from transformer.errors import InputError
 
 _END_SECONDS = 20.0
 _POLL_SECONDS = 0.1
+_LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,20 @@ class Arm:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def carry_out(starts: Sequence[Callable[[], Arm]], look: Callable[[], None]) -> None:
+    """Start all, and look until they have ended; none is left if something goes wrong."""
+    with ExitStack() as stack:
+        arms: list[Arm] = []
+        for start in starts:
+            arms.append(start())
+            stack.callback(arms[-1].end)
+        while arms:
+            look()
+            time.sleep(_LOOK_SECONDS)
+            arms = [arm for arm in arms if not arm.is_over()]
+        look()
 
 
 @contextmanager

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
-from sqlalchemy.engine import URL
-
-from ablations.benchmark.arm import Arm, Place, places
+from ablations.benchmark.arm import Arm, Place, carry_out, places
 from ablations.benchmark.figures import Overhead, overhead
 from ablations.benchmark.reference import TIMES_FILE
 from ablations.benchmark.timeline import Timeline
+from ablations.fleet.attempts import locate
 from ablations.fleet.interrupt import Interrupt
 from ablations.fleet.storage import URL_VARIABLE
 from ablations.plan import Plan, claim_plan
+from experiments.attempt import read_attempt
 from experiments.files import read_json
 from experiments.results import Result, load_result
 from transformer.progress import show_progress
-
-_POLL_SECONDS = 0.02
 
 
 class Interrupted(Exception):
@@ -33,11 +28,11 @@ class Interrupted(Exception):
 
 class Comparison:
     """Both ways to carry out ``plan``, with all their files in ``folder``; the fleet's study is
-    in the storage ``url``, or for None in ``folder``, too.
+    in the database at ``storage``, or for None in ``folder``, too.
     """
 
-    def __init__(self, plan: Plan, folder: Path, url: URL | None) -> None:
-        self._folder, self._url = folder, url
+    def __init__(self, plan: Plan, folder: Path, storage: str | None) -> None:
+        self._folder, self._storage = folder, storage
         self._roots = folder / "fleet", folder / "reference"
         self._plan, _ = (claim_plan(root, plan) for root in self._roots)
         names = [str(cell) for cell in plan.cells]
@@ -71,9 +66,20 @@ class Comparison:
 
             ways = [lambda: self._start_fleet(first), lambda: self._start_reference(second)]
             together = first.core != second.core
-            for group in [ways] if together else [[way] for way in ways]:
-                _carry_out(group, look)
+            try:
+                for group in [ways] if together else [[way] for way in ways]:
+                    carry_out(group, look)
+            except ChildProcessError as error:
+                raise self._explained(error) from error
         return self._compare()
+
+    def _explained(self, error: ChildProcessError) -> ChildProcessError:
+        """With the reason of a run of the fleet's that failed, if one did."""
+        for cell in self._plan.cells:
+            attempt = read_attempt(locate(cell.directory(self._roots[0])))
+            if attempt is not None and attempt.failures:
+                return ChildProcessError(f"{cell} failed: {attempt.failures[-1].reason}")
+        return error
 
     def _compare(self) -> Overhead:
         times = read_json(self._roots[1] / TIMES_FILE)
@@ -91,10 +97,7 @@ class Comparison:
     def _start_fleet(self, place: Place) -> Arm:
         arguments = ["worker", str(self._roots[0]), "--workers", "1", "--retries", "0"]
         # Not an argument: it may hold a password, and those are seen by all.
-        environment = (
-            {} if self._url is None
-            else {URL_VARIABLE: self._url.render_as_string(hide_password=False)}
-        )  # fmt: skip
+        environment = {} if self._storage is None else {URL_VARIABLE: self._storage}
         log = self._folder / "fleet.txt"
         return Arm("the fleet", "ablations", arguments, place, environment, log)
 
@@ -102,17 +105,3 @@ class Comparison:
         module, arguments = "ablations.benchmark.reference", [str(self._roots[1])]
         log = self._folder / "reference.txt"
         return Arm("the process without a fleet", module, arguments, place, {}, log)
-
-
-def _carry_out(starts: Sequence[Callable[[], Arm]], look: Callable[[], None]) -> None:
-    """Start all, and look until they have ended; none is left if something goes wrong."""
-    with ExitStack() as stack:
-        arms: list[Arm] = []
-        for start in starts:
-            arms.append(start())
-            stack.callback(arms[-1].end)
-        while arms:
-            look()
-            time.sleep(_POLL_SECONDS)
-            arms = [arm for arm in arms if not arm.is_over()]
-        look()

@@ -11,9 +11,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy.engine import URL
 
 from ablations.benchmark.arm import places
 from ablations.benchmark.comparison import Comparison, Interrupted
@@ -63,16 +60,17 @@ def measure_overhead(
     if not (minutes > 0 and math.isfinite(minutes)):
         raise InputError(f"--minutes is {minutes:g}, but must be above 0")
     together = len({place.core for place in places()}) > 1
-    url = storage_url(storage, Path()) if storage or os.environ.get(URL_VARIABLE) else None
-    if url is not None:
-        with open_storage(url, Patience.of_environment()):
+    storage = storage or os.environ.get(URL_VARIABLE) or None
+    if storage is not None:
+        with open_storage(storage_url(storage, Path()), Patience.of_environment()):
             pass  # better now than after the calibration
     plan, device = _calibrate(trials, 60 * minutes, scale)
     steps = plan.base.training.max_steps
+    made = {"commit": commit(), "versions": versions()}  # before anybody edits a file
     how = "side by side" if together else "one after the other, as there is one core only"
     print(f"{trials} runs of {steps:,} steps on {device}, {how}", flush=True)
     try:
-        found = _compare(plan, url)
+        found = _compare(plan, storage)
     except Interrupted as interrupted:
         print("stopped; nothing is kept", file=sys.stderr)
         return 128 + interrupted.number
@@ -82,12 +80,14 @@ def measure_overhead(
         "device": device,
         "cores": len(os.sched_getaffinity(0)),
         "side_by_side": together,
-        "storage": "sqlite" if url is None else url.get_backend_name(),
+        "storage": "sqlite" if storage is None else storage.partition(":")[0].partition("+")[0],
         "wandb": tracking_mode(),
         "trials": trials,
         "steps": steps,
     }
-    _write(output, about, found)
+    ended = {"finished_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_json(output, about | dataclasses.asdict(found) | made | ended)
     print(output)
     return 0
 
@@ -103,31 +103,24 @@ def _calibrate(trials: int, seconds: float, scale: Scale) -> tuple[Plan, str]:
     return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), device
 
 
-def _compare(plan: Plan, url: URL | None) -> Overhead:
+def _compare(plan: Plan, storage: str | None) -> Overhead:
     with tempfile.TemporaryDirectory(prefix="overhead-", ignore_cleanup_errors=True) as folder:
-        comparison = Comparison(plan, Path(folder), url)
-        with _swept(url, comparison.study):
+        comparison = Comparison(plan, Path(folder), storage)
+        with _swept(storage, comparison.study):
             return comparison.run()
 
 
 @contextmanager
-def _swept(url: URL | None, study: str) -> Generator[None]:
+def _swept(storage: str | None, study: str) -> Generator[None]:
     """Leave nothing of the study in a database that is not the benchmark's own."""
     try:
         yield
     finally:
-        if url is not None:
-            patience = Patience.of_environment()
+        if storage is not None:
+            url = storage_url(storage, Path())
             try:
-                with open_storage(url, patience) as storage, refusing(url):
-                    delete_study(storage, study)
-                    Lease(storage.engine, study, identity.own_name(), 0.0).delete()
+                with open_storage(url, Patience.of_environment()) as database, refusing(url):
+                    delete_study(database, study)
+                    Lease(database.engine, study, identity.own_name(), 0.0).delete()
             except InputError as error:
                 print(f"{show(url)} keeps the study {study}: {error}", file=sys.stderr)
-
-
-def _write(output: Path, about: dict[str, Any], found: Overhead) -> None:
-    made = {"commit": commit(), "versions": versions()}
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    write_json(output, about | dataclasses.asdict(found) | made | {"finished_at": now})
