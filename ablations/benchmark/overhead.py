@@ -28,7 +28,6 @@ from ablations.fleet.storage import (
     storage_url,
 )
 from ablations.plan import Plan, make_plan
-from ablations.scale import Scale
 from ablations.scales import QUICK
 from ablations.table import Table, row
 from ablations.table3 import BASE
@@ -41,16 +40,13 @@ from transformer.errors import InputError
 _TABLE = Table(name="overhead", title="The overhead of a fleet", base=BASE, rows=(row("base"),))
 
 
-def measure_overhead(
-    trials: int, minutes: float, storage: str | None, output: Path, scale: Scale = QUICK
-) -> int:
+def measure_overhead(trials: int, minutes: float, storage: str | None, output: Path) -> int:
     """Measure, print the figures, and write them to ``output``; the exit code.
 
     Args:
         trials: runs of the table, one after the other
         minutes: that each of them is to train, about
         storage: URL of the fleet's database; ``OPTUNA_STORAGE``, or a file, if None
-        scale: of the base, but for the number of steps
 
     Raises:
         InputError: for what cannot be measured, or a storage that cannot be used.
@@ -64,7 +60,7 @@ def measure_overhead(
     if storage is not None:
         with open_storage(storage_url(storage, Path()), Patience.of_environment()):
             pass  # better now than after the calibration
-    plan, device = _calibrate(trials, 60 * minutes, scale)
+    plan, device = _calibrate(trials, 60 * minutes)
     steps = plan.base.training.max_steps
     made = {"commit": commit(), "versions": versions()}  # before anybody edits a file
     how = "side by side" if together else "one after the other, as there is one core only"
@@ -92,14 +88,14 @@ def measure_overhead(
     return 0
 
 
-def _calibrate(trials: int, seconds: float, scale: Scale) -> tuple[Plan, str]:
+def _calibrate(trials: int, seconds: float) -> tuple[Plan, str]:
     """The table with so many steps as take ``seconds``, and the device's name."""
-    config = dataclasses.replace(scale, max_steps=BASE.training.max_steps).apply(BASE)
+    config = QUICK.apply(BASE)
     prepare(config)
     device, _, timings = measure({"base": config})
     seconds_per_step = timings[0].seconds / config.training.max_steps
     steps = max(1, round(seconds / seconds_per_step))
-    scale = dataclasses.replace(scale, max_steps=steps)
+    scale = dataclasses.replace(QUICK, max_steps=steps)
     return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), device
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ablations.benchmark import overhead
 from ablations.benchmark.overhead import measure_overhead
 from ablations.scale import scale
 from transformer.config import Corpus
@@ -48,8 +49,9 @@ def test_a_fleet_and_a_process_without_it_do_the_same_and_are_compared(
         max_length=41,
         warmup_steps=13,
     )
+    monkeypatch.setattr(overhead, "QUICK", tiny)
     study, output = tmp_path / "study.sqlite3", tmp_path / "new" / "out.json"
-    assert measure_overhead(2, 0.03, f"sqlite:///{study}", output, scale=tiny) == 0
+    assert measure_overhead(2, 0.03, f"sqlite:///{study}", output) == 0
     found = json.loads(output.read_text())
     assert (found["trials"], found["storage"], found["wandb"]) == (2, "sqlite", "offline")
     assert found["same_results"]
