@@ -111,6 +111,18 @@ def _compare(command: argparse.ArgumentParser) -> None:
     add("--seeds", metavar="1,2,3", help="only these; all that both rows have without it")
 
 
+def _benchmark(command: argparse.ArgumentParser) -> None:
+    """Measure what the fleet itself takes of the time of a table of short runs: a worker with one
+    place, beside one process that does the same runs without it.
+    """
+    add = command.add_argument
+    add("--trials", type=int, default=3, metavar="N", help="runs of the table, else 3")
+    add("--minutes", type=float, default=1.0, metavar="M", help="that each trains, else 1")
+    add("--storage", metavar="URL", help="of the fleet; else OPTUNA_STORAGE, else a file")
+    output = Path("runs") / "benchmark-fleet.json"
+    add("--output", type=Path, default=output, metavar="FILE", help=f"as JSON, else {output}")
+
+
 def _nothing(command: argparse.ArgumentParser) -> None:
     del command
 
@@ -125,6 +137,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int], Callable[[argparse.ArgumentParser
     "status": (commands.status, _status),
     "report": (commands.report, _directory),
     "compare": (commands.compare, _compare),
+    "benchmark": (commands.benchmark, _benchmark),
 }
 
 

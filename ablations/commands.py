@@ -123,3 +123,10 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
     for line in compare_rows(directory, first, second, seeds):
         print(line, flush=True)
     return 0
+
+
+def benchmark(trials: int, minutes: float, storage: str | None, output: Path) -> int:
+    """measure what the fleet itself takes of the time of a table of short runs"""
+    from ablations.benchmark.overhead import measure_overhead
+
+    return measure_overhead(trials, minutes, storage, output)

@@ -19,7 +19,7 @@ from types import ModuleType
 
 # What a run imports on its way, W&B's launch tools too, which its every start looks at. None of
 # it touches a GPU or starts a thread.
-_PRELOADED = [
+PRELOADED = [
     "experiments.own_process",
     "experiments.run",
     "lightning.pytorch.loggers.wandb",
@@ -35,7 +35,7 @@ _MOMENT_SECONDS = 0.001
 def warm_up() -> ForkServerContext:
     """Begin to import, in the background, what runs need; the first fork waits for it."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
+    context.set_forkserver_preload(PRELOADED)
     resource_tracker.ensure_running()  # which would unblock the signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PARENT)
     try:

@@ -11,7 +11,18 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, insert, select, update
+from sqlalchemy import (
+    Column,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    delete,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from ablations.fleet.identity import is_gone
@@ -61,6 +72,11 @@ class Lease:
         """Let another have it at once."""
         if self._seen is not None and self._seen[0] == self._worker:
             self._swap(self._seen, "")
+
+    def delete(self) -> None:
+        """Leave no trace of it, once nobody works on the study any more."""
+        with self._engine.begin() as connection:
+            connection.execute(delete(_LEASES).where(_LEASES.c.study == self._study))
 
     def _is_free(self, found: tuple[str, int]) -> bool:
         if found != self._seen:

@@ -115,7 +115,7 @@ class Link:
         except BaseException as error:
             self._error = error
 
-    def _attempt(self, action: Callable[[], None]) -> None:
+    def _attempt(self, action: Callable[[], object]) -> None:
         try:
             action()
         except STORAGE_ERRORS as error:

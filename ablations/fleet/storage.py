@@ -9,7 +9,7 @@ import os
 import time
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,12 @@ def _make(url: URL, patience: Patience) -> Storage:
             _serialise(storage.engine)
         return storage
     raise AssertionError("the last turn returns or raises")
+
+
+def delete_study(storage: Storage, name: str) -> None:
+    """Delete a study on which nobody works, if it is there."""
+    with suppress(KeyError):
+        storage.delete_study(storage.get_study_id_from_name(name))
 
 
 class Storage(RDBStorage):

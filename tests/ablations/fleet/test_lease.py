@@ -84,3 +84,10 @@ def test_of_many_at_once_one_gets_it(lease: Make, held_before: bool) -> None:
     for thread in threads:
         thread.join()
     assert sum(held) == 1
+
+
+def test_one_that_is_deleted_is_anybodys(lease: Make) -> None:
+    first, second = lease("one"), lease("two")
+    assert first.hold() and not second.hold()
+    second.delete()
+    assert second.hold() and not first.hold()

@@ -6,11 +6,19 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import optuna
 import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import URL
 
-from ablations.fleet.storage import STUDY_FILE, Patience, open_storage, show, storage_url
+from ablations.fleet.storage import (
+    STUDY_FILE,
+    Patience,
+    delete_study,
+    open_storage,
+    show,
+    storage_url,
+)
 from tests.ablations.postgresql import Server
 from transformer.errors import InputError
 
@@ -68,6 +76,17 @@ def test_another_versions_tables_are_refused(url: URL) -> None:
         connection.execute(text("UPDATE version_info SET schema_version = 9"))
     message = refusal(url)
     assert "another version" in message or "may be deleted" in message
+
+
+def test_a_study_is_deleted_alone(url: URL) -> None:
+    with open_storage(url, Patience()) as storage:
+        for name in ("one", "two"):
+            study = optuna.create_study(storage=storage, study_name=name)
+            study.enqueue_trial({}, user_attrs={"cell": name})
+        delete_study(storage, "one")
+        delete_study(storage, "one")  # which is no fault
+        assert optuna.get_all_study_names(storage) == ["two"]
+        assert len(storage.get_all_trials(storage.get_study_id_from_name("two"))) == 1
 
 
 def test_a_broken_file_is_bad_input(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""A table's cells one after the other in this process, with no fleet: what a fleet is compared to.
+
+``python -m ablations.benchmark.reference DIRECTORY`` carries out the plan of the directory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from ablations.fleet.machine import slots
+from ablations.plan import load_plan
+from experiments.command_line import show_warnings_in_one_line
+from experiments.files import write_json
+from experiments.run import run
+from experiments.warm import PRELOADED
+
+TIMES_FILE = "times.json"
+
+
+def run_reference(root: Path) -> None:
+    """Run them, with as many threads as a fleet's only slot has here, and write the seconds since
+    the epoch at which each began and ended. All imports are over before the first begins.
+    """
+    show_warnings_in_one_line()
+    torch.set_num_threads(slots(1)[0].threads)
+    for module in PRELOADED:
+        importlib.import_module(module)
+    plan = load_plan(root)
+    times: dict[str, tuple[float, float]] = {}
+    for cell in plan.cells:
+        began_at = time.time()
+        run(plan.experiment(cell), cell.directory(root), splits=("valid",))
+        times[str(cell)] = began_at, time.time()
+        write_json(root / TIMES_FILE, times)
+
+
+if __name__ == "__main__":
+    run_reference(Path(sys.argv[1]))
