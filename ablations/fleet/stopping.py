@@ -5,21 +5,18 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
-from types import FrameType, TracebackType
+from types import TracebackType
 
+from ablations.fleet.interrupt import Interrupt
 from ablations.fleet.running import Run
 
-# SLURM sends SIGTERM before it takes a node away, or SIGUSR1 where a job asks for that.
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # A run that has not written its checkpoint by then goes on from the one before.
 _GRACE_SECONDS = 25.0
 
 
 class Stop:
-    """Takes over what asks for an end while it is entered: Ctrl-C, SIGTERM, a closed terminal and
-    SLURM's warning. The first lets each run write a checkpoint, the second ends them at once.
-
-    Main thread only.
+    """While it is entered, the first signal that asks for an end lets each run write a checkpoint,
+    and the second ends them at once. Main thread only.
 
     Args:
         note: tells a person something in a line of its own
@@ -27,17 +24,17 @@ class Stop:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
-        self._received: list[signal.Signals] = []
+        self._interrupt = Interrupt()
         self._heard = 0
         self._kill_at: float | None = None
 
     @property
     def signal(self) -> signal.Signals | None:
         """The one that asked first, if one did."""
-        return self._received[0] if self._received else None
+        return self._interrupt.first
 
     def __enter__(self) -> Stop:
-        self._before = [(number, signal.signal(number, self._receive)) for number in _SIGNALS]
+        self._interrupt.__enter__()
         return self
 
     def __exit__(
@@ -46,12 +43,11 @@ class Stop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before:
-            signal.signal(number, handler)
+        self._interrupt.__exit__(kind, error, trace)
 
     def attend(self, running: Sequence[Run]) -> None:
         """Pass on what has been received since, and end by force what is too late."""
-        received = len(self._received)
+        received = len(self._interrupt.received)
         if received > self._heard:
             again = received > 1
             self._note(
@@ -73,6 +69,3 @@ class Stop:
     def _send(self, running: Sequence[Run], number: signal.Signals) -> None:
         for run in running:
             run.child.send(number)
-
-    def _receive(self, number: int, _frame: FrameType | None) -> None:
-        self._received.append(signal.Signals(number))
