@@ -23,7 +23,7 @@ from ablations.fleet.storage import STORAGE_ERRORS, Patience, reason
 
 _TURN_SECONDS = 0.5
 _LOOK_SECONDS = 2.0
-_LAST_WORDS_SECONDS = 10.0
+_LAST_WORDS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)

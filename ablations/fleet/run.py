@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -180,7 +182,7 @@ class Fleet:
             retries=self._options.retries,
             wanted=is_wanted,
             note=view.note,
-            show=lambda: view.update(status.read),
+            show=partial(_show, view, status),
         )
 
     def _headline(self, work: Work, count: int, done: int) -> str:
@@ -191,6 +193,11 @@ class Fleet:
             f"{min(len(self._places), max(1, count - done))} at a time on "
             f"{what if place.devices else 'the CPU'}"
         )
+
+
+def _show(view: View, status: DirectoryReader) -> None:
+    with suppress(InputError):  # a file that cannot be read is no reason to stop a training
+        view.update(status.read)
 
 
 def _is_given_up(stem: Path) -> bool:

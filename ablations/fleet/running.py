@@ -6,6 +6,7 @@ import dataclasses
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,15 @@ class Begin:
         directory = take_over(stem, lambda: self._work.is_done(stem))
         if directory is None:
             return None
-        attempt = self._attempt(directory, slot, claim)
-        claim_directory(directory, claim.experiment)
-        write_attempt(directory, attempt)
-        child = start_child(directory, slot, self._start)
+        try:
+            attempt = self._attempt(directory, slot, claim)
+            claim_directory(directory, claim.experiment)
+            write_attempt(directory, attempt)
+            child = start_child(directory, slot, self._start)
+        except FileNotFoundError:
+            if directory.exists():
+                raise
+            return None  # this worker was paused just here, for so long that another took it
         return Run(claim, attempt, child, self._work, self._retries)
 
     def _attempt(self, directory: Path, slot: Slot, claim: Claim) -> Attempt:
@@ -83,7 +89,9 @@ def _wandb_ids(directory: Path, before: Attempt) -> tuple[str, ...]:
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """An attempt under way."""
+    """An attempt under way. ``look_at`` is when it is to be looked at again, by the monotonic
+    clock.
+    """
 
     claim: Claim
     attempt: Attempt
@@ -92,6 +100,7 @@ class Run:
     retries: int
     is_lost: bool = False
     is_pruned: bool = False
+    look_at: float = 0.0
 
     @property
     def directory(self) -> Path:
@@ -130,15 +139,19 @@ class Run:
 
     def finish(self) -> bool:
         """Make what the process has left the cell's end; False if it is none."""
-        if self.ending() == "diverged" and self.is_newest():
+        with suppress(FileNotFoundError):  # another attempt has taken the cell over
+            if not self.work.is_done(self.directory):
+                self._conclude()
+        done = self.work.is_done(self.directory)
+        return done and publish(self.directory, self.work.root / self.claim.name)
+
+    def _conclude(self) -> None:
+        """Leave what comes of a run that ended without a result, where that is an end."""
+        if self.ending() == "diverged":
             progress = self.child.progress()
             self.work.diverge(self.directory, progress.step if progress else 0)
-        done = self.work.is_done(self.directory)
-        reports = self.work.reports(self.directory) if self.is_pruned and not done else {}
-        if reports and self.is_newest():
+        elif self.is_pruned and (reports := self.work.reports(self.directory)):
             self.work.prune(self.directory, max(reports), reports[max(reports)])
-            done = True
-        return done and publish(self.directory, self.work.root / self.claim.name)
 
     def fail(self) -> Verdict:
         """Write down that it ended with an exception, and whether that was the last attempt."""

@@ -11,7 +11,7 @@ from ablations.fleet.interrupt import Interrupt
 from ablations.fleet.running import Run
 
 # A run that has not written its checkpoint by then goes on from the one before.
-_GRACE_SECONDS = 25.0
+_GRACE_SECONDS = 20.0
 
 
 class Stop:

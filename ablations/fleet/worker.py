@@ -25,6 +25,7 @@ from ablations.fleet.work import Work
 from transformer.errors import InputError
 
 _POLL_SECONDS = 0.05
+_LOOK_SECONDS = 0.5
 _FIRST_SECONDS = 10.0
 
 _T = TypeVar("_T")
@@ -169,7 +170,9 @@ class Worker:
     def _watch(self, run: Run) -> None:
         ending = run.ending()
         if ending is None:
-            self._link.follow(run.claim, run.facts(), self._work.reports(run.directory))
+            if time.monotonic() > run.look_at:
+                run.look_at = time.monotonic() + _LOOK_SECONDS
+                self._link.follow(run.claim, run.facts(), self._work.reports(run.directory))
             return
         self._running.remove(run)
         name, slot = run.claim.name, run.child.slot
