@@ -22,6 +22,7 @@ from ablations.fleet.table_work import TableWork
 from ablations.fleet.work import Work
 from ablations.fleet.worker import Outcome, Worker
 from ablations.plan import claim_plan, make_plan
+from ablations.reporting.tracked import track_report
 from ablations.search.run import prepare_search
 from ablations.search.search import is_search
 from ablations.search.work import SearchWork
@@ -75,7 +76,12 @@ def run_table(
     if retry_failed:
         for name in wanted:
             forgive(root / name)
-    return fleet.work(TableWork(root), wanted)
+    work = TableWork(root)
+    before = _done(work)
+    code = fleet.work(work, wanted)
+    if _done(work) != before:
+        track_report(root)
+    return code
 
 
 def work_in(directory: Path, options: Options) -> int:
@@ -193,6 +199,10 @@ class Fleet:
             f"{min(len(self._places), max(1, count - done))} at a time on "
             f"{what if place.devices else 'the CPU'}"
         )
+
+
+def _done(work: Work) -> list[str]:
+    return [name for name in work.names if work.is_done(work.root / name)]
 
 
 def _show(view: View, status: DirectoryReader) -> None:

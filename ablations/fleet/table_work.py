@@ -14,7 +14,6 @@ from ablations.costs.timing import work
 from ablations.fleet.work import Direction
 from ablations.plan import PLAN_FILE, Plan, load_plan
 from ablations.reporting.report import announce, write_report
-from ablations.reporting.tracked import track_report
 from ablations.table import Cell
 from experiments.experiment import Experiment
 from experiments.results import RESULT_FILE, load_result
@@ -102,10 +101,8 @@ class TableWork:
         write_report(self.root)
 
     def announce(self) -> None:
-        """Print it, and show it to W&B as a table."""
-        document = write_report(self.root)
-        announce(document, self.root)
-        track_report(document, self.root, self.plan)
+        """Print it."""
+        announce(write_report(self.root), self.root)
 
     def diverge(self, directory: Path, step: int) -> None:
         """Nothing: the row has no figures."""

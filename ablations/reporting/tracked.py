@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ablations.plan import Plan
-from ablations.reporting.document import COST, Document
+from ablations.reporting.document import COST, compose
+from ablations.reporting.summary import summarise
 
 
-def track_report(document: Document, root: Path, plan: Plan) -> None:
-    """Show the report of the table in ``root`` as a W&B table, in a run of its own."""
+def track_report(root: Path) -> None:
+    """Show the report of the table in ``root`` as a W&B table, in a run of its own.
+
+    Raises:
+        InputError: if a file there cannot be read.
+    """
     from experiments.tracking import track_table  # which imports W&B
 
+    summary = summarise(root)
+    plan, document = summary.plan, compose(summary)
     figures = [
         f"{group} {name}".strip() for group in ("PPL", "BLEU") for name in document.figure_names
     ]

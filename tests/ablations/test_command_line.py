@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with the file of the small table; runs there are stand-ins."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setattr("experiments.process.start", start_fake)
     monkeypatch.setattr("experiments.warm.warm_up", lambda: None)
@@ -95,6 +97,8 @@ def test_a_table_runs_and_is_reported(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepare_fakes(place / "out", {})
+    tracked: list[Any] = []
+    monkeypatch.setattr("experiments.tracking.track_table", lambda *words: tracked.append(words))
     assert call(RUN, monkeypatch) == 0
     shown = capsys.readouterr().out
     assert "pair at scale tiny in out: 2 runs, 0 done before, 1 at a time on the CPU" in shown
@@ -102,6 +106,11 @@ def test_a_table_runs_and_is_reported(
     assert "2 of 2 runs finished" in (place / "out" / "report.md").read_text()
     assert call(RUN, monkeypatch) == 0
     assert "2 runs, 2 done before" in capsys.readouterr().out
+    ((root, name, columns, rows, config),) = tracked  # once, as nothing was new the second time
+    assert (root, config["table"]) == (Path("out"), "pair")
+    assert name.startswith("pair-tiny-")
+    assert [row[0] for row in rows] == ["base", "narrow"]
+    assert all(len(row) == len(columns) for row in rows) and "80.0" in rows[0]
     assert started(place / "out") == ["base/seed-1", "narrow/seed-1"]
 
 

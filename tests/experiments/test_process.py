@@ -133,6 +133,7 @@ def test_a_process_leads_a_group_and_its_end_is_told(tmp_path: Path):
     assert process.wait() == process.poll() == process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_one_that_was_paused_cannot_disturb_the_attempt_that_took_its_run_over(
     folder: Path, tmp_path: Path
 ):

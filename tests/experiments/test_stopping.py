@@ -48,9 +48,9 @@ def test_a_run_gives_the_signals_back(folder: Path, tmp_path: Path):
         (3, signal.SIGINT),
         (8, signal.SIGTERM),
         (9, signal.SIGUSR1),
-        (14, signal.SIGTERM),
+        pytest.param(14, signal.SIGTERM, marks=pytest.mark.slow),
         (19, signal.SIGINT),
-        (29, signal.SIGTERM),
+        pytest.param(29, signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not(

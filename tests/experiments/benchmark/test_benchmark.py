@@ -58,6 +58,7 @@ def measured(copy: Path, *options: str) -> tuple[dict[str, Any], str]:
     return json.loads((copy / "out" / "figures.json").read_text()), ended.stdout
 
 
+@pytest.mark.slow
 def test_batching_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: Path):
     figures, printed = measured(copy, "--what", "data")
     assert figures["workload"] == {
