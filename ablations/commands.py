@@ -41,7 +41,7 @@ def run(
     **options: Any,
 ) -> int:
     """train what a table still lacks, then write and print its report"""
-    from ablations.fleet.run import Options, run_table
+    from ablations.run import Options, run_table
 
     return run_table(
         table,
@@ -56,7 +56,7 @@ def run(
 
 def worker(directory: Path, **options: Any) -> int:
     """help with what others have begun in a directory, from this machine or another"""
-    from ablations.fleet.run import Options, work_in
+    from ablations.run import Options, work_in
 
     return work_in(directory, Options(**options))
 
@@ -88,7 +88,7 @@ def search(
     **options: Any,
 ) -> int:
     """search a space of settings for the lowest perplexity, then write and print its report"""
-    from ablations.fleet.run import Options, run_search
+    from ablations.run import Options, run_search
 
     return run_search(
         space,

@@ -15,6 +15,13 @@ import transformer
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("transformer", "experiments", "ablations")
 
+BELOW = ("transformer", "experiments")
+# What a table is, before anything is done with it.
+DECLARED = tuple(
+    f"ablations.{name}"
+    for name in ("names", "plan", "scale", "scales", "table", "table3", "tables")
+)
+
 # What each may import of the project, besides itself; the longest prefix of a module counts.
 ALLOWED = {
     "transformer.errors": (),
@@ -54,7 +61,32 @@ ALLOWED = {
     ),
     "transformer": ("transformer",),
     "experiments": ("transformer",),
-    "ablations": ("transformer", "experiments"),
+    "ablations.statistics": (),
+    "ablations.fleet": (*BELOW, "ablations.attempts", "ablations.formats"),
+    "ablations.costs": (*BELOW, *DECLARED, "ablations.formats"),
+    "ablations.status": (
+        *BELOW,
+        *DECLARED,
+        "ablations.attempts",
+        "ablations.formats",
+        "ablations.costs",
+        "ablations.fleet",
+    ),
+    "ablations.reporting": (
+        *BELOW,
+        *DECLARED,
+        "ablations.attempts",
+        "ablations.formats",
+        "ablations.statistics",
+    ),
+    "ablations.search": (
+        *BELOW,
+        *DECLARED,
+        "ablations.attempts",
+        "ablations.formats",
+        "ablations.reporting",
+    ),
+    "ablations": (*BELOW, "ablations"),
 }
 # Through which modules a library enters.
 DOORS = {
@@ -69,7 +101,7 @@ DOORS = {
     "optuna": {
         "ablations.fleet.queue",
         "ablations.fleet.storage",
-        "ablations.fleet.table_work",
+        "ablations.table_work",
         "ablations.fleet.work",
         "ablations.status.from_storage",
         "ablations.search.sampler",

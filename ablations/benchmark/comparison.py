@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ablations.attempts import locate
 from ablations.benchmark.arm import Arm, Place, carry_out, places
 from ablations.benchmark.figures import Overhead, overhead
 from ablations.benchmark.reference import TIMES_FILE
 from ablations.benchmark.timeline import Timeline
-from ablations.fleet.attempts import locate
 from ablations.fleet.interrupt import Interrupt
 from ablations.fleet.storage import URL_VARIABLE
 from ablations.plan import Plan, claim_plan

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablations.fleet.attempts import newest
+from ablations.attempts import newest
 from experiments.attempt import read_attempt
 from experiments.progress import Progress, read_progress
 from experiments.results import RESULT_FILE

@@ -99,7 +99,7 @@ class Orphan:
     """What an earlier attempt may have left running on this machine.
 
     It is asked to end after a checkpoint, so that nothing it has done is lost, and made to if it
-    does not. One on another machine cannot be reached: the fence of :mod:`ablations.fleet.attempts`
+    does not. One on another machine cannot be reached: the fence of :mod:`ablations.attempts`
     holds it off.
     """
 

@@ -18,7 +18,7 @@ from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages import RDBStorage, fail_stale_trials
 from optuna.trial import FrozenTrial, TrialState
 
-from ablations.fleet.attempts import newest
+from ablations.attempts import newest
 from ablations.fleet.identity import host_of, is_gone
 from ablations.fleet.work import Work
 from experiments.attempt import read_attempt

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ablations.attempts import Verdict, newest, note_failure, number, publish, take_over
 from ablations.fleet import identity
-from ablations.fleet.attempts import Verdict, newest, note_failure, number, publish, take_over
 from ablations.fleet.child import Child, Start, start_child
 from ablations.fleet.machine import Slot
 from ablations.fleet.queue import Claim

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ablations.fleet.attempts import newest, publish
+from ablations.attempts import newest, publish
 from ablations.fleet.child import Orphan, Start
 from ablations.fleet.link import Link
 from ablations.fleet.machine import Slot

@@ -16,10 +16,10 @@ from ablations.reporting.evidence import (
     verdicts,
 )
 from ablations.reporting.remarks import facts, notes
+from ablations.reporting.states import describe_state, short_state, urgency
 from ablations.reporting.summary import RowSummary, Summary
 from ablations.statistics.correlation import Correlation
 from ablations.statistics.estimates import Difference, Estimate
-from ablations.status.states import describe_state, short_state, urgency
 from ablations.table import Reported
 
 # Table 3's columns, in its order, under its names.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablations.fleet.attempts import locate
+from ablations.attempts import locate
 from ablations.plan import Plan, PlannedRow, Value, columns, load_plan
 from ablations.statistics.correlation import Correlation, correlate
 from ablations.statistics.estimates import Difference, Estimate, estimate, paired_difference

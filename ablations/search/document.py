@@ -89,7 +89,8 @@ def _verdict(search: Search, found: Trial | None) -> str:
         return "No trial has finished yet."
     return (
         f"The best is {found.name}, perplexity {formats.number(found.perplexity, 3)} on the "
-        f"validation set; python -m experiments train {search.name}-best trains it."
+        "validation set. python -m experiments train DIRECTORY/best.py trains it, and below runs/ "
+        f"its name does, too: train {search.name}-best."
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ablations.fleet.attempts import newest
+from ablations.attempts import newest
 from ablations.search.parameter import Value
 from ablations.search.search import Search
 from experiments.attempt import read_attempt

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
+from ablations.attempts import locate
 from ablations.costs.past import elapsed
-from ablations.fleet.attempts import locate
 from ablations.status.contents import read_contents
 from ablations.status.ending import expect
 from ablations.status.model import Run, State, Status

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ablations.fleet.attempts import locate
+from ablations.attempts import locate
 from ablations.fleet.storage import STUDY_FILE, Patience, open_storage, storage_url
 from ablations.plan import Plan, claim_plan, make_plan
 from ablations.scale import scale

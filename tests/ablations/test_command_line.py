@@ -192,7 +192,7 @@ for arguments in (["list"], plan, ["status", "out"], ["report", "out"]):
     assert main() == 0
     heavy = {"torch", "lightning", "numpy", "optuna", "sqlalchemy", "wandb", "rich"}
     assert not heavy & set(sys.modules), (arguments, heavy & set(sys.modules))
-import ablations.fleet.run
+import ablations.run
 assert not {"torch", "lightning"} & set(sys.modules)
 """
 

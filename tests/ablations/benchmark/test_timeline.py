@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ablations.attempts import publish
 from ablations.benchmark.timeline import Marks, Timeline
-from ablations.fleet.attempts import publish
 from ablations.table import Cell
 from experiments.attempt import Attempt, write_attempt
 from experiments.progress import Progress, read_progress, write_progress

@@ -15,12 +15,12 @@ import pytest
 from optuna.storages import RDBStorage
 from sqlalchemy.engine import URL
 
-from ablations.fleet.attempts import note_failure, take_over
+from ablations.attempts import note_failure, take_over
 from ablations.fleet.identity import name_of, own_name
 from ablations.fleet.queue import Claim, Queue
-from ablations.fleet.table_work import TableWork
 from ablations.plan import claim_plan
 from ablations.table import Cell
+from ablations.table_work import TableWork
 from experiments.attempt import Attempt, write_attempt
 from tests.ablations.fleet.conftest import OpenStorage
 from tests.ablations.samples import finish, small_plan

@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import URL
 
+from ablations.attempts import forgive, newest
 from ablations.fleet import identity
-from ablations.fleet.attempts import forgive, newest
 from ablations.fleet.child import PROCESS_FILE
 from ablations.fleet.lease import Lease
 from ablations.fleet.link import Link
 from ablations.fleet.machine import Slot
 from ablations.fleet.queue import Queue
 from ablations.fleet.storage import STUDY_FILE, Patience, open_storage, storage_url
-from ablations.fleet.table_work import TableWork
 from ablations.fleet.worker import Outcome, Worker
 from ablations.plan import Plan, claim_plan
 from ablations.table import Cell
+from ablations.table_work import TableWork
 from experiments.attempt import read_attempt
 from experiments.experiment import claim
 from experiments.progress import read_progress

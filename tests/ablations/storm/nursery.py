@@ -22,7 +22,7 @@ from tests.ablations.storm.fleet import send
 
 _POLL_SECONDS = 0.01
 _PRELOADED = (
-    "ablations.fleet.run",
+    "ablations.run",
     "alembic.migration",
     "alembic.script",
     "jinja2",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.fleet.attempts import newest
+from ablations.attempts import newest
 from ablations.table import Cell
 from experiments.attempt import Attempt, read_attempt
 from experiments.progress import read_progress

@@ -10,15 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ablations.attempts import forgive, locate
 from ablations.fleet import identity
-from ablations.fleet.attempts import forgive, locate
 from ablations.fleet.lease import Lease
 from ablations.fleet.link import Link
 from ablations.fleet.machine import slots
 from ablations.fleet.meeting import meet
 from ablations.fleet.queue import Queue
 from ablations.fleet.storage import Patience, Storage, open_storage, refusing, storage_url
-from ablations.fleet.table_work import TableWork
 from ablations.fleet.work import Work
 from ablations.fleet.worker import Outcome, Worker
 from ablations.plan import claim_plan, make_plan
@@ -28,6 +27,7 @@ from ablations.search.search import is_search
 from ablations.search.work import SearchWork
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.view import View
+from ablations.table_work import TableWork
 from ablations.tables import find_scale, load_table, parse_seeds, select_rows
 from experiments import process, warm
 from experiments.attempt import read_attempt

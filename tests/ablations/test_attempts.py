@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.fleet.attempts import locate, newest, note_failure, number, publish, take_over
+from ablations.attempts import locate, newest, note_failure, number, publish, take_over
 from experiments.attempt import Attempt, read_attempt, write_attempt
 from experiments.progress import Progress, write_progress
 
