@@ -39,6 +39,7 @@ def _worker_options(command: argparse.ArgumentParser) -> None:
     add("--workers", type=int, metavar="N", help="runs at a time; else one per GPU, or per core")
     add("--devices-per-trial", type=int, default=1, metavar="K", help="GPUs of one run")
     add("--trials-per-device", type=int, default=1, metavar="K", help="runs that share a GPU")
+    add("--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory")
     add("--retries", type=int, default=2, metavar="N", help="after an exception; 2 without it")
 
 

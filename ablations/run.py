@@ -38,12 +38,15 @@ STOPPED = "stopped; the same command goes on from here"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What a worker brings: its storage, its places, and how often it tries again."""
+    """What a worker brings: its storage, its places, in how many parts it works through a step,
+    and how often it tries again.
+    """
 
     storage: str | None = None
     workers: int | None = None
     devices_per_trial: int = 1
     trials_per_device: int = 1
+    accumulate: int = 1
     retries: int = 2
 
 
@@ -126,6 +129,8 @@ class Fleet:
     def __init__(self, root: Path, options: Options) -> None:
         if options.retries < 0:
             raise InputError(f"--retries is {options.retries}, but must be at least 0")
+        if options.accumulate < 1:
+            raise InputError(f"--accumulate is {options.accumulate}, but must be at least 1")
         self._root, self._options = root, options
         self._places = slots(
             options.workers,
@@ -184,7 +189,7 @@ class Fleet:
             queue,
             Link(queue, lease, patience, is_wanted),
             slots=self._places,
-            start=process.start,
+            start=partial(process.start, accumulate=self._options.accumulate),
             retries=self._options.retries,
             wanted=is_wanted,
             note=view.note,

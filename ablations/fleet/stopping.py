@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 from ablations.fleet.interrupt import Interrupt
 from ablations.fleet.running import Run
@@ -15,35 +14,18 @@ _GRACE_SECONDS = 20.0
 
 
 class Stop:
-    """While it is entered, the first signal that asks for an end lets each run write a checkpoint,
-    and the second ends them at once. Main thread only.
+    """The first signal that asks for an end lets each run write a checkpoint, and the second ends
+    them at once.
 
     Args:
+        interrupt: takes the signals over
         note: tells a person something in a line of its own
     """
 
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
-        self._interrupt = Interrupt()
+    def __init__(self, interrupt: Interrupt, note: Callable[[str], None]) -> None:
+        self._interrupt, self._note = interrupt, note
         self._heard = 0
         self._kill_at: float | None = None
-
-    @property
-    def signal(self) -> signal.Signals | None:
-        """The one that asked first, if one did."""
-        return self._interrupt.first
-
-    def __enter__(self) -> Stop:
-        self._interrupt.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._interrupt.__exit__(kind, error, trace)
 
     def attend(self, running: Sequence[Run]) -> None:
         """Pass on what has been received since, and end by force what is too late."""

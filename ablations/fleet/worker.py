@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from ablations.attempts import newest, publish
 from ablations.fleet.child import Orphan, Start
+from ablations.fleet.interrupt import Interrupt
 from ablations.fleet.link import Link
 from ablations.fleet.machine import Slot
 from ablations.fleet.queue import Claim, Kind, Queue
@@ -83,7 +84,8 @@ class Worker:
         self._waiting: list[_Waiting] = []
         self._running: list[Run] = []
         self._outcome = Outcome()
-        self._stop = Stop(note)
+        self._interrupt = Interrupt()
+        self._stop = Stop(self._interrupt, note)
         self._refusal: InputError | None = None
         # Until the first run has begun there is nothing to see, and it would look forsaken.
         self._show_from = time.monotonic() + _FIRST_SECONDS
@@ -97,7 +99,7 @@ class Worker:
         """
         for slot in self._slots:
             self._link.offer(slot)
-        with self._stop, self._link:
+        with self._interrupt, self._link:
             try:
                 while not self._is_over():
                     self._turn()
@@ -107,7 +109,7 @@ class Worker:
                 raise
         if self._refusal:
             raise self._refusal
-        self._outcome.signal = self._stop.signal
+        self._outcome.signal = self._interrupt.first
         return self._outcome
 
     def _turn(self) -> None:
@@ -128,7 +130,7 @@ class Worker:
     @property
     def _ending(self) -> bool:
         """Whether nothing more is started."""
-        return self._stop.signal is not None or self._refusal is not None
+        return self._interrupt.first is not None or self._refusal is not None
 
     def _is_over(self) -> bool:
         if self._running or self._waiting or not self._link.taken.empty():

@@ -172,11 +172,16 @@ def empty_study() -> bytes:
 
 
 def start_fake(
-    directory: Path, *, devices: tuple[int, ...] = (), threads: int = 1, ranks: int = 1
+    directory: Path,
+    *,
+    devices: tuple[int, ...] = (),
+    threads: int = 1,
+    ranks: int = 1,
+    accumulate: int = 1,
 ) -> subprocess.Popen[bytes]:
     """In place of ``experiments.process.start``."""
     del threads, ranks
-    environment = dict(os.environ)
+    environment = dict(os.environ) | {"ACCUMULATE": str(accumulate)}
     if devices:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
     with (directory / LOG_FILE).open("ab") as log:

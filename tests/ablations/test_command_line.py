@@ -58,6 +58,10 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
             "run table3 --scale quick --workers 0",
             "--workers is 0, but must be at least 1",
         ),
+        (
+            "run table3 --scale quick --accumulate 0",
+            "--accumulate is 0, but must be at least 1",
+        ),
         ("status .", ". is not the directory of a table: it has no table.json"),
         ("compare . base A-h1", ". is not the directory of a table: it has no table.json"),
         ("report nowhere", "nowhere is not the directory of a table: it has no table.json"),
@@ -143,7 +147,16 @@ def test_bad_input_of_a_run_is_the_tables(
     assert capsys.readouterr().err == expected
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_step_is_parted_as_asked_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare_fakes(place / "out", {})
+    assert call(f"{RUN} --accumulate 4", monkeypatch) == 0
+    lines = (place / "out" / "started.txt").read_text().splitlines()
+    assert [line.split()[2] for line in lines] == ["4", "4"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]
+)
 def test_a_signal_ends_with_its_exit_code(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,

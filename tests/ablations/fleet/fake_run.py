@@ -31,7 +31,8 @@ def main(directory: Path) -> int:
     cell = json.loads((directory / "attempt.json").read_text())["cell"]
     behaviour = json.loads((root / "behaviour.json").read_text()).get(cell, "finish")
     with (root / "started.txt").open("a") as file:
-        file.write(f"{cell} {os.environ.get('CUDA_VISIBLE_DEVICES', '-')}\n")
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES") or "-"
+        file.write(f"{cell} {devices} {os.environ['ACCUMULATE']}\n")
     if behaviour == "crash":
         print("Traceback (most recent call last):\nRuntimeError: it broke")
         return 1

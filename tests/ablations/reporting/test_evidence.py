@@ -10,16 +10,7 @@ from ablations.plan import claim_plan
 from ablations.reporting.report import to_text, write_report
 from ablations.table import Cell
 from tests.ablations.reporting.pages import parsed, rows_of
-from tests.ablations.samples import fill_table3, finish, small_plan
-
-
-@pytest.fixture(scope="module")
-def table3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of Table 3 with two seeds of most rows."""
-    root = tmp_path_factory.mktemp("table3")
-    fill_table3(root)
-    write_report(root)
-    return root
+from tests.ablations.samples import finish, small_plan
 
 
 def test_noise_is_marked_and_explained(table3: Path) -> None:

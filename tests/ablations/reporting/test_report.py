@@ -13,17 +13,8 @@ from ablations.table import Cell, Table, row
 from ablations.table3 import BASE
 from tests.ablations.reporting.golden import GOLDEN
 from tests.ablations.reporting.pages import parsed, rows_of
-from tests.ablations.samples import TINY, fill_table3, finish, small_plan
+from tests.ablations.samples import TINY, finish, small_plan
 from transformer.errors import InputError
-
-
-@pytest.fixture(scope="module")
-def table3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of Table 3 in which most is done."""
-    root = tmp_path_factory.mktemp("table3")
-    fill_table3(root)
-    write_report(root)
-    return root
 
 
 def test_markdown_is_the_golden_file(table3: Path) -> None:
