@@ -43,6 +43,22 @@ def _worker_options(command: argparse.ArgumentParser) -> None:
     add("--retries", type=int, default=2, metavar="N", help="after an exception; 2 without it")
 
 
+def _arithmetic(command: argparse.ArgumentParser) -> None:
+    """How all runs of a directory are worked out; fixed by its first call."""
+    add = command.add_argument
+    add(
+        "--precision",
+        choices=("bf16", "fp32"),
+        help="of products; else that of the runs there are, else bf16 where this machine has it",
+    )
+    add(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="CPU threads of each run; else as the runs there are, else 1",
+    )
+
+
 def _plan(command: argparse.ArgumentParser) -> None:
     """Estimate what a table will cost, and say by what: a device's nominal peak, the runs that
     the table's directory has, or some steps on this machine.
@@ -63,6 +79,7 @@ def _run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--retry-failed", action="store_true", help="take up again what was given up"
     )
+    _arithmetic(command)
     _worker_options(command)
 
 
@@ -78,6 +95,7 @@ def _search(command: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=1, metavar="N", help="of all trials, and of what is drawn")
     add("--directory", type=Path, metavar="DIR", help="else runs/SPACE-SCALE")
     add("--retry-failed", action="store_true", help="take up again what was given up")
+    _arithmetic(command)
     _worker_options(command)
 
 

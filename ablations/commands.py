@@ -6,6 +6,8 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
+from transformer.config import Precision
+
 # Imports of what a single command needs stand in that command: --help is to answer at once.
 
 
@@ -38,6 +40,8 @@ def run(
     rows: str | None,
     directory: Path | None,
     retry_failed: bool,
+    precision: Precision | None,
+    threads: int | None,
     **options: Any,
 ) -> int:
     """train what a table still lacks, then write and print its report"""
@@ -50,6 +54,8 @@ def run(
         rows=rows,
         directory=directory,
         retry_failed=retry_failed,
+        precision=precision,
+        threads=threads,
         options=Options(**options),
     )
 
@@ -85,6 +91,8 @@ def search(
     seed: int,
     directory: Path | None,
     retry_failed: bool,
+    precision: Precision | None,
+    threads: int | None,
     **options: Any,
 ) -> int:
     """search a space of settings for the lowest perplexity, then write and print its report"""
@@ -97,6 +105,8 @@ def search(
         seed=seed,
         directory=directory,
         retry_failed=retry_failed,
+        precision=precision,
+        threads=threads,
         options=Options(**options),
     )
 

@@ -19,7 +19,8 @@ from ablations.scale import Scale
 from ablations.table import CHANGES, Cell, Reported, Row, Table
 from experiments.experiment import Experiment
 from experiments.files import read_json, write_json
-from transformer.config import Config, differences, from_dict, override, to_dict
+from experiments.process import native_precision
+from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.errors import InputError
 
 PLAN_FILE = "table.json"
@@ -74,7 +75,15 @@ class Plan:
         )
 
 
-def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[int]) -> Plan:
+def make_plan(
+    table: Table,
+    scale: Scale,
+    rows: Sequence[Row],
+    seeds: Sequence[int],
+    *,
+    precision: Precision | None = None,
+    threads: int | None = None,
+) -> Plan:
     """The plan that runs ``rows`` of ``table`` with every one of ``seeds``.
 
     Raises:
@@ -87,7 +96,7 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
         scale=scale.name,
         divide_widths=scale.divide_widths,
         divide_layers=scale.divide_layers,
-        base=scale.apply(table.base),
+        base=choose_arithmetic(scale.apply(table.base), precision, threads),
         rows=tuple(
             PlannedRow(
                 name=row.name,
@@ -123,6 +132,35 @@ def load_plan(directory: Path) -> Plan:
     return from_dict(Plan, read_json(path), str(path))
 
 
+def choose_arithmetic(base: Config, precision: Precision | None, threads: int | None) -> Config:
+    """``base`` with what the user chose of how numbers are rounded; None is no choice."""
+    chosen = {"precision": precision, "threads": threads}
+    return override(base, **{name: value for name, value in chosen.items() if value is not None})
+
+
+def same_arithmetic(base: Config, found: Config | None) -> Config:
+    """``base`` with the precision and the number of threads that all its runs shall share, as both
+    change the rounding: where ``base`` leaves them open, those of ``found``, which is the base of
+    earlier runs, else what this machine multiplies natively on one thread.
+    """
+    training, earlier = base.training, found and found.training
+    threads = training.threads or (earlier.threads if earlier else 1)
+    precision = training.precision
+    if precision == "auto":
+        precision = earlier.precision if earlier else native_precision()
+    return override(base, threads=threads, precision=precision)
+
+
+def settle_plan(directory: Path, plan: Plan) -> Plan:
+    """``plan`` as it would be run in ``directory``: with the arithmetic of the runs there.
+
+    Raises:
+        InputError: if a plan there cannot be read.
+    """
+    found = load_plan(directory).base if (directory / PLAN_FILE).exists() else None
+    return dataclasses.replace(plan, base=same_arithmetic(plan.base, found))
+
+
 def claim_plan(directory: Path, plan: Plan) -> Plan:
     """Make ``directory`` the plan's, or extend the plan there by further rows and seeds.
 
@@ -131,6 +169,7 @@ def claim_plan(directory: Path, plan: Plan) -> Plan:
     """
     directory.mkdir(parents=True, exist_ok=True)
     with FileLock(directory / _LOCK_FILE):
+        plan = settle_plan(directory, plan)
         found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
         if found is not None:
             plan = _extend(found, plan, directory)

@@ -20,7 +20,7 @@ from ablations.fleet.queue import Queue
 from ablations.fleet.storage import Patience, Storage, open_storage, refusing, storage_url
 from ablations.fleet.work import Work
 from ablations.fleet.worker import Outcome, Worker
-from ablations.plan import claim_plan, make_plan
+from ablations.plan import claim_plan, make_plan, settle_plan
 from ablations.reporting.tracked import track_report
 from ablations.search.run import prepare_search
 from ablations.search.search import is_search
@@ -31,6 +31,7 @@ from ablations.table_work import TableWork
 from ablations.tables import find_scale, load_table, parse_seeds, select_rows
 from experiments import process, warm
 from experiments.attempt import read_attempt
+from transformer.config import Config, Precision
 from transformer.errors import InputError
 
 STOPPED = "stopped; the same command goes on from here"
@@ -59,6 +60,8 @@ def run_table(
     directory: Path | None,
     retry_failed: bool,
     options: Options,
+    precision: Precision | None = None,
+    threads: int | None = None,
 ) -> int:
     """Train what the table lacks and report it; the exit code.
 
@@ -67,14 +70,21 @@ def run_table(
     """
     declared = load_table(table)
     names = None if rows is None else [name.strip() for name in rows.split(",")]
+    chosen = select_rows(declared, names)
     plan = make_plan(
-        declared, find_scale(declared, scale), select_rows(declared, names), parse_seeds(seeds)
+        declared,
+        find_scale(declared, scale),
+        chosen,
+        parse_seeds(seeds),
+        precision=precision,
+        threads=threads,
     )
     root = directory or Path("runs") / f"{plan.table}-{plan.scale}"
     wanted = {str(cell) for cell in plan.cells}
     if is_search(root):
         raise InputError(f"{root} belongs to a search: choose another --directory")
-    fleet = Fleet(root, options)
+    plan = settle_plan(root, plan)
+    fleet = Fleet(root, options, plan.base)
     claim_plan(root, plan)
     if retry_failed:
         for name in wanted:
@@ -93,8 +103,11 @@ def work_in(directory: Path, options: Options) -> int:
     Raises:
         InputError: if the directory is not a table's, or the storage cannot be used.
     """
-    work = SearchWork(directory) if is_search(directory) else TableWork(directory)
-    return Fleet(directory, options).work(work, None)
+    if is_search(directory):
+        search = SearchWork(directory)
+        return Fleet(directory, options, search.search.base).work(search, None)
+    table = TableWork(directory)
+    return Fleet(directory, options, table.plan.base).work(table, None)
 
 
 def run_search(
@@ -106,27 +119,38 @@ def run_search(
     directory: Path | None,
     retry_failed: bool,
     options: Options,
+    precision: Precision | None = None,
+    threads: int | None = None,
 ) -> int:
     """Carry out the trials that a search lacks and report it; the exit code.
 
     Raises:
         InputError: for anything that the user gave and that cannot be used.
     """
-    work = prepare_search(space, scale, trials=trials, seed=seed, directory=directory)
+    work = prepare_search(
+        space,
+        scale,
+        trials=trials,
+        seed=seed,
+        directory=directory,
+        precision=precision,
+        threads=threads,
+    )
     if retry_failed:
         for name in work.names:
             forgive(work.root / name)
-    return Fleet(work.root, options).work(work, None)
+    return Fleet(work.root, options, work.search.base).work(work, None)
 
 
 class Fleet:
-    """The fleet of the directory ``root``, as this process joins it.
+    """The fleet of the directory ``root``, as this process joins it; ``base`` is its base row's
+    configuration.
 
     Raises:
         InputError: for options that this machine cannot meet.
     """
 
-    def __init__(self, root: Path, options: Options) -> None:
+    def __init__(self, root: Path, options: Options, base: Config) -> None:
         if options.retries < 0:
             raise InputError(f"--retries is {options.retries}, but must be at least 0")
         if options.accumulate < 1:
@@ -136,6 +160,7 @@ class Fleet:
             options.workers,
             devices_per_trial=options.devices_per_trial,
             trials_per_device=options.trials_per_device,
+            threads=base.training.threads or 1,
         )
         self._patience = Patience.of_environment()
         self._url = storage_url(options.storage, root)

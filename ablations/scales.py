@@ -23,18 +23,16 @@ QUICK = scale(
 SMALL = scale(
     "small",
     corpus=MULTI30K_EN_DE,
-    divide_widths=4,
+    divide_widths=8,
     divide_layers=2,
-    max_steps=3_000,
-    vocab_size=4_000,
-    tokens_per_batch=1_000,
-    warmup_steps=300,
-    schedule="linear",
-    learning_rate_factor=0.5,
+    max_steps=16_000,
+    vocab_size=2_000,
+    tokens_per_batch=500,
+    warmup_steps=1_600,
     clip_norm=1.0,
     also_average=5,
-    checkpoint_every_steps=100,
-    validate_every_steps=500,
+    checkpoint_every_steps=500,
+    validate_every_steps=1_000,
 )
 
 # The paper averages the last five of a base model, and not for this table (section 6.1).

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from transformer.errors import InputError
+from transformer.training.precision import effective_precision
 
 
 def default_device() -> torch.device:
@@ -42,3 +43,7 @@ def _processor() -> str:
         return next(x.partition(": ")[2] for x in lines if x.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    print(effective_precision("auto", default_device()))

@@ -15,7 +15,6 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from types import FrameType
 
-import torch
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from experiments.carry_out import Outcome, carry_out
@@ -32,17 +31,14 @@ _POLL_SECONDS = 1.0
 _GRACE_SECONDS = 60.0
 
 
-def run_forked(
-    directory: str, folder: str, environment: dict[str, str], threads: int | None, accumulate: int
-) -> None:
+def run_forked(directory: str, folder: str, environment: dict[str, str], accumulate: int) -> None:
     """Carry out a run in a process that was forked for it, and exit.
 
     Args:
         directory: of the run
         folder: the working directory
         environment: in place of the one that the fork server was started with
-        threads: as :func:`experiments.process.start` takes it
-        accumulate: likewise
+        accumulate: as :func:`experiments.process.start` takes it
     """
     log = os.open(Path(directory) / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     for stream in (1, 2):
@@ -51,8 +47,6 @@ def run_forked(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    if threads is not None:
-        torch.set_num_threads(threads)
     rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]  # it was read at import
     multiprocessing.current_process().daemon = False  # it may have children
     parent = multiprocessing.parent_process()

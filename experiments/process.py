@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from experiments.warm import ForkedProcess
+from transformer.config import Precision
 
 LOG_FILE = "log.txt"
 # What a trial's process ends with after a signal and a checkpoint (sysexits: EX_TEMPFAIL).
@@ -62,7 +63,6 @@ def start(
     directory: Path,
     *,
     devices: tuple[int, ...] = (),
-    threads: int | None = None,
     ranks: int = 1,
     accumulate: int = 1,
 ) -> RunProcess:
@@ -75,18 +75,15 @@ def start(
 
     Args:
         devices: the GPUs that the process may see; none leaves all
-        threads: bound of the CPU threads of each rank; None leaves torch's own
         ranks: processes of the run: as many as GPUs, or any number on the CPU
         accumulate: as :func:`experiments.run.run` takes it
     """
     environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHERS}
     if devices:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
-    if threads is not None:
-        environment["OMP_NUM_THREADS"] = str(threads)
     if ranks == 1:
         paths = str(directory.absolute()), str(Path.cwd())
-        return ForkedProcess(_run_forked, *paths, environment, threads, accumulate)
+        return ForkedProcess(_run_forked, *paths, environment, accumulate)
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     module = ["-m", "experiments.process", str(directory), str(accumulate)]
     with (directory / LOG_FILE).open("ab") as log:
@@ -98,6 +95,15 @@ def start(
             env=environment,
             start_new_session=True,
         )
+
+
+def native_precision() -> Precision:
+    """What the precision ``auto`` means on this machine. A process of its own finds it, as torch
+    takes a second to import and keeps memory of a GPU that it has looked at.
+    """
+    command = [sys.executable, "-m", "experiments.device"]
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return "bf16" if answer.strip() == "bf16" else "fp32"
 
 
 class _Launcher(subprocess.Popen[bytes]):

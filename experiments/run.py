@@ -33,6 +33,7 @@ from transformer.data.prepared import VOCABULARY_FILE, PreparedCorpus
 from transformer.errors import InputError
 from transformer.flops import nominal_flops, training_flops
 from transformer.model.encoder_decoder import count_parameters
+from transformer.threads import torch_threads
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
 
@@ -91,7 +92,10 @@ def run(
     if accumulate < 1:
         raise InputError(f"accumulate is {accumulate}, but must be at least 1")
     quieten_libraries()
-    with own(directory, experiment, make=not fenced):
+    with (
+        own(directory, experiment, make=not fenced),
+        torch_threads(experiment.config.training.threads),
+    ):
         result = load_result(directory)
         if result is not None and limits.reached_by(result, experiment):
             return result

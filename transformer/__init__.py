@@ -6,6 +6,7 @@ that reading a configuration does not import torch.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,12 @@ _MODULES = {
     "transformer.training.module": ("TransformerModule",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+# oneDNN, which multiplies bf16 on CPUs, keeps what it compiles for each shape of a product, and
+# every batch brings new shapes: 1,024 entries in each of two caches grow to gigabytes. 64 are as
+# fast. Read at the first product; a value of the user's own stays.
+for _cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+    os.environ.setdefault(_cache, "64")
 
 __all__ = [  # noqa: RUF022 - in the order in which one needs them
     "Config",

@@ -75,8 +75,8 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
-    """Section 5.1. ``tokens_per_batch`` bounds the real source tokens, and as many target tokens,
-    of one optimiser step over all devices. Left out of training are pairs with a side over
+    """Section 5.1. An optimiser step, over all devices, has about ``tokens_per_batch`` real tokens
+    on the side, source or target, that has more. Left out of training are pairs with a side over
     ``max_length`` word-pieces, with one over ``max_length_ratio`` times as long as the other
     (the paper names no such limit), and where ``drop_duplicates`` is set, all but the first of
     equal pairs.
@@ -106,9 +106,10 @@ class TrainingConfig:
 
     ``schedule`` is equation 3, or, for short runs, its warm-up and then a straight line that
     reaches zero at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision``
-    ``auto`` is bf16 where the hardware multiplies it natively. ``clip_norm`` bounds the norm of
-    the gradient (the paper does not clip). ``average_checkpoints`` is how many of the last
-    checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); with ``also_average``
+    ``auto`` is bf16 where the hardware multiplies it natively. ``threads`` is how many CPU threads
+    each process uses, None for torch's own choice; another number rounds differently.
+    ``clip_norm`` bounds the norm of the gradient (the paper does not clip).
+    ``average_checkpoints`` is how many of the last checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); with ``also_average``
     the mean of so many is scored on the validation set besides. Checkpoints are written every
     ``checkpoint_every_steps``, or, where those are given, every ``checkpoint_every_minutes`` of
     training, as the paper's are every 10. ``compile`` lets ``torch.compile`` fuse what lies
@@ -126,6 +127,7 @@ class TrainingConfig:
     label_smoothing: float = 0.1
     clip_norm: float | None = None
     precision: Precision = "auto"
+    threads: int | None = None
     compile: bool = False
     average_checkpoints: int = 1
     also_average: int | None = None
@@ -146,6 +148,8 @@ class TrainingConfig:
         _check_choice("schedule", self.schedule, Schedule)
         if self.also_average is not None:
             _check_at_least(self, 2, "also_average")
+        if self.threads is not None:
+            _check_at_least(self, 1, "threads")
         if self.clip_norm is not None:
             _check(self.clip_norm > 0, "clip_norm", self.clip_norm, "above 0")
         if (minutes := self.checkpoint_every_minutes) is not None:

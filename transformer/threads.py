@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -15,6 +16,18 @@ import torch
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
+
+
+@contextmanager
+def torch_threads(count: int | None) -> Generator[None]:
+    """Let torch use ``count`` threads for a while; None leaves its number as it is."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def map_on_threads(

@@ -10,9 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-
-from ablations.fleet.machine import slots
 from ablations.plan import load_plan
 from experiments.command_line import show_warnings_in_one_line
 from experiments.files import write_json
@@ -23,11 +20,10 @@ TIMES_FILE = "times.json"
 
 
 def run_reference(root: Path) -> None:
-    """Run them, with as many threads as a fleet's only slot has here, and write the seconds since
-    the epoch at which each began and ended. All imports are over before the first begins.
+    """Run them, and write the seconds since the epoch at which each began and ended. All imports
+    are over before the first begins.
     """
     show_warnings_in_one_line()
-    torch.set_num_threads(slots(1)[0].threads)
     for module in PRELOADED:
         importlib.import_module(module)
     plan = load_plan(root)

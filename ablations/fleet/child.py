@@ -24,9 +24,7 @@ _ORPHAN_SECONDS = 20.0
 class Start(Protocol):
     """How a run's process is started: :func:`experiments.process.start`, or a stand-in."""
 
-    def __call__(
-        self, directory: Path, *, devices: tuple[int, ...], threads: int, ranks: int
-    ) -> RunProcess: ...
+    def __call__(self, directory: Path, *, devices: tuple[int, ...], ranks: int) -> RunProcess: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def start_child(directory: Path, slot: Slot, start: Start) -> Child:
     log = directory / LOG_FILE
     log_start = log.stat().st_size if log.exists() else 0
     now = time.time()
-    process = start(directory, devices=slot.devices, threads=slot.threads, ranks=slot.ranks)
+    process = start(directory, devices=slot.devices, ranks=slot.ranks)
     (directory / PROCESS_FILE).write_text(identity.name_of(process.pid), encoding="utf-8")
     return Child(directory, slot, process, log_start, time.monotonic(), now)
 

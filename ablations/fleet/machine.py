@@ -14,19 +14,20 @@ _MOST_CPU_WORKERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for one run: the GPUs that it may see, none on the CPU; its processes; and how many
-    CPU threads each of them may use.
-    """
+    """A place for one run: the GPUs that it may see, none on the CPU, and its processes."""
 
     devices: tuple[int, ...] = ()
     ranks: int = 1
-    threads: int = 1
 
 
 def slots(
-    workers: int | None = None, *, devices_per_trial: int = 1, trials_per_device: int = 1
+    workers: int | None = None,
+    *,
+    devices_per_trial: int = 1,
+    trials_per_device: int = 1,
+    threads: int = 1,
 ) -> tuple[Slot, ...]:
-    """Places for runs at once: one for each group of GPUs, else one per core.
+    """Places for runs at once: one for each group of GPUs, else for each group of cores.
 
     One core per run is the fastest use of few cores: two processes of one thread each outrun one
     of two threads.
@@ -35,6 +36,7 @@ def slots(
         workers: so many places at most; more than there are groups of GPUs share them in turn
         devices_per_trial: GPUs of one run, or processes on the CPU where there is none
         trials_per_device: runs that share a GPU, or a core
+        threads: CPU threads of each process
 
     Raises:
         InputError: for less than one of anything, or more GPUs a run than there are.
@@ -48,7 +50,7 @@ def slots(
             raise InputError(f"{name} is {value}, but must be at least 1")
     devices, cores = gpus(), _cores()
     if not devices:
-        return _cpu_slots(workers, cores, devices_per_trial, trials_per_device)
+        return _cpu_slots(workers, cores, devices_per_trial, trials_per_device, threads)
     if devices_per_trial > len(devices):
         raise InputError(
             f"--devices-per-trial is {devices_per_trial}, but there "
@@ -60,22 +62,20 @@ def slots(
         for first in range(0, whole, devices_per_trial)
     ]
     count = workers or len(groups) * trials_per_device
-    threads = max(1, cores // (count * devices_per_trial))
-    return tuple(
-        Slot(groups[index % len(groups)], devices_per_trial, threads) for index in range(count)
-    )
+    return tuple(Slot(groups[index % len(groups)], devices_per_trial) for index in range(count))
 
 
 def _cpu_slots(
-    workers: int | None, cores: int, ranks: int, trials_per_core: int
+    workers: int | None, cores: int, ranks: int, trials_per_core: int, threads: int
 ) -> tuple[Slot, ...]:
     if ranks > cores:
         raise InputError(
             f"--devices-per-trial is {ranks}, but there {'is' if cores == 1 else 'are'} only "
             f"{cores} cores here, and no GPU"
         )
-    count = workers or min(cores // ranks, _MOST_CPU_WORKERS) * trials_per_core
-    return (Slot((), ranks, max(1, cores // (count * ranks))),) * count
+    at_once = max(1, cores // (ranks * threads))
+    count = workers or min(at_once, _MOST_CPU_WORKERS) * trials_per_core
+    return (Slot((), ranks),) * count
 
 
 def gpus() -> list[int]:

@@ -9,10 +9,18 @@ from ablations.search.search import claim_search, make_search
 from ablations.search.spaces import load_space
 from ablations.search.work import SearchWork
 from ablations.tables import find_scale
+from transformer.config import Precision
 
 
 def prepare_search(
-    space: str, scale: str, *, trials: int, seed: int = 1, directory: Path | None = None
+    space: str,
+    scale: str,
+    *,
+    trials: int,
+    seed: int = 1,
+    directory: Path | None = None,
+    precision: Precision | None = None,
+    threads: int | None = None,
 ) -> SearchWork:
     """Claim the directory, ``runs/SPACE-SCALE`` without one, for what the user asked for.
 
@@ -20,7 +28,10 @@ def prepare_search(
         InputError: for anything that the user gave and that cannot be used.
     """
     declared = load_space(space)
-    search = make_search(declared, find_scale(declared, scale), trials=trials, seed=seed)
+    found = find_scale(declared, scale)
+    search = make_search(
+        declared, found, trials=trials, seed=seed, precision=precision, threads=threads
+    )
     check_feasible(search)
     root = directory or Path("runs") / search.name
     claim_search(root, search)

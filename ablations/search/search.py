@@ -14,14 +14,14 @@ from typing import Any
 
 from filelock import FileLock
 
-from ablations.plan import PLAN_FILE
+from ablations.plan import PLAN_FILE, choose_arithmetic, same_arithmetic
 from ablations.scale import Scale
 from ablations.search.parameter import Parameter, Value
 from ablations.search.space import Space
 from ablations.table3 import BASE
 from experiments.experiment import Experiment
 from experiments.files import read_json, write_json
-from transformer.config import Config, differences, from_dict, override, to_dict
+from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.errors import InputError
 from transformer.sizes import trained_numbers
 
@@ -103,7 +103,15 @@ class Search:
         )
 
 
-def make_search(space: Space, scale: Scale, *, trials: int, seed: int) -> Search:
+def make_search(
+    space: Space,
+    scale: Scale,
+    *,
+    trials: int,
+    seed: int,
+    precision: Precision | None = None,
+    threads: int | None = None,
+) -> Search:
     """The search of ``space`` at ``scale``.
 
     Raises:
@@ -112,7 +120,7 @@ def make_search(space: Space, scale: Scale, *, trials: int, seed: int) -> Search
     """
     if trials < 1:
         raise InputError(f"--trials is {trials}, but must be at least 1")
-    base = scale.apply(override(BASE, seed=seed))
+    base = choose_arithmetic(scale.apply(override(BASE, seed=seed)), precision, threads)
     every = base.training.max_steps // _PARTS + 1
     budget = space.budget
     return Search(
@@ -154,6 +162,8 @@ def claim_search(directory: Path, search: Search) -> Search:
     directory.mkdir(parents=True, exist_ok=True)
     with FileLock(directory / _LOCK_FILE):
         found = load_search(directory) if is_search(directory) else None
+        base = same_arithmetic(search.base, found and found.base)
+        search = replace(search, base=base)
         if found is None:
             search = replace(search, study=f"{search.name}-{secrets.token_hex(4)}")
         else:

@@ -48,6 +48,7 @@ TINY = scale(
     tokens_per_batch=600,
     warmup_steps=300,
     learning_rate_factor=0.5,
+    precision="fp32",
 )
 SMALL_TABLE = Table(
     name="pair",
@@ -175,12 +176,11 @@ def start_fake(
     directory: Path,
     *,
     devices: tuple[int, ...] = (),
-    threads: int = 1,
     ranks: int = 1,
     accumulate: int = 1,
 ) -> subprocess.Popen[bytes]:
     """In place of ``experiments.process.start``."""
-    del threads, ranks
+    del ranks
     environment = dict(os.environ) | {"ACCUMULATE": str(accumulate)}
     if devices:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))

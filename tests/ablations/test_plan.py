@@ -8,19 +8,52 @@ from pathlib import Path
 
 import pytest
 
-from ablations.plan import claim_plan, load_plan, make_plan
+from ablations.plan import Plan, choose_arithmetic, claim_plan, load_plan, make_plan
 from ablations.table import Cell, Table, row
 from ablations.table3 import BASE, TABLE
 from tests.ablations.samples import SMALL_TABLE, TINY, small_plan
-from transformer.config import override
+from transformer.config import Precision, override
 from transformer.errors import InputError
 
 
 def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     plan = make_plan(TABLE, TINY, TABLE.rows, (1, 2))
     claimed = claim_plan(tmp_path, plan)
-    assert load_plan(tmp_path) == claimed == dataclasses.replace(plan, study=claimed.study)
+    assert load_plan(tmp_path) == claimed
+    base = override(plan.base, threads=1)
+    assert claimed == dataclasses.replace(plan, base=base, study=claimed.study)
     assert len(plan.cells) == 40
+
+
+@pytest.fixture
+def any_precision(monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """A plan that leaves precision open, on a machine that multiplies bf16."""
+    monkeypatch.setattr("ablations.plan.native_precision", lambda: "bf16")
+    plan = small_plan()
+    return dataclasses.replace(plan, base=override(plan.base, precision="auto"))
+
+
+def test_all_runs_of_a_table_share_precision_and_threads(
+    tmp_path: Path, any_precision: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = claim_plan(tmp_path, any_precision).base.training
+    assert (training.precision, training.threads) == ("bf16", 1)
+    monkeypatch.setattr("ablations.plan.native_precision", lambda: "fp32")  # another machine joins
+    assert claim_plan(tmp_path, any_precision).base.training == training
+
+
+def test_a_user_chooses_precision_and_threads_once(tmp_path: Path, any_precision: Plan) -> None:
+    def chosen(precision: Precision | None, threads: int | None) -> Plan:
+        base = choose_arithmetic(any_precision.base, precision, threads)
+        return dataclasses.replace(any_precision, base=base)
+
+    training = claim_plan(tmp_path, chosen("fp32", 3)).base.training
+    assert (training.precision, training.threads) == ("fp32", 3)
+    assert claim_plan(tmp_path, chosen(None, None)).base.training == training
+    with pytest.raises(InputError, match=r"base\.training\.precision: 'fp32' -> 'bf16'"):
+        claim_plan(tmp_path, chosen("bf16", None))
+    with pytest.raises(InputError, match=r"base\.training\.threads: 3 -> 2"):
+        claim_plan(tmp_path, chosen(None, 2))
 
 
 def test_a_cells_run_is_the_scaled_row_under_its_names() -> None:

@@ -28,10 +28,10 @@ def test_buckets_hold_pairs_of_similar_length_in_rising_order(
     assert sorted(buckets.pairs) == list(range(1_013))
     parts = np.split(buckets.pairs, buckets.sizes.cumsum()[:-1])
     longer = [lengths[part].max(axis=1) for part in parts]
-    for part, sides, longest in zip(parts, longer, buckets.longest, strict=True):
+    for part, sides, tokens in zip(parts, longer, buckets.tokens, strict=True):
         assert len(part) > 0
         assert sides.max() <= 1.1 * sides.min() + 1
-        assert lengths[part].max(axis=0).tolist() == longest.tolist()
+        assert lengths[part].sum(axis=0).tolist() == tokens.tolist()
     for shorter, following in itertools.pairwise(longer):
         assert shorter.max() < following.min()
 
@@ -40,7 +40,7 @@ def test_what_is_saved_is_loaded(lengths: np.ndarray, tmp_path: Path) -> None:
     buckets = Buckets.of(lengths)
     buckets.save(tmp_path)
     loaded = Buckets.load(tmp_path)
-    for name in ("pairs", "sizes", "longest"):
+    for name in ("pairs", "sizes", "tokens"):
         assert np.array_equal(getattr(loaded, name), getattr(buckets, name))
 
 

@@ -37,7 +37,7 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     experiment = tiny_experiment(folder, max_steps=20, dropout=0.0)
     alone = run(experiment, one, splits=("valid",))
     claim(two, experiment)
-    assert start(two, ranks=2, threads=1).wait() == 0, (two / "log.txt").read_text()
+    assert start(two, ranks=2).wait() == 0, (two / "log.txt").read_text()
     losses = _losses(two, "loss")
     assert len(losses) == 20
     # The file has five decimals, of which the last may be rounded otherwise.
@@ -58,7 +58,7 @@ def test_ranks_end_together(
     directory, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
     claim(directory, tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000))
     started_at = time.time()
-    process = start(directory, ranks=2, threads=1)
+    process = start(directory, ranks=2)
     while not step_checkpoints(directory):
         assert process.poll() is None, (directory / "log.txt").read_text()
         time.sleep(0.05)

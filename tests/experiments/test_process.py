@@ -48,7 +48,7 @@ with (directory / "mains").open("a") as mains:
     mains.write("one\\n")
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN)
-print(start(directory, threads=1).pid, flush=True)
+print(start(directory).pid, flush=True)
 sys.stdin.readline()
 print(ForkedProcess(time.sleep, 0).wait(60), flush=True)
 time.sleep(1000)
@@ -105,7 +105,7 @@ def _tell_surroundings(directory: str, folder: str, *rest: object) -> None:
     (Path(directory) / "told.json").write_text(json.dumps([folder, *rest]))
 
 
-def test_a_process_is_told_its_devices_its_threads_and_the_environment_of_now(
+def test_a_process_is_told_its_devices_and_the_environment_of_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("experiments.process._run_forked", _tell_surroundings)
@@ -113,12 +113,11 @@ def test_a_process_is_told_its_devices_its_threads_and_the_environment_of_now(
     for word in ("first", "second"):
         monkeypatch.setenv("WORD", word)
         monkeypatch.chdir(tmp_path)
-        process = start(tmp_path, devices=(3, 5), threads=7, accumulate=11)
+        process = start(tmp_path, devices=(3, 5), accumulate=11)
         assert process.wait(60) == 0
-        folder, environment, threads, accumulate = json.loads((tmp_path / "told.json").read_text())
-        assert (folder, threads, accumulate) == (str(tmp_path), 7, 11)
+        folder, environment, accumulate = json.loads((tmp_path / "told.json").read_text())
+        assert (folder, accumulate) == (str(tmp_path), 11)
         assert environment["CUDA_VISIBLE_DEVICES"] == "3,5"
-        assert environment["OMP_NUM_THREADS"] == "7"
         assert environment["WORD"] == word
         assert "SLURM_PROCID" not in environment  # nor is it a rank of this process's job
 
@@ -141,13 +140,13 @@ def test_one_that_was_paused_cannot_disturb_the_attempt_that_took_its_run_over(
     stale, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
     claim(stale, experiment)
     write_attempt(stale, replace(ATTEMPT, number=1))
-    paused = start(stale, threads=1)
+    paused = start(stale)
     _wait(lambda: len(step_checkpoints(stale)) > 0)
     os.killpg(paused.pid, signal.SIGSTOP)
     assert load_result(stale) is None, "it was too fast"
     stale.rename(newer)
     write_attempt(newer, replace(ATTEMPT, number=2))
-    assert start(newer, threads=1).wait(_PATIENCE_SECONDS) == 0
+    assert start(newer).wait(_PATIENCE_SECONDS) == 0
     before = {path: path.read_bytes() for path in newer.glob("*.*") if path.name != "log.txt"}
     os.killpg(paused.pid, signal.SIGCONT)
     assert paused.wait(_PATIENCE_SECONDS) == STOPPED

@@ -74,7 +74,7 @@ class BatchPlan:
 
     Args:
         buckets: the pairs by length
-        tokens_per_batch: no batch has more real tokens on either side, unless it is a single pair
+        tokens_per_batch: about so many real tokens on the fuller side of each batch
         seed: of the order
     """
 
@@ -133,23 +133,23 @@ def batches_by_length(lengths: Tokens, tokens_per_batch: int) -> list[Integers]:
 def _cuts(buckets: Buckets, budget: int) -> list[int]:
     """Where each batch begins among the pairs by length, and where the last one ends.
 
-    Every pair counts as the longest of its bucket, so that no shuffle within buckets makes a batch
-    exceed ``budget`` on either side.
+    Every pair counts as the mean of its bucket: which pairs of a bucket share a batch changes from
+    epoch to epoch, where the batches are cut does not.
     """
-    cuts, place, left = [0], 0, np.full(2, budget)
-    for size, longest in zip(buckets.sizes.tolist(), buckets.longest, strict=True):
-        end = place + size
+    cuts, place, left = [0], 0, np.full(2, float(budget))
+    for size, tokens in zip(buckets.sizes.tolist(), buckets.tokens, strict=True):
+        end, mean = place + size, tokens / size
         while True:
-            fitting = max(0, int((left // longest).min()))
+            fitting = max(0, int((left // mean).min()))
             if fitting == 0 and cuts[-1] == place:
                 fitting = 1  # a single pair beyond the budget
             if place + fitting >= end:
-                left = left - (end - place) * longest
+                left = left - (end - place) * mean
                 place = end
                 break
             place += fitting
             cuts.append(place)
-            left = np.full(2, budget)
+            left = np.full(2, float(budget))
     return [*cuts, place]
 
 

@@ -31,24 +31,24 @@ class Buckets:
     Attributes:
         pairs: ``(pairs,)``, their numbers, bucket after bucket
         sizes: ``(buckets,)``, pairs in each
-        longest: ``(buckets, 2)``, the longest source and target of each
+        tokens: ``(buckets, 2)``, source and target tokens of each
     """
 
     pairs: npt.NDArray[np.uint32]
     sizes: Integers
-    longest: Integers
+    tokens: Integers
 
     @classmethod
     def of(cls, lengths: npt.NDArray[np.integer]) -> Buckets:
         """The buckets of pairs of these lengths, ``(pairs, 2)``."""
         number = np.empty(len(lengths), dtype=np.uint8)
-        longest = np.zeros((256, 2), dtype=np.int64)
+        tokens = np.zeros((256, 2), dtype=np.int64)
         for start in range(0, len(lengths), _AT_ONCE):
             part = lengths[start : start + _AT_ONCE]
             found = _bucket(part.max(axis=1))
             number[start : start + _AT_ONCE] = found
             for side in (0, 1):
-                np.maximum.at(longest[:, side], found, part[:, side])
+                np.add.at(tokens[:, side], found, part[:, side])
         sizes = np.bincount(number, minlength=256)
         used = np.flatnonzero(sizes)
         # One bucket after the other takes less memory than to sort all pairs by their bucket.
@@ -56,12 +56,12 @@ class Buckets:
         ends = sizes[used].cumsum()
         for bucket, end in zip(used, ends, strict=True):
             pairs[end - sizes[bucket] : end] = np.flatnonzero(number == bucket)
-        return cls(pairs, sizes[used], longest[used])
+        return cls(pairs, sizes[used], tokens[used])
 
     def save(self, directory: Path) -> None:
         """Write them into ``directory``."""
         write_array(directory / _PAIRS_FILE, self.pairs)
-        write_array(directory / _BOUNDS_FILE, np.column_stack([self.sizes, self.longest]))
+        write_array(directory / _BOUNDS_FILE, np.column_stack([self.sizes, self.tokens]))
 
     @classmethod
     def load(cls, directory: Path) -> Buckets:

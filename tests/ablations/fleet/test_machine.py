@@ -15,11 +15,11 @@ def nine_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gpus_and_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert slots() == (Slot((2,), 1, 4), Slot((3,), 1, 4))
-    assert slots(3) == (Slot((2,), 1, 3), Slot((3,), 1, 3), Slot((2,), 1, 3))
-    assert slots(trials_per_device=2) == (Slot((2,), 1, 2), Slot((3,), 1, 2)) * 2
-    assert slots(devices_per_trial=2) == (Slot((2, 3), 2, 4),)
-    assert slots(devices_per_trial=2, trials_per_device=2) == (Slot((2, 3), 2, 2),) * 2
+    assert slots() == (Slot((2,)), Slot((3,)))
+    assert slots(3) == (Slot((2,)), Slot((3,)), Slot((2,)))
+    assert slots(trials_per_device=2) == (Slot((2,)), Slot((3,))) * 2
+    assert slots(devices_per_trial=2) == (Slot((2, 3), 2),)
+    assert slots(devices_per_trial=2, trials_per_device=2) == (Slot((2, 3), 2),) * 2
 
 
 def test_gpus_that_fill_no_group_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,9 +29,11 @@ def test_gpus_that_fill_no_group_are_left_alone(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_cpu_has_a_place_for_each_core_up_to_four(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert slots() == (Slot((), 1, 2),) * 4
-    assert slots(devices_per_trial=3) == (Slot((), 3, 1),) * 3
-    assert slots(trials_per_device=2) == (Slot((), 1, 1),) * 8
+    assert slots() == (Slot(),) * 4
+    assert slots(devices_per_trial=3) == (Slot((), 3),) * 3
+    assert slots(trials_per_device=2) == (Slot(),) * 8
+    assert slots(threads=3) == (Slot(),) * 3
+    assert slots(threads=10) == (Slot(),)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from transformer.errors import InputError
 from transformer.progress import show_activity
 
 # Counts up when the same settings would give another folder.
-_FORMAT = 3
+_FORMAT = 4
 # From so many pairs on it takes long enough that one may want to stop it.
 _LONG_TEXT = 100_000
 
