@@ -15,7 +15,7 @@ def _table(command: argparse.ArgumentParser) -> None:
     """Which runs of which table."""
     add = command.add_argument
     add("table", metavar="TABLE", help="a name that list prints, or a file such as my_table.py")
-    add("--scale", required=True, metavar="quick|small|paper", help="what the sizes become")
+    add("--scale", required=True, metavar="quick|small|medium|paper", help="what the sizes become")
     add("--seeds", default="1", metavar="1,2,3", help="each row is trained once with each")
     add("--rows", metavar="base,A-h1,...", help="only these; all without it")
     add("--directory", type=Path, metavar="DIR", help="of the runs, else runs/TABLE-SCALE")
@@ -76,8 +76,14 @@ def _run(command: argparse.ArgumentParser) -> None:
     again, it goes on where it was.
     """
     _table(command)
-    command.add_argument(
-        "--retry-failed", action="store_true", help="take up again what was given up"
+    add = command.add_argument
+    add("--retry-failed", action="store_true", help="take up again what was given up")
+    add(
+        "--from",
+        dest="earlier",
+        type=Path,
+        metavar="DIR",
+        help="add to the finished runs of this directory, such as a committed result, by copies",
     )
     _arithmetic(command)
     _worker_options(command)
@@ -90,7 +96,7 @@ def _search(command: argparse.ArgumentParser) -> None:
     """
     add = command.add_argument
     add("space", metavar="SPACE", help="a name that list prints, or a file such as my_space.py")
-    add("--scale", required=True, metavar="quick|small|paper", help="what the sizes become")
+    add("--scale", required=True, metavar="quick|small|medium|paper", help="what the sizes become")
     add("--trials", type=int, required=True, metavar="N", help="how many in all")
     add("--seed", type=int, default=1, metavar="N", help="of all trials, and of what is drawn")
     add("--directory", type=Path, metavar="DIR", help="else runs/SPACE-SCALE")
@@ -116,6 +122,16 @@ def _status(command: argparse.ArgumentParser) -> None:
     add("--storage", metavar="URL", help="where no such directory is seen; else OPTUNA_STORAGE")
     add("--watch", action="store_true", help="again and again until all is done")
     add("--json", action="store_true", help="one object, see ablations/status/objects.py")
+
+
+def _collect(command: argparse.ArgumentParser) -> None:
+    """Copy the finished runs of a table, without checkpoints, to a directory that may hold others
+    of the same table and scale: what `report` draws and `run --from` adds to.
+    """
+    _directory(command)
+    command.add_argument(
+        "--into", dest="target", type=Path, required=True, metavar="DIR", help="is made if missing"
+    )
 
 
 def _compare(command: argparse.ArgumentParser) -> None:
@@ -155,6 +171,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int], Callable[[argparse.ArgumentParser
     "search": (commands.search, _search),
     "status": (commands.status, _status),
     "report": (commands.report, _directory),
+    "collect": (commands.collect, _collect),
     "compare": (commands.compare, _compare),
     "benchmark": (commands.benchmark, _benchmark),
 }

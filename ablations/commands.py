@@ -40,6 +40,7 @@ def run(
     rows: str | None,
     directory: Path | None,
     retry_failed: bool,
+    earlier: Path | None,
     precision: Precision | None,
     threads: int | None,
     **options: Any,
@@ -54,6 +55,7 @@ def run(
         rows=rows,
         directory=directory,
         retry_failed=retry_failed,
+        earlier=earlier,
         precision=precision,
         threads=threads,
         options=Options(**options),
@@ -123,6 +125,15 @@ def report(directory: Path) -> int:
     from ablations.reporting.report import announce, write_report
 
     announce(write_report(directory), directory)
+    return 0
+
+
+def collect(directory: Path, target: Path) -> int:
+    """copy the finished runs of a table, without checkpoints, to another directory"""
+    from ablations.collect import collect as copy
+
+    copied = copy(directory, target)
+    print(f"{len(copied)} finished runs copied to {target}")
     return 0
 
 

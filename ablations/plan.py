@@ -152,13 +152,17 @@ def same_arithmetic(base: Config, found: Config | None) -> Config:
 
 
 def settle_plan(directory: Path, plan: Plan) -> Plan:
-    """``plan`` as it would be run in ``directory``: with the arithmetic of the runs there.
+    """``plan`` with the precision and the threads of the runs in ``directory``.
 
     Raises:
-        InputError: if a plan there cannot be read.
+        InputError: if the directory belongs to another table or scale; the message says what
+            differs.
     """
-    found = load_plan(directory).base if (directory / PLAN_FILE).exists() else None
-    return dataclasses.replace(plan, base=same_arithmetic(plan.base, found))
+    found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
+    plan = dataclasses.replace(plan, base=same_arithmetic(plan.base, found and found.base))
+    if found is not None:
+        _refuse_another(found, plan, directory)
+    return plan
 
 
 def claim_plan(directory: Path, plan: Plan) -> Plan:
@@ -172,7 +176,7 @@ def claim_plan(directory: Path, plan: Plan) -> Plan:
         plan = settle_plan(directory, plan)
         found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
         if found is not None:
-            plan = _extend(found, plan, directory)
+            plan = _extend(found, plan)
         study = (found and found.study) or f"{plan.table}-{plan.scale}-{secrets.token_hex(4)}"
         plan = dataclasses.replace(plan, study=study)
         if plan != found:
@@ -180,8 +184,8 @@ def claim_plan(directory: Path, plan: Plan) -> Plan:
     return plan
 
 
-def _extend(found: Plan, plan: Plan, directory: Path) -> Plan:
-    """The plan with the seeds that were found there; rows without any may have changed."""
+def _refuse_another(found: Plan, plan: Plan, directory: Path) -> None:
+    """Check that both are of one table at one scale; rows without seeds may have changed."""
     taken = [row.name for row in found.rows if row.seeds]
     changes = differences(_identity(found, taken), _identity(plan, taken))
     before, now = ({"table": each.table, "scale": each.scale} for each in (found, plan))
@@ -191,6 +195,10 @@ def _extend(found: Plan, plan: Plan, directory: Path) -> Plan:
             f"{directory} belongs to another table ({'; '.join(names or changes)}): "
             "choose another --directory, or remove this one"
         )
+
+
+def _extend(found: Plan, plan: Plan) -> Plan:
+    """``plan`` with the seeds of ``found`` too."""
     seeds = {row.name: set(row.seeds) for row in found.rows}
     rows = [
         dataclasses.replace(row, seeds=tuple(sorted({*row.seeds, *seeds.get(row.name, ())})))

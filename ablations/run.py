@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ablations.attempts import forgive, locate
+from ablations.collect import collect
 from ablations.fleet import identity
 from ablations.fleet.lease import Lease
 from ablations.fleet.link import Link
@@ -60,6 +61,7 @@ def run_table(
     directory: Path | None,
     retry_failed: bool,
     options: Options,
+    earlier: Path | None = None,
     precision: Precision | None = None,
     threads: int | None = None,
 ) -> int:
@@ -83,8 +85,10 @@ def run_table(
     wanted = {str(cell) for cell in plan.cells}
     if is_search(root):
         raise InputError(f"{root} belongs to a search: choose another --directory")
-    plan = settle_plan(root, plan)
+    plan = settle_plan(earlier or root, plan)
     fleet = Fleet(root, options, plan.base)
+    if earlier is not None:
+        print(f"{len(collect(earlier, root))} finished runs taken from {earlier}")
     claim_plan(root, plan)
     if retry_failed:
         for name in wanted:

@@ -109,11 +109,12 @@ class TrainingConfig:
     ``auto`` is bf16 where the hardware multiplies it natively. ``threads`` is how many CPU threads
     each process uses, None for torch's own choice; another number rounds differently.
     ``clip_norm`` bounds the norm of the gradient (the paper does not clip).
-    ``average_checkpoints`` is how many of the last checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); with ``also_average``
-    the mean of so many is scored on the validation set besides. Checkpoints are written every
-    ``checkpoint_every_steps``, or, where those are given, every ``checkpoint_every_minutes`` of
-    training, as the paper's are every 10. ``compile`` lets ``torch.compile`` fuse what lies
-    between the products, which pays on GPUs; only rounding differs.
+    ``average_checkpoints`` is how many of the last checkpoints are averaged for evaluation
+    (section 6.1; 1 for Table 3); with ``also_average`` the mean of so many is scored on the
+    validation set besides. Checkpoints are written every ``checkpoint_every_steps``, or, where
+    those are given, every ``checkpoint_every_minutes`` of training, as the paper's are every 10.
+    ``compile`` lets ``torch.compile`` fuse what lies between the products, which pays on GPUs;
+    only rounding differs.
     """
 
     seed: int = 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ablations.__main__ import main
+from ablations.plan import load_plan
 from ablations.table import Cell
 from experiments.results import load_result
 from tests.ablations.samples import fill_table3, hangs, prepare_fakes, start_fake, started, when
@@ -116,6 +117,26 @@ def test_a_table_runs_and_is_reported(
     assert [row[0] for row in rows] == ["base", "narrow"]
     assert all(len(row) == len(columns) for row in rows) and "80.0" in rows[0]
     assert started(place / "out") == ["base/seed-1", "narrow/seed-1"]
+
+
+def test_a_table_adds_to_finished_runs_of_another_directory(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("experiments.tracking.track_table", lambda *words: None)
+    prepare_fakes(place / "out", {})
+    assert call(f"{RUN} --rows base --threads 3", monkeypatch) == 0
+    assert call("collect out --into kept", monkeypatch) == 0
+    assert "1 finished runs copied to kept" in capsys.readouterr().out
+    prepare_fakes(place / "more", {})
+    assert call(f"{RUN} --from kept --directory more", monkeypatch) == 0
+    assert "1 finished runs taken from kept" in capsys.readouterr().out
+    assert started(place / "more") == ["narrow/seed-1"]
+    assert load_plan(place / "more").base.training.threads == 3
+    assert call(f"{RUN} --from kept --directory less --threads 2", monkeypatch) == 2
+    assert (
+        "kept belongs to another table (base.training.threads: 3 -> 2)" in capsys.readouterr().err
+    )
+    assert not (place / "less").exists()
 
 
 def test_a_searchs_directory_is_no_tables(

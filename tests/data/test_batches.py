@@ -68,7 +68,7 @@ def test_training_fills_the_fuller_side_to_the_budget(budget: int, spread: float
     totals = np.array([lengths[batch].sum(axis=0) for batch in plan.epoch(3)])
     assert len(totals) == pytest.approx(lengths[:, 1].sum() / budget, rel=0.03, abs=1)
     fuller = np.sort(totals.max(axis=1))[1:]  # what is left over makes one short batch
-    assert fuller.mean() == pytest.approx(budget, rel=0.02)
+    assert fuller.mean() == pytest.approx(budget, rel=0.03)
     assert np.abs(fuller - budget).max() < spread * budget
 
 
