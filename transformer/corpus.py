@@ -45,6 +45,11 @@ class TextFile:
         return self.location.startswith(("http://", "https://"))
 
     @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return self.location if self.member is None else f"{self.member} of {self.location}"
+
+    @property
     def is_path(self) -> bool:
         """Whether ``location`` is a path, and not an address of any kind."""
         return not re.match(r"https?://|local:|sacrebleu:|builtin:", self.location)
@@ -87,3 +92,9 @@ class Corpus:
         """The texts of each split by its name; ``test`` is missing where there is none."""
         splits = {"train": self.train, "valid": (self.valid,)}
         return splits if self.test is None else splits | {"test": (self.test,)}
+
+    @property
+    def files(self) -> tuple[TextFile, ...]:
+        """Source and target of every text, split by split."""
+        texts = [text for split in self.splits.values() for text in split]
+        return tuple(file for text in texts for file in (text.source, text.target))

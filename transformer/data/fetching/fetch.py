@@ -71,10 +71,8 @@ def fetch(file: TextFile) -> Path:
 def _by_origin(corpus: Corpus) -> list[list[TextFile]]:
     """The files of a corpus, those of one archive together."""
     groups: dict[tuple[str, str | None], dict[TextFile, None]] = {}
-    for texts in corpus.splits.values():
-        for text in texts:
-            for file in (text.source, text.target):
-                groups.setdefault((file.location, file.sha256), {})[file] = None
+    for file in corpus.files:
+        groups.setdefault((file.location, file.sha256), {})[file] = None
     return [list(group) for group in groups.values()]
 
 
