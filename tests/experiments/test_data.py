@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -68,7 +67,8 @@ def test_a_run_from_before_data_was_noted_keeps_its_vocabulary(own_run: tuple[Pa
     own, directory = own_run
     (directory / "data.json").unlink()
     vocabulary = (directory / "vocabulary.model").read_bytes()
-    changed = change_a_word(own)
+    changed = own / "train.de"
+    changed.write_text(changed.read_text().replace("eins", "einst"))
     with pytest.raises(InputError, match=r"vocabulary\.model is not the vocabulary of the data"):
         run(tiny_experiment(own), directory)
     assert (directory / "vocabulary.model").read_bytes() == vocabulary
@@ -139,4 +139,11 @@ def test_verify_names_what_changed(own_run: tuple[Path, Path], command: Command)
     assert f"{changed}: changed since the run began" in ended.stdout
     assert f"{directory / 'vocabulary.model'}: changed since the run began" in ended.stdout
     assert len(ended.stderr.splitlines()) == 1
-    shutil.rmtree(own)
+
+
+def test_verify_asks_for_what_is_not_prepared(folder: Path, command: Command):
+    ended = command("experiments", "verify", f"files:{folder}", "--vocab-size", "59")
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "numbers is not prepared as it is now: prepare it first" in ended.stderr
+    ended = command("experiments", "verify", folder)
+    assert f"for a folder of text: files:{folder}" in ended.stderr

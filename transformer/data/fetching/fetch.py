@@ -84,10 +84,10 @@ def _fetch_together(group: list[TextFile]) -> dict[TextFile, Path]:
     if names:
         # An archive that was unpacked is needed no more, and may have been removed.
         known = group[0].sha256
-        found = None if known is None else unpacked(names, _member_folder(known))
+        found = None if known is None else unpacked(names, member_folder(known))
         if found is None:
             whole = _whole(group[0])
-            found = members(whole, names, _member_folder(known or sha256_of(whole)))
+            found = members(whole, names, member_folder(known or sha256_of(whole)))
         paths = found
     return {
         file: (whole or _whole(file)) if file.member is None else paths[file.member]
@@ -99,7 +99,8 @@ def _members(group: Iterable[TextFile]) -> list[str]:
     return [file.member for file in group if file.member is not None]
 
 
-def _member_folder(sha256: str) -> Path:
+def member_folder(sha256: str) -> Path:
+    """Where the members of the archive with this checksum are unpacked."""
     return cache_directory() / "members" / sha256[:16]
 
 
@@ -155,4 +156,4 @@ def _is_here(group: list[TextFile]) -> bool:
     assert sha256 is not None, "TextFile refuses a download without one"
     if is_as_noted(cached_path(group[0]), sha256):
         return True
-    return len(names) == len(group) and unpacked(names, _member_folder(sha256)) is not None
+    return len(names) == len(group) and unpacked(names, member_folder(sha256)) is not None
