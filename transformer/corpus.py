@@ -16,7 +16,6 @@ class TextFile:
 
     - an ``https://`` address, fetched to the cache, or from ``DATA_MIRROR``
     - a path
-    - ``local:PATH``, which lies in the folder ``DATA_FILES``
     - ``sacrebleu:SET/PAIR/SIDE``, a side (``source`` or ``reference``) of a test set that
       sacreBLEU knows, such as ``sacrebleu:wmt14/full/en-de/source``
     - ``builtin:GENERATOR/FILE`` for text that the project writes itself
@@ -52,7 +51,7 @@ class TextFile:
     @property
     def is_path(self) -> bool:
         """Whether ``location`` is a path, and not an address of any kind."""
-        return not re.match(r"https?://|local:|sacrebleu:|builtin:", self.location)
+        return not re.match(r"https?://|sacrebleu:|builtin:", self.location)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

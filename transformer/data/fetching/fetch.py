@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -113,24 +112,13 @@ def _whole(file: TextFile) -> Path:
         return _generate(rest)
     if scheme == "sacrebleu":
         return text_side(file.location)
-    if scheme == "local":
-        return _own(_data_files(rest) / rest, file, f"DATA_FILES lacks {rest}")
-    return _own(Path(file.location).expanduser(), file, "check its path")
+    return _own(Path(file.location).expanduser(), file)
 
 
-def _data_files(wanted: str) -> Path:
-    folder = os.environ.get("DATA_FILES")
-    if not folder:
-        raise InputError(
-            f"{wanted} is on no server: set DATA_FILES to a folder of yours that holds it"
-        )
-    return Path(folder).expanduser()
-
-
-def _own(path: Path, file: TextFile, hint: str) -> Path:
+def _own(path: Path, file: TextFile) -> Path:
     """A file of the user's, which is read where it lies."""
     if not path.is_file():
-        raise InputError(f"{path} does not exist: {hint}")
+        raise InputError(f"{path} does not exist: check its path")
     if file.sha256 is not None:
         verify(file.sha256, sha256_of(path), path)
     return path
