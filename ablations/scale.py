@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypedDict, Unpack
 
 from ablations.names import check_name
 from transformer.config import Config, Precision, Schedule, TrainingConfig, override
 from transformer.corpus import Corpus
+from transformer.data.corpora.folders import anchored
 from transformer.errors import InputError, unknown_name
 
 _PAPER_STEPS = TrainingConfig().max_steps
@@ -48,6 +50,10 @@ class Scale:
     divide_layers: int
     max_steps: int
     settings: Settings
+
+    def anchored(self, folder: Path) -> Scale:
+        """The scale with the relative paths of its corpus taken from ``folder``."""
+        return replace(self, corpus=anchored(self.corpus, folder))
 
     def apply(self, config: Config) -> Config:
         """The configuration that is run in place of ``config``.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +20,8 @@ TABLES = {"table3": "ablations.table3"}
 
 
 def load_table(name: str) -> Table:
-    """The table of that name, or the ``TABLE`` of a Python file such as ``path/to/depth.py``.
+    """The table of that name, or the ``TABLE`` of a Python file such as ``path/to/depth.py``,
+    from whose folder the relative paths of its scales' corpora are taken.
 
     Raises:
         InputError: for an unknown name, or a file that is missing, fails or declares no table.
@@ -33,7 +35,10 @@ def load_table(name: str) -> Table:
     table = getattr(module, "TABLE", None)
     if not isinstance(table, Table):
         raise InputError(f"{name} declares no TABLE = Table(…), see ablations/table.py")
-    return table
+    if name in TABLES:
+        return table
+    folder = Path(name).parent
+    return replace(table, scales=tuple(scale.anchored(folder) for scale in table.scales))
 
 
 class HasScales(Protocol):

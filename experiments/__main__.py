@@ -33,6 +33,12 @@ def _parser() -> Parser:
     command.add_argument("--workers", type=int, metavar="N", help="processes (a core each)")
     command.set_defaults(command=commands.prepare)
 
+    command = subparsers.add_parser("verify", help=commands.verify.__doc__)
+    add = command.add_argument
+    add("name", metavar="NAME|DIR", help="an experiment, files:FOLDER, FILE.py, or a run")
+    add("--vocab-size", type=int, metavar="N", help="word-pieces, as for prepare")
+    command.set_defaults(command=commands.verify)
+
     command = subparsers.add_parser("train", help=commands.train.__doc__)
     _add_experiment(command)
     add = command.add_argument

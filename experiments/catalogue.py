@@ -10,7 +10,6 @@ from pathlib import Path
 from experiments.cldr import CLDR
 from experiments.experiment import BEST_FILE, Experiment
 from experiments.multi30k import MULTI30K, MULTI30K_FR, MULTI30K_LONG, recipe
-from experiments.news import NEWS, NEWS_TATOEBA
 from experiments.paper import (
     WMT14_EN_DE_BASE,
     WMT14_EN_DE_BIG,
@@ -31,8 +30,6 @@ EXPERIMENTS = {
         MULTI30K,
         MULTI30K_LONG,
         MULTI30K_FR,
-        NEWS,
-        NEWS_TATOEBA,
         WMT14_EN_DE_FIRST,
         WMT14_EN_DE_BASE,
         WMT14_EN_DE_BIG,

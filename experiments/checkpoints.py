@@ -87,6 +87,11 @@ def to_average(directory: Path, count: int) -> list[Path]:
     return [path for path in sound if _is_regular(path) or path == sound[-1]][-count:]
 
 
+def damaged_checkpoints(directory: Path) -> list[Path]:
+    """Those of the run in ``directory`` that cannot be read."""
+    return [path for _, path in step_checkpoints(directory) if not _is_sound(path)]
+
+
 def _is_sound(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:

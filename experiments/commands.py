@@ -47,6 +47,14 @@ def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
     return 0
 
 
+def verify(name: str, vocab_size: int | None) -> int:
+    """Check every byte of an experiment's data, or of a run and its data."""
+    from experiments.verify import verify_all
+
+    verify_all(name, vocab_size)
+    return 0
+
+
 def train(
     name: str,
     directory: Path | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.data import noted_data
 from experiments.experiment import Experiment, load_experiment
 from experiments.results import hypotheses_path
 from experiments.significance import Significance, paired_bootstrap
@@ -22,7 +23,11 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
     experiment = load_experiment(first)
     _check_same_text(experiment, load_experiment(second), split)
     ours, theirs = (_hypotheses(run, split) for run in (first, second))
-    _, references = text_of_split(experiment, split)
+    noted, other = noted_data(first), noted_data(second)
+    for name in (f"{split}/source.txt", f"{split}/reference.txt"):
+        if noted and other and noted.files.get(name) != other.files.get(name):
+            raise InputError(f"{first} and {second} were scored on different text: {name} differs")
+    _, references = text_of_split(experiment, split, noted)
     return paired_bootstrap((str(first), ours), (str(second), theirs), references)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from experiments.data import noted_data
 from experiments.device import default_device
 from experiments.display import Display
 from experiments.engine import open_engine
@@ -15,6 +16,7 @@ from experiments.scoring import score
 from experiments.weights import load_trained
 from transformer.config import DecodingConfig, override
 from transformer.data.fetching.testsets import sacrebleu_text
+from transformer.data.manifest import Manifest
 from transformer.data.preparation.prepare import prepare
 from transformer.data.text import decode_line, read_aligned
 from transformer.errors import InputError
@@ -51,7 +53,7 @@ def evaluate_run(
     text = (
         read_aligned(source, reference)
         if source is not None and reference is not None
-        else text_of_split(experiment, split)
+        else text_of_split(experiment, split, noted_data(directory))
     )
     decoding = _decoding(experiment, beam_size, length_penalty)
     trained = load_trained(directory, average, device=default_device())
@@ -111,11 +113,14 @@ def translate_stream(
         yield from translate(model, vocabulary, chunk, decoding, decode=decode)
 
 
-def text_of_split(experiment: Experiment, split: str) -> Text:
+def text_of_split(experiment: Experiment, split: str, noted: Manifest | None = None) -> Text:
     """Source and reference lines of ``valid``, ``test`` or a set that sacreBLEU knows.
 
+    Args:
+        noted: the data that the run began with
+
     Raises:
-        InputError: if there is no such split.
+        InputError: if there is no such split, or the data has changed.
     """
     corpus = experiment.config.data.corpus
     if split in ("valid", "test"):
@@ -123,7 +128,7 @@ def text_of_split(experiment: Experiment, split: str) -> Text:
             raise InputError(
                 f"the corpus {corpus.name} has no test set: give --source, --reference"
             )
-        return prepare(experiment.config).text(split)
+        return prepare(experiment.config, expected=noted).text(split)
     return sacrebleu_text(split, f"{corpus.source_language}-{corpus.target_language}")
 
 

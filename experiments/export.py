@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from experiments.comparison import compare
+from experiments.data import DATA_FILE, noted_data
 from experiments.engine import open_ctranslate2
 from experiments.evaluate import text_of_split
 from experiments.experiment import CONFIG_FILE
@@ -24,7 +25,7 @@ from transformer.pretrained import WEIGHTS_FILE, save_weights
 # What each format writes: a folder that holds nothing else may be replaced.
 _FILES = {
     "ctranslate2": {"model.bin", "config.json", "shared_vocabulary.json", VOCABULARY_FILE},
-    "safetensors": {WEIGHTS_FILE, CONFIG_FILE, VOCABULARY_FILE},
+    "safetensors": {WEIGHTS_FILE, CONFIG_FILE, VOCABULARY_FILE, DATA_FILE},
 }
 
 
@@ -52,10 +53,13 @@ def export_run(
     output = output or directory / name
     _refuse_what_is_not_ours(output, _FILES[format])
     # Read before anything is written: the text may be missing, or the directory be the output.
-    lines = [] if check is None else text_of_split(trained.experiment, "valid")[0][:check]
+    noted = noted_data(directory)
+    lines = [] if check is None else text_of_split(trained.experiment, "valid", noted)[0][:check]
     with _new_folder(output) as folder:
         _write(trained, format, folder, quantization)
         shutil.copyfile(directory / VOCABULARY_FILE, folder / VOCABULARY_FILE)
+        if format == "safetensors" and noted is not None:  # it is evaluated like a run
+            write_json(folder / DATA_FILE, to_dict(noted))
     size = sum(file.stat().st_size for file in output.iterdir())
     print(f"{output}  {size / 2**20:.1f} MiB")
     if lines:
@@ -78,7 +82,7 @@ def _refuse_what_is_not_ours(output: Path, files: set[str]) -> None:
     if not output.parent.is_dir():
         raise InputError(f"{output.parent} is not a folder: --output cannot be written")
     if output.exists() and not (
-        output.is_dir() and {entry.name for entry in output.iterdir()} in (files, set())
+        output.is_dir() and {entry.name for entry in output.iterdir()} <= files
     ):
         raise InputError(
             f"{output} exists and is no earlier export of this kind: "

@@ -5,8 +5,8 @@ The defaults are the paper's base model on EN-DE, so only what differs from them
 
 from __future__ import annotations
 
+from experiments import multi30k
 from experiments.experiment import Experiment
-from experiments.news import recipe
 from transformer.config import Config, DataConfig, override
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_DE_SMALL, WMT14_EN_FR
 
@@ -57,6 +57,14 @@ WMT14_EN_FR_BIG = Experiment(
 WMT14_EN_DE_FIRST = Experiment(
     name="wmt14_en_de_small",
     description="a small model on WMT14's News Commentary, EN-DE, for a first try",
-    config=override(recipe(WMT14_EN_DE_SMALL), max_steps=10_000),
+    # The model of multi30k, for sentences twice as long.
+    config=override(
+        multi30k.recipe(WMT14_EN_DE_SMALL),
+        tokens_per_batch=2_000,
+        max_steps=10_000,
+        warmup_steps=500,
+        checkpoint_every_steps=200,
+        validate_every_steps=1_000,
+    ),
     tags=("paper",),
 )

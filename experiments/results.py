@@ -34,6 +34,7 @@ class Result:
     rows that the paper's column fits. Tokens are real ones, padding left out; ``flops`` is
     analytic and ``flops_nominal`` what Table 2 would say, None where the device has no nominal
     peak; ``train_seconds`` leaves preparation and evaluation out. ``finished_at`` is UTC.
+    ``data_digest`` is that of the data's manifest; results from before it was noted have none.
     """
 
     experiment: str
@@ -65,6 +66,7 @@ class Result:
     tokenised_bleu_signature: str | None = None
     test_tokenised_bleu: float | None = None
     averaged: Averaged | None = None
+    data_digest: str | None = None
 
 
 def score_lines(result: Result) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from rich.console import Console
 
 from experiments.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
 from experiments.clock import Clock
+from experiments.data import note_data, noted_data
 from experiments.device import default_device, device_name, refuse_more_than_there_are
 from experiments.display import Display, ShowTraining
 from experiments.experiment import Experiment, claim
-from experiments.files import write_atomically
 from experiments.limits import Limits
 from experiments.memory import explained
 from experiments.metrics import MetricsCsv
@@ -29,7 +29,7 @@ from experiments.scoring import Scores, choose_checkpoints, load_model, score, s
 from experiments.stopping import StopOnSignal
 from experiments.tracking import Tracking
 from transformer.data.module import TranslationDataModule
-from transformer.data.prepared import VOCABULARY_FILE, PreparedCorpus
+from transformer.data.prepared import PreparedCorpus
 from transformer.errors import InputError
 from transformer.flops import nominal_flops, training_flops
 from transformer.model.encoder_decoder import count_parameters
@@ -115,11 +115,11 @@ def _train_and_score(
     display: Display,
 ) -> Result:
     display.start("prepare")
-    data = TranslationDataModule(experiment.config)
+    data = TranslationDataModule(experiment.config, noted_data(directory))
     corpus = data.corpus
     if is_first_rank():
         claim(directory, experiment, make=False)  # not before the data is known to be usable
-        write_atomically(directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes())
+        note_data(directory, corpus)
     with Tracking(experiment, directory) as tracking:
         display.start("train")
         trainer, clock = _train(experiment, directory, setup, data, tracking, display)
@@ -130,6 +130,7 @@ def _train_and_score(
                 experiment, directory, corpus, splits, trainer.strategy.root_device, display
             )
         result = _result(experiment, trainer, clock, scores, checkpoints, averaged)
+        result = replace(result, data_digest=corpus.manifest.digest)
         save_result(directory, result)
         display.start("done")
         tracking.summarise(result)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
+from experiments.data import run_vocabulary
 from experiments.experiment import Experiment, load_experiment
 from experiments.scoring import choose_checkpoints, load_model
-from transformer.data.prepared import VOCABULARY_FILE
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.model.encoder_decoder import Transformer
@@ -43,6 +43,6 @@ def load_trained(directory: Path, average: int | None, *, device: torch.device) 
     return Trained(
         experiment=experiment,
         model=model,
-        vocabulary=Vocabulary(directory / VOCABULARY_FILE),
+        vocabulary=run_vocabulary(directory),
         averaged=averaged,
     )

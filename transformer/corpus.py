@@ -16,7 +16,6 @@ class TextFile:
 
     - an ``https://`` address, fetched to the cache, or from ``DATA_MIRROR``
     - a path
-    - ``local:PATH``, which lies in the folder ``DATA_FILES``
     - ``sacrebleu:SET/PAIR/SIDE``, a side (``source`` or ``reference``) of a test set that
       sacreBLEU knows, such as ``sacrebleu:wmt14/full/en-de/source``
     - ``builtin:GENERATOR/FILE`` for text that the project writes itself
@@ -45,9 +44,14 @@ class TextFile:
         return self.location.startswith(("http://", "https://"))
 
     @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return self.location if self.member is None else f"{self.member} of {self.location}"
+
+    @property
     def is_path(self) -> bool:
         """Whether ``location`` is a path, and not an address of any kind."""
-        return not re.match(r"https?://|local:|sacrebleu:|builtin:", self.location)
+        return not re.match(r"https?://|sacrebleu:|builtin:", self.location)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,3 +91,9 @@ class Corpus:
         """The texts of each split by its name; ``test`` is missing where there is none."""
         splits = {"train": self.train, "valid": (self.valid,)}
         return splits if self.test is None else splits | {"test": (self.test,)}
+
+    @property
+    def files(self) -> tuple[TextFile, ...]:
+        """Source and target of every text, split by split."""
+        texts = [text for split in self.splits.values() for text in split]
+        return tuple(file for text in texts for file in (text.source, text.target))

@@ -109,6 +109,8 @@ def facts_of_results(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
     tokenised = [x.tokenised_bleu_signature for x in results if x.tokenised_bleu_signature]
     if tokenised:
         yield "BLEU tokenised", _tally(tokenised)
+    if any(result.data_digest for result in results):
+        yield "data", _tally(result.data_digest or "not noted" for result in results)
     yield "device", _tally(result.device for result in results)
     yield "precision", _tally(result.precision for result in results)
     yield "versions", _tally(_versions(result) for result in results)

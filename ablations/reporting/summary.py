@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,10 +116,17 @@ def summarise(directory: Path) -> Summary:
     plan = load_plan(directory)
     base = columns(plan.base)
     rows = [_row(row, base, directory) for row in plan.rows if row.seeds]
+    digests = Counter(x.data_digest for row in rows for x in row.results if x.data_digest)
+    if len(digests) > 1:  # figures of different data are not averaged
+        data = digests.most_common(1)[0][0]
+        rows = [_row(row, base, directory, data) for row in plan.rows if row.seeds]
     return Summary(plan=plan, rows=tuple(rows))
 
 
-def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary:
+def _row(
+    row: PlannedRow, base: dict[str, Value], directory: Path, data: str | None = None
+) -> RowSummary:
+    """A row's summary; results of other data than ``data``, if it is given, are left out."""
     cells = {**base, **row.scaled}
     results: list[Result] = []
     unfinished: list[Unfinished] = []
@@ -127,6 +135,9 @@ def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary
         result = load_result(path)
         if result is None:
             unfinished.append(Unfinished(cell, read_progress(path)))
+        elif data is not None and result.data_digest not in (data, None):
+            reason = f"left out: its data is {result.data_digest}, that of most runs {data}"
+            unfinished.append(Unfinished(cell, Progress(stage="refused", message=reason)))
         else:
             results.append(result)
     averaged = [result.averaged for result in results if result.averaged is not None]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ablations.search.space import Space, choice, uniform, whole
 from experiments.user_files import load_file
-from transformer.data.corpora.folders import anchored
 from transformer.errors import InputError, unknown_name
 
 # The bounds hold what the built-in scales set, with room on either side.
@@ -56,13 +55,8 @@ def load_space(name: str) -> Space:
         space = getattr(load_file(Path(name), "space"), "SPACE", None)
         if not isinstance(space, Space):
             raise InputError(f"{name} declares no SPACE = Space(…), see ablations/search/space.py")
-        return _anchor(space, Path(name).parent)
+        folder = Path(name).parent
+        return replace(space, scales=tuple(scale.anchored(folder) for scale in space.scales))
     if name not in SPACES:
         raise unknown_name("space", name, [*SPACES, "FILE.py"])
     return SPACES[name]
-
-
-def _anchor(space: Space, folder: Path) -> Space:
-    """The space with the relative paths of its scales' corpora taken from ``folder``."""
-    scales = (replace(scale, corpus=anchored(scale.corpus, folder)) for scale in space.scales)
-    return replace(space, scales=tuple(scales))

@@ -93,6 +93,17 @@ def test_a_users_file_declares_a_table(tmp_path: Path) -> None:
     assert columns(table.configure(table.rows[1], QUICK))["num_layers"] == 6
 
 
+def test_paths_of_a_tables_own_scale_are_taken_from_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep").mkdir()
+    own = f"from tests.ablations.samples import TINY\n{OWN_TABLE}"
+    (tmp_path / "deep" / "own.py").write_text(own.replace("d_v=32)),", "d_v=32)), scales=(TINY,),"))
+    monkeypatch.chdir(tmp_path)
+    (own_scale,) = load_table("deep/own.py").scales
+    assert own_scale.corpus.valid.source.location == str(tmp_path / "deep" / "text.en")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -20,7 +20,7 @@ def names(folder: Path) -> list[str]:
 
 FORMATS = {
     "ctranslate2": ["config.json", "model.bin", "shared_vocabulary.json", "vocabulary.model"],
-    "safetensors": ["config.json", "model.safetensors", "vocabulary.model"],
+    "safetensors": ["config.json", "data.json", "model.safetensors", "vocabulary.model"],
 }
 formats = pytest.mark.parametrize("format", FORMATS)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import lightning.pytorch as lightning
 
 from transformer.config import Config
 from transformer.data.batches import Batch, BatchPlan, FixedBatches, batches_by_length, collate
+from transformer.data.manifest import Manifest, refuse_changed
 from transformer.data.prefetch import made_ahead
 from transformer.data.preparation.prepare import prepare
 from transformer.data.prepared import PreparedCorpus
@@ -64,23 +66,41 @@ class TranslationDataModule(lightning.LightningDataModule):
 
     The loaders shard by themselves: a Trainer of one's own on several devices, or with
     ``accumulate_grad_batches``, needs nothing set for it, and takes the same steps as one without.
+
+    Args:
+        config: names the corpus
+        expected: the data that a run began with; other data is refused
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, expected: Manifest | None = None) -> None:
         super().__init__()
         self.config = config
+        self._expected = expected
         self._corpus: PreparedCorpus | None = None
 
     @property
     def corpus(self) -> PreparedCorpus:
         """The prepared corpus."""
         if self._corpus is None:
-            self._corpus = prepare(self.config)
+            self._corpus = prepare(self.config, expected=self._expected)
         return self._corpus
 
     def prepare_data(self) -> None:
         """Fetch, clean and encode, unless that has been done before."""
-        prepare(self.config)
+        _ = self.corpus
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint: which data it was trained on."""
+        return {"digest": self.corpus.manifest.digest}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Refuse a checkpoint that was trained on other data.
+
+        Raises:
+            InputError: if it was.
+        """
+        if state_dict["digest"] != self.corpus.manifest.digest:
+            refuse_changed([self.config.data.corpus.name])
 
     def train_plan(self) -> BatchPlan:
         """The plan of training."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformer.config import from_dict
 from transformer.data.buckets import Buckets
+from transformer.data.manifest import Manifest
 from transformer.data.store import TokenStore
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
@@ -32,6 +33,7 @@ class PreparedCorpus:
     """A prepared folder: the vocabulary, each split's word-pieces, and the text to score."""
 
     directory: Path
+    manifest: Manifest
 
     @property
     def vocabulary_file(self) -> Path:
@@ -48,7 +50,7 @@ class PreparedCorpus:
 
     def store(self, split: str) -> TokenStore:
         """The word-pieces of ``train``, ``valid`` or ``test``."""
-        return TokenStore(self.directory / split)
+        return TokenStore(self.directory / split, vocab_size=len(self.vocabulary()))
 
     def buckets(self) -> Buckets:
         """The training pairs by length."""

@@ -27,15 +27,19 @@ class EncodedPairs:
         tokens: of all pairs, source and target in turn
         lengths: ``(pairs, 2)``, word-pieces of source and target, their end included
         starts: ``(pairs,)``, where each source begins; its target follows
+        vocab_size: what all tokens are below, where batches are to be checked for it
 
     Attributes:
         lengths: as given
     """
 
-    def __init__(self, tokens: Tokens, lengths: Tokens, starts: Tokens) -> None:
+    def __init__(
+        self, tokens: Tokens, lengths: Tokens, starts: Tokens, vocab_size: int | None = None
+    ) -> None:
         # As plain arrays, for to index a memory map costs several times as much.
         self._tokens, self._starts = np.asarray(tokens), np.asarray(starts)
         self.lengths: Tokens = np.asarray(lengths)
+        self._vocab_size = vocab_size
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -49,6 +53,9 @@ class EncodedPairs:
         """The sources (side 0) or targets (1) of ``pairs``, padded behind: ``(batch, longest)``.
 
         All at once: a loop over the pairs takes several times as long.
+
+        Raises:
+            InputError: if a token is outside the vocabulary.
         """
         both = self.lengths[pairs].astype(np.int64)
         lengths = both[:, side]
@@ -56,7 +63,13 @@ class EncodedPairs:
         ends = lengths.cumsum()
         places = np.arange(ends[-1]) + np.repeat(begins - ends + lengths, lengths)
         sentences = np.full((len(pairs), lengths.max()), PAD_ID, dtype=np.int64)
-        sentences[np.arange(lengths.max()) < lengths[:, None]] = self._tokens[places]
+        tokens = self._tokens[places]
+        if self._vocab_size is not None and (most := tokens.max()) >= self._vocab_size:
+            raise InputError(
+                f"the prepared corpus is damaged: it holds token {most}, but the vocabulary ends "
+                f"at {self._vocab_size - 1}; python -m experiments verify says which file it is"
+            )
+        sentences[np.arange(lengths.max()) < lengths[:, None]] = tokens
         return sentences
 
 
@@ -81,7 +94,7 @@ class TokenStore(EncodedPairs):
         InputError: if the directory holds no store, or one cut short.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, vocab_size: int | None = None) -> None:
         try:
             (path,) = (directory / name for name in _TOKENS_FILES if (directory / name).exists())
             tokens = np.memmap(path, _TOKENS_FILES[path.name], "r")
@@ -91,7 +104,7 @@ class TokenStore(EncodedPairs):
             raise InputError(f"{directory} holds no token store; remove it ({error})") from error
         if len(starts) != len(lengths) or starts[-1] + lengths[-1].sum() != len(tokens):
             raise InputError(f"{directory} is damaged: a file of it is cut short; remove it")
-        super().__init__(tokens, lengths, starts)
+        super().__init__(tokens, lengths, starts, vocab_size)
 
 
 def store_files(

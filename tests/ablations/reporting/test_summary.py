@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from ablations import formats
 from ablations.plan import claim_plan
+from ablations.reporting.document import compose
 from ablations.reporting.summary import summarise
 from ablations.statistics.correlation import ranks, spearman
 from ablations.table import Cell
+from experiments.results import save_result
 from tests.ablations.samples import finish, small_plan
 from transformer.errors import InputError
 
@@ -56,6 +59,41 @@ def test_one_seed_has_no_spread(tmp_path: Path) -> None:
     summary = summarise(tmp_path)
     assert summary.rows[0].bleu is not None and summary.rows[0].bleu.deviation is None
     assert summary.pooled_deviation("bleu") is None
+
+
+def _saw(root: Path, digests: dict[int, str | None], name: str = "base") -> None:
+    for seed, digest in digests.items():
+        made = finish(root, Cell(name, seed), bleu=80.0 + seed)
+        save_result(Cell(name, seed).directory(root), dataclasses.replace(made, data_digest=digest))
+
+
+def test_runs_that_saw_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
+    _saw(tmp_path, {1: "other", 2: "most", 3: "most"})
+    _saw(tmp_path, {1: "most", 2: None, 3: "third"}, "narrow")
+    summary = summarise(tmp_path)
+    base, narrow = summary.rows
+    assert base.bleu is not None and (base.bleu.mean, base.bleu.count) == (82.5, 2)
+    assert [result.seed for result in narrow.results] == [1, 2], "what is not known is kept"
+    document = compose(summary)
+    assert document.problems == (
+        "base, seed 1: refused (left out: its data is other, that of most runs most)",
+        "narrow, seed 3: refused (left out: its data is third, that of most runs most)",
+    )
+    assert ("data", "most (runs: 3); not noted (runs: 1)") in document.facts
+
+
+def test_results_from_before_data_was_noted_are_averaged(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
+    _saw(tmp_path, {1: None, 2: None, 3: None})
+    for seed in (1, 2, 3):  # as an older version left them
+        path = Cell("base", seed).directory(tmp_path) / "result.json"
+        values = json.loads(path.read_text())
+        del values["data_digest"]
+        path.write_text(json.dumps(values))
+    summary = summarise(tmp_path)
+    assert summary.rows[0].bleu is not None and summary.rows[0].bleu.count == 3
+    assert "data" not in dict(compose(summary).facts)
 
 
 def test_a_damaged_result_is_named(tmp_path: Path) -> None:

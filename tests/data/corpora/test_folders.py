@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.corpora.test_declared import files
 from transformer.corpus import ParallelText, TextFile
 from transformer.data.corpora.declared import sacrebleu_set
 from transformer.data.corpora.folders import anchored, files_corpus, folder_corpus
@@ -25,7 +24,7 @@ def test_a_folder_of_two_languages_needs_nothing_said(tmp_path: Path) -> None:
     corpus = folder_corpus(tmp_path)
     assert (corpus.source_language, corpus.target_language) == ("en", "de")
     assert corpus.name == tmp_path.name
-    assert [file.location for file in files(corpus)] == [
+    assert [file.location for file in corpus.files] == [
         str(tmp_path / f"{split}.{language}")
         for split in ("train", "valid", "test")
         for language in ("en", "de")
@@ -55,7 +54,7 @@ def test_three_languages_ask_for_a_pair(tmp_path: Path) -> None:
 def test_packed_files_are_found_and_the_test_set_may_be_missing(tmp_path: Path) -> None:
     touch(tmp_path, "train.en.gz", "train.de", "valid.en.xz", "valid.de.bz2")
     corpus = folder_corpus(tmp_path)
-    assert [Path(file.location).name for file in files(corpus)] == [
+    assert [Path(file.location).name for file in corpus.files] == [
         "train.en.gz", "train.de", "valid.en.xz", "valid.de.bz2",
     ]  # fmt: skip
     assert corpus.test is None
@@ -66,6 +65,12 @@ def test_a_missing_file_is_named(missing: str, tmp_path: Path) -> None:
     touch(tmp_path, "train.en", "train.de", "valid.en", "valid.de", "test.en", "test.de")
     (tmp_path / missing).unlink()
     with pytest.raises(InputError, match=f"{tmp_path} holds no {missing}"):
+        folder_corpus(tmp_path)
+
+
+def test_a_file_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    touch(tmp_path, "train.en", "train.en.gz", "train.de", "valid.en", "valid.de")
+    with pytest.raises(InputError, match=r"holds train\.en and train\.en\.gz: remove all but"):
         folder_corpus(tmp_path)
 
 
@@ -88,7 +93,7 @@ def test_files_anywhere_make_a_corpus(tmp_path: Path, monkeypatch: pytest.Monkey
     corpus = files_corpus(
         "mine", languages=("en", "fi"), train=[("a", "b"), ("c", "d")], valid=("a", "d")
     )
-    assert [Path(file.location) for file in files(corpus)] == [
+    assert [Path(file.location) for file in corpus.files] == [
         tmp_path / name for name in ("a", "b", "c", "d", "a", "d")
     ]
     assert list(corpus.splits) == ["train", "valid"]
@@ -98,7 +103,7 @@ def test_more_training_texts_stand_in_the_order_of_their_names(tmp_path: Path) -
     touch(tmp_path, "train-news.2012.en", "train-news.2012.de.xz", "train-acts.en.gz")
     touch(tmp_path, "train-acts.de", "train.en", "train.de", "valid.en", "valid.de")
     corpus = folder_corpus(tmp_path)
-    assert [Path(file.location).name for file in files(corpus)[:6]] == [
+    assert [Path(file.location).name for file in corpus.files[:6]] == [
         "train.en", "train.de", "train-acts.en.gz", "train-acts.de",
         "train-news.2012.en", "train-news.2012.de.xz",
     ]  # fmt: skip
@@ -114,12 +119,12 @@ def test_one_named_training_text_is_enough_and_needs_both_sides(tmp_path: Path) 
 
 def test_relative_paths_alone_are_taken_from_the_folder(tmp_path: Path) -> None:
     own = ParallelText(source=TextFile(location="a/x.en"), target=TextFile(location="/b/x.de"))
-    local = TextFile(location="local:x.en")
+    builtin = TextFile(location="builtin:x/x.en")
     corpus = files_corpus("mine", languages=("en", "de"), train=[("a", "b")], valid=("a", "b"))
     corpus = replace(
-        corpus, train=(own, replace(own, source=local)), valid=sacrebleu_set("wmt13", "en-de")
+        corpus, train=(own, replace(own, source=builtin)), valid=sacrebleu_set("wmt13", "en-de")
     )
-    assert [file.location for file in files(anchored(corpus, tmp_path))] == [
-        f"{tmp_path}/a/x.en", "/b/x.de", "local:x.en", "/b/x.de",
+    assert [file.location for file in anchored(corpus, tmp_path).files] == [
+        f"{tmp_path}/a/x.en", "/b/x.de", "builtin:x/x.en", "/b/x.de",
         "sacrebleu:wmt13/en-de/source", "sacrebleu:wmt13/en-de/reference",
     ]  # fmt: skip

@@ -138,10 +138,17 @@ def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes) -> None:
         member(tmp_path / "a.tgz", "x.en", tmp_path / "out")
 
 
-def test_what_would_grow_beyond_all_text_is_refused(tmp_path: Path) -> None:
-    archive = write_archive(tmp_path / "a.tgz", (entry("x.en"), b"\0" * 10_000_000))
-    with pytest.raises(InputError, match="claims 10000000 bytes, more than 100 times"):
-        member(archive, "x.en", tmp_path / "out")
+@pytest.mark.parametrize("wanted", ["x.en", "y.en"], ids=["wanted", "before the wanted one"])
+def test_what_would_grow_beyond_all_text_is_refused_and_not_inflated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    zeros = (entry("x.en"), b"\0" * 10_000_000)
+    archive = write_archive(tmp_path / "a.tgz", zeros, (entry("y.en"), ENGLISH))
+    monkeypatch.setattr(tarfile.TarFile, "extractfile", lambda *_: pytest.fail("inflated it"))
+    with pytest.raises(
+        InputError, match=r"to grow to 100005.. bytes by its member x\.en, more than"
+    ):
+        member(archive, wanted, tmp_path / "out")
     assert files_of(tmp_path / "out") == []
 
 

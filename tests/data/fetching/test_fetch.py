@@ -174,25 +174,6 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
         fetch(TextFile(location=str(tmp_path / "none")))
 
 
-def test_a_local_file_lies_in_the_users_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = TextFile(location="local:news/train.en", sha256=FILE.sha256)
-    monkeypatch.delenv("DATA_FILES", raising=False)
-    with pytest.raises(InputError, match=r"news/train\.en is on no server: set DATA_FILES to"):
-        fetch(file)
-    monkeypatch.setenv("DATA_FILES", str(tmp_path))
-    with pytest.raises(InputError, match=rf"{tmp_path}/news/train\.en does not exist: DATA_FILES"):
-        fetch(file)
-    path = tmp_path / "news" / "train.en"
-    path.parent.mkdir()
-    path.write_bytes(CONTENT)
-    assert fetch(file) == path
-    path.write_bytes(CONTENT[1:])
-    with pytest.raises(InputError, match="is not the declared file"):
-        fetch(file)
-
-
 def packed(content: bytes, *names: str) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as tar:

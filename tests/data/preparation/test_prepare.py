@@ -69,7 +69,7 @@ def test_the_folder_holds_nothing_but_its_parts(tiny_config: Config) -> None:
     directory = prepare(tiny_config).directory
     store = {"lengths.u32", "starts.u64", "tokens.u16"}
     assert set(files_in(directory)) == {
-        "vocabulary.model", "report.json",
+        "vocabulary.model", "report.json", "manifest.json",
         *(f"train/{name}" for name in (*store, "by_length.u32", "buckets.i64")),
         *(f"{split}/{name}" for split in ("valid", "test")
           for name in (*store, "source.txt", "reference.txt")),
@@ -142,6 +142,7 @@ MOMENTS = [
     (_PREPARE, "Buckets", "of", 1),
     (_PREPARE, "", "write_store", 2),
     (_PREPARE, "", "to_dict", 1),
+    (_PREPARE, "", "write_manifest", 1),
     ("shutil", "", "rmtree", 1),  # all is there; the work is to be cleared away
 ]
 

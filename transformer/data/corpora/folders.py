@@ -48,7 +48,8 @@ def folder_corpus(folder: Path, languages: tuple[str, str] | None = None) -> Cor
     one of them.
 
     Raises:
-        InputError: if a file is missing, or the languages are not plain.
+        InputError: if a file is missing or there both plain and packed, or the languages are not
+            plain.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder")
@@ -108,7 +109,11 @@ def _two_languages(folder: Path) -> tuple[str, str]:
 
 
 def _find(folder: Path, name: str) -> Path:
-    for packing in _PACKINGS:
-        if (path := folder / (name + packing)).is_file():
-            return path
-    raise InputError(f"{folder} holds no {name} (plain, .gz, .xz or .bz2)")
+    paths = [folder / (name + packing) for packing in _PACKINGS]
+    found = [path for path in paths if path.is_file()]
+    if not found:
+        raise InputError(f"{folder} holds no {name} (plain, .gz, .xz or .bz2)")
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise InputError(f"{folder} holds {names}: remove all but the one to be used")
+    return found[0]

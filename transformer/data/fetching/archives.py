@@ -17,7 +17,7 @@ from transformer.errors import InputError
 from transformer.progress import show_bytes
 
 _CHUNK = 2**20
-# Text shrinks to a fifth or a tenth; what grows by more than this is no text.
+# Text shrinks to a fifth or a tenth; an archive that grows by more than this holds no text.
 _MOST_EXPANSION = 100
 
 
@@ -56,6 +56,7 @@ def _unpack(archive: Path, wanted: dict[str, Path]) -> None:
             stream = cast(IO[bytes], _Shown(raw, show))
             with tarfile.open(fileobj=stream, mode="r|*", bufsize=_CHUNK) as tar:
                 for entry in tar:
+                    _check_growth(archive, entry, size)
                     name = str(PurePosixPath(entry.name))
                     if name in wanted:
                         _write(archive, tar, entry, wanted.pop(name), name)
@@ -91,12 +92,17 @@ def _write(
 def _check(archive: Path, entry: tarfile.TarInfo, path: Path) -> None:
     if not entry.isreg():
         raise InputError(f"{archive}: its member {entry.name} is a link or a device, not a file")
-    if entry.size > _MOST_EXPANSION * archive.stat().st_size:
-        raise InputError(
-            f"{archive}: its member {entry.name} claims {entry.size} bytes, "
-            f"more than {_MOST_EXPANSION} times the archive's: that is no text"
-        )
     check_space(path, entry.size, f"{entry.name} of {archive.name}")
+
+
+def _check_growth(archive: Path, entry: tarfile.TarInfo, size: int) -> None:
+    """Refuse to inflate the archive to the end of ``entry``, wanted or not, if that is too far."""
+    end = entry.offset_data + entry.size
+    if end > _MOST_EXPANSION * size:
+        raise InputError(
+            f"{archive} claims to grow to {end} bytes by its member {entry.name}, "
+            f"more than {_MOST_EXPANSION} times its size: that is no text"
+        )
 
 
 class _Shown:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -71,10 +70,8 @@ def fetch(file: TextFile) -> Path:
 def _by_origin(corpus: Corpus) -> list[list[TextFile]]:
     """The files of a corpus, those of one archive together."""
     groups: dict[tuple[str, str | None], dict[TextFile, None]] = {}
-    for texts in corpus.splits.values():
-        for text in texts:
-            for file in (text.source, text.target):
-                groups.setdefault((file.location, file.sha256), {})[file] = None
+    for file in corpus.files:
+        groups.setdefault((file.location, file.sha256), {})[file] = None
     return [list(group) for group in groups.values()]
 
 
@@ -86,10 +83,10 @@ def _fetch_together(group: list[TextFile]) -> dict[TextFile, Path]:
     if names:
         # An archive that was unpacked is needed no more, and may have been removed.
         known = group[0].sha256
-        found = None if known is None else unpacked(names, _member_folder(known))
+        found = None if known is None else unpacked(names, member_folder(known))
         if found is None:
             whole = _whole(group[0])
-            found = members(whole, names, _member_folder(known or sha256_of(whole)))
+            found = members(whole, names, member_folder(known or sha256_of(whole)))
         paths = found
     return {
         file: (whole or _whole(file)) if file.member is None else paths[file.member]
@@ -101,7 +98,8 @@ def _members(group: Iterable[TextFile]) -> list[str]:
     return [file.member for file in group if file.member is not None]
 
 
-def _member_folder(sha256: str) -> Path:
+def member_folder(sha256: str) -> Path:
+    """Where the members of the archive with this checksum are unpacked."""
     return cache_directory() / "members" / sha256[:16]
 
 
@@ -114,24 +112,13 @@ def _whole(file: TextFile) -> Path:
         return _generate(rest)
     if scheme == "sacrebleu":
         return text_side(file.location)
-    if scheme == "local":
-        return _own(_data_files(rest) / rest, file, f"DATA_FILES lacks {rest}")
-    return _own(Path(file.location).expanduser(), file, "check its path")
+    return _own(Path(file.location).expanduser(), file)
 
 
-def _data_files(wanted: str) -> Path:
-    folder = os.environ.get("DATA_FILES")
-    if not folder:
-        raise InputError(
-            f"{wanted} is on no server: set DATA_FILES to a folder of yours that holds it"
-        )
-    return Path(folder).expanduser()
-
-
-def _own(path: Path, file: TextFile, hint: str) -> Path:
+def _own(path: Path, file: TextFile) -> Path:
     """A file of the user's, which is read where it lies."""
     if not path.is_file():
-        raise InputError(f"{path} does not exist: {hint}")
+        raise InputError(f"{path} does not exist: check its path")
     if file.sha256 is not None:
         verify(file.sha256, sha256_of(path), path)
     return path
@@ -157,4 +144,4 @@ def _is_here(group: list[TextFile]) -> bool:
     assert sha256 is not None, "TextFile refuses a download without one"
     if is_as_noted(cached_path(group[0]), sha256):
         return True
-    return len(names) == len(group) and unpacked(names, _member_folder(sha256)) is not None
+    return len(names) == len(group) and unpacked(names, member_folder(sha256)) is not None

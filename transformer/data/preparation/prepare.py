@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import shutil
 from collections import Counter
@@ -11,15 +10,30 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from transformer.config import Config, to_dict
-from transformer.corpus import Corpus, ParallelText, TextFile
+from transformer.corpus import Corpus, ParallelText
 from transformer.data.buckets import Buckets
 from transformer.data.fetching.cache import cache_directory, hold
-from transformer.data.fetching.checksum import sha256_of
-from transformer.data.fetching.fetch import fetch, fetch_all
+from transformer.data.fetching.fetch import fetch_all
 from transformer.data.fetching.testsets import split_location
+from transformer.data.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    damaged_files,
+    make_manifest,
+    read_manifest,
+    refuse_changed,
+    write_manifest,
+)
 from transformer.data.preparation.announcement import announce
 from transformer.data.preparation.cleaning import KEPT, CleanText, LocalText, clean
 from transformer.data.preparation.encoding import Encoding, encode
+from transformer.data.preparation.sources import (
+    changed_sources,
+    prepared_directory,
+    source_contents,
+    sources_read,
+    with_names,
+)
 from transformer.data.preparation.workers import default_workers, in_own_process
 from transformer.data.prepared import REPORT_FILE, VOCABULARY_FILE, PreparedCorpus, TextReport
 from transformer.data.store import TokenStore, write_store
@@ -28,13 +42,13 @@ from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabula
 from transformer.errors import InputError
 from transformer.progress import show_activity
 
-# Counts up when the same settings would give another folder.
-_FORMAT = 4
 # From so many pairs on it takes long enough that one may want to stop it.
 _LONG_TEXT = 100_000
 
 
-def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
+def prepare(
+    config: Config, *, workers: int | None = None, expected: Manifest | None = None
+) -> PreparedCorpus:
     """Prepare the corpus of ``config``, or find what an earlier run with the same data prepared.
 
     A start that was killed is gone on with. Of several at once one works and the others wait.
@@ -42,12 +56,17 @@ def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
     Args:
         workers: processes that clean and encode; a core each, up to 16, if None. The folder is
             the same for any number.
+        expected: the data of the run that asks; other data is refused
 
     Raises:
-        InputError: if a file cannot be had or used, or no pair is left.
+        InputError: if a file cannot be had or used, no pair is left, what an earlier run prepared
+            is damaged, or the data is not as ``expected``.
     """
     corpus = config.data.corpus
-    directory = cache_directory() / "prepared" / f"{corpus.name}-{_key(config)}"
+    contents = source_contents(corpus)
+    if expected is not None:  # before any work is done on text that has changed
+        refuse_changed(changed_sources(corpus, contents, expected))
+    directory = prepared_directory(config, contents)
     work = directory.with_name(f"{directory.name}.work")
     with hold(directory, f"prepares {corpus.name}"):
         if not directory.exists():
@@ -60,6 +79,8 @@ def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
                 folder.mkdir(exist_ok=True)
             try:
                 _write(config, local, part, work, workers)
+                sources = sources_read(corpus, contents, local)
+                write_manifest(part / MANIFEST_FILE, make_manifest(part, sources))
             except InputError:
                 shutil.rmtree(part)
                 shutil.rmtree(work)
@@ -68,7 +89,15 @@ def prepare(config: Config, *, workers: int | None = None) -> PreparedCorpus:
                 raise _with_way_out(error) from error
             part.replace(directory)
         shutil.rmtree(work, ignore_errors=True)
-    return PreparedCorpus(directory)
+    if damaged := damaged_files(directory, whole=False):
+        raise InputError(
+            f"{directory} is damaged: {', '.join(damaged)} changed since it was prepared; "
+            "remove the folder and start again, which prepares it anew"
+        )
+    manifest = with_names(corpus, read_manifest(directory / MANIFEST_FILE))
+    if expected is not None:
+        expected.require(manifest)
+    return PreparedCorpus(directory, manifest)
 
 
 def _with_way_out(error: OSError) -> OSError:
@@ -80,23 +109,6 @@ def _with_way_out(error: OSError) -> OSError:
         "this ended, or set DATA_CACHE to another disk"
     )
     return OSError(error.errno, reason)
-
-
-def _key(config: Config) -> str:
-    """A short name for all that decides the contents of the folder."""
-    data = config.data
-    texts = {
-        split: [(_content(text.source), _content(text.target)) for text in texts]
-        for split, texts in data.corpus.splits.items()
-    }
-    limits = [data.max_length, data.max_length_ratio, data.drop_duplicates]
-    parts = [_FORMAT, texts, config.model.vocab_size, *limits]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-def _content(file: TextFile) -> list[str | None]:
-    """What tells the content of a file; one whose checksum is declared need not be there."""
-    return [file.sha256 or sha256_of(fetch(file)), file.member]
 
 
 def _write(

@@ -1,0 +1,134 @@
+"""Prepared data that changed afterwards is refused, and the file is named."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transformer.config import Config
+from transformer.data import manifest as manifest_module
+from transformer.data.fetching.checksum import sha256_of
+from transformer.data.manifest import MANIFEST_FILE, damaged_files, read_manifest
+from transformer.data.preparation import prepare as prepare_module
+from transformer.data.preparation.prepare import prepare
+from transformer.data.store import TokenStore
+from transformer.errors import InputError
+
+
+def flip_a_bit(path: Path, place: int = -1, *, keep_date: bool = False) -> None:
+    date = path.stat().st_mtime_ns
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    if keep_date:
+        os.utime(path, ns=(date, date))
+
+
+def test_every_file_and_every_source_is_in_the_manifest(tiny_config: Config) -> None:
+    corpus = prepare(tiny_config)
+    files = [file.location for file in tiny_config.data.corpus.files]
+    assert corpus.manifest.sources == tuple((name, sha256_of(Path(name))) for name in files)
+    paths = [path for path in corpus.directory.rglob("*") if path.is_file()]
+    assert set(corpus.manifest.files) == {
+        str(path.relative_to(corpus.directory)) for path in paths if path.name != MANIFEST_FILE
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vocabulary.model", "train/tokens.u16", "train/lengths.u32", "train/starts.u64",
+        "train/by_length.u32", "train/buckets.i64", "valid/reference.txt", "report.json",
+        "manifest.json",
+    ],
+)  # fmt: skip
+def test_one_bit_in_a_prepared_file_is_noticed(name: str, tiny_config: Config) -> None:
+    directory = prepare(tiny_config).directory
+    flip_a_bit(directory / name, -9, keep_date=True)
+    with pytest.raises(InputError, match=f"{directory} is damaged: {name} changed"):
+        prepare(tiny_config)
+
+
+def test_a_missing_file_is_noticed(tiny_config: Config) -> None:
+    directory = prepare(tiny_config).directory
+    (directory / "test" / "source.txt").unlink()
+    with pytest.raises(InputError, match=r"damaged: test/source\.txt changed"):
+        prepare(tiny_config)
+
+
+def test_of_a_large_file_blocks_are_read_and_all_of_it_if_it_is_newer(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_module, "_SMALL_BYTES", 1_000)
+    monkeypatch.setattr(manifest_module, "_BLOCK_BYTES", 2)
+    monkeypatch.setattr(manifest_module, "_BLOCKS", 3)
+    directory = prepare(tiny_config).directory
+    tokens = directory / "train" / "tokens.u16"
+    assert tokens.stat().st_size > 1_000
+    flip_a_bit(tokens, 10, keep_date=True)
+    assert damaged_files(directory, whole=False) == []
+    assert damaged_files(directory, whole=True) == ["train/tokens.u16"]
+    os.utime(tokens)
+    assert damaged_files(directory, whole=False) == ["train/tokens.u16"]
+    flip_a_bit(tokens, 10)
+    assert damaged_files(directory, whole=False) == []
+    flip_a_bit(tokens, -1, keep_date=True)
+    os.utime(tokens, ns=(0, 0))
+    assert damaged_files(directory, whole=False) == ["train/tokens.u16"]
+
+
+def test_a_changed_text_is_refused_before_it_is_prepared(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = prepare(tiny_config).manifest
+    changed = Path(tiny_config.data.corpus.train[0].target.location)
+    changed.write_text(changed.read_text().replace("eins", "EINS", 1))
+    monkeypatch.setattr(prepare_module, "_write", lambda *_: pytest.fail("prepared it"))
+    with pytest.raises(InputError, match=f"not what this run began with: {changed} changed;"):
+        prepare(tiny_config, expected=noted)
+
+
+def test_other_prepared_files_of_the_same_text_are_refused(tiny_config: Config) -> None:
+    corpus = prepare(tiny_config)
+    other = json.loads((corpus.directory / MANIFEST_FILE).read_text())
+    other["files"]["vocabulary.model"]["sha256"] = "0" * 64
+    path = corpus.directory / "other.json"
+    path.write_text(json.dumps(other))
+    with pytest.raises(InputError, match=r"other\.json is damaged"):
+        read_manifest(path)
+    noted = manifest_module.Manifest(
+        sources=corpus.manifest.sources,
+        files=corpus.manifest.files
+        | {"vocabulary.model": manifest_module.Checksum(bytes=1, sha256="0" * 64)},
+        digest="of another",
+    )
+    with pytest.raises(InputError, match=r"began with: vocabulary\.model changed"):
+        prepare(tiny_config, expected=noted)
+
+
+def test_a_text_that_changes_while_it_is_read_is_refused(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed, write = Path(tiny_config.data.corpus.train[0].source.location), prepare_module._write
+
+    def change_then_write(*arguments: object) -> None:
+        changed.write_text(changed.read_text().replace("one", "two"))
+        write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(prepare_module, "_write", change_then_write)
+    with pytest.raises(InputError, match=f"{changed} changed while it was read"):
+        prepare(tiny_config)
+
+
+def test_a_token_outside_the_vocabulary_is_one_clear_line(tiny_config: Config) -> None:
+    corpus = prepare(tiny_config)
+    tokens = np.memmap(corpus.directory / "train" / "tokens.u16", np.uint16, "r+")
+    tokens[0] = 61
+    tokens.flush()
+    with pytest.raises(InputError, match="holds token 61, but the vocabulary ends at 60"):
+        corpus.store("train").padded(np.array([0]), 0)
+    assert TokenStore(corpus.directory / "train").padded(np.array([0]), 0)[0, 0] == 61
