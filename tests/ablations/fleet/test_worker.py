@@ -33,6 +33,7 @@ from experiments.progress import read_progress
 from experiments.results import load_result
 from tests.ablations.postgresql import Server
 from tests.ablations.samples import (
+    empty_study,
     finish,
     hangs,
     prepare_fakes,
@@ -254,6 +255,26 @@ def test_an_attempt_knows_what_went_before(tmp_path: Path) -> None:
     assert attempt is not None
     assert (attempt.number, attempt.cell) == (2, "base/seed-1")
     assert dataclasses.replace(attempt, failures=()).worker == identity.own_name()
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_worker_whose_database_was_deleted_lets_its_runs_write_a_checkpoint_and_ends(
+    tmp_path: Path, how: str
+) -> None:
+    def spoil() -> None:
+        for path in tmp_path.glob(f"{STUDY_FILE}*"):
+            path.unlink()
+        if how == "replaced":
+            (tmp_path / STUDY_FILE).write_bytes(empty_study())
+
+    thread = when(lambda: hangs(tmp_path, BASE), spoil)
+    with pytest.raises(InputError, match=r"study\.sqlite3 was deleted or replaced while it was in"):
+        work_on(tmp_path, {BASE: "hang"})
+    thread.join()
+    assert (tmp_path / STUDY_FILE).exists() == (how == "replaced")
+    prepare_fakes(tmp_path, {})
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["base/seed-1", "base/seed-1", "narrow/seed-1"]
 
 
 @pytest.mark.parametrize("how", ["stop", "pause"])
