@@ -5,6 +5,7 @@ A fleet writes it into the run's directory before the process starts; it imports
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,18 +61,16 @@ def write_attempt(directory: Path, attempt: Attempt) -> None:
 
 
 def read_attempt(directory: Path) -> Attempt | None:
-    """The attempt in ``directory``; None where there is none, or no such directory.
-
-    Raises:
-        InputError: if the file cannot be read.
+    """The attempt in ``directory``; None where there is none, no such directory, or, with a
+    warning, a file that cannot be read: the run can do without what it says.
     """
     path = directory / ATTEMPT_FILE
     try:
         return from_dict(Attempt, read_json(path), str(path))
     except InputError as error:
-        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-            return None
-        raise
+        if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            warnings.warn(f"left out: {error}", stacklevel=2)
+        return None
 
 
 def wandb_id(directory: Path) -> str | None:
