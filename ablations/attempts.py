@@ -74,6 +74,8 @@ def take_over(stem: Path, is_done: Callable[[], bool]) -> Path | None:
             return None
         else:
             found.rename(target)
+        for lock in target.glob(".lock-*"):  # each attempt has its own: experiments/ownership.py
+            lock.unlink(missing_ok=True)
     except (FileNotFoundError, FileExistsError):
         return None
     return target

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.files import read_json, write_json
+from experiments.progress import printable
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 
@@ -27,6 +28,10 @@ class Failure:
     reason: str
     lines: tuple[str, ...]
     at: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", printable(self.reason))
+        object.__setattr__(self, "lines", tuple(map(printable, self.lines)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

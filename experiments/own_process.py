@@ -44,7 +44,10 @@ def run_forked(
         threads: as :func:`experiments.process.start` takes it
         accumulate: likewise
     """
-    log = os.open(Path(directory) / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        log = os.open(Path(directory) / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    except FileNotFoundError:
+        sys.exit(STOPPED)  # another attempt has taken the directory over
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
