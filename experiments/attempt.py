@@ -38,9 +38,9 @@ class Failure:
 class Attempt:
     """The ``number``-th attempt at ``cell`` of the Optuna study ``study``.
 
-    ``worker`` is the unique name of the worker that started it, on ``host``, with ``devices`` (the
-    numbers of its GPUs, none on the CPU) and ``ranks`` processes; ``started_at`` is in seconds
-    since the epoch. ``failures`` are those of earlier attempts, and ``given_up`` says that there
+    ``worker`` is the unique name of the worker that started it, on ``host``, with ``devices``
+    (numbers or UUIDs of its GPUs, none on the CPU) and ``ranks`` processes; ``started_at`` is in
+    seconds since the epoch. ``failures`` are those of earlier attempts; ``given_up`` says that there
     will be no more; ``wandb_ids`` are the W&B runs of earlier attempts, oldest first.
     ``kills`` counts the attempts in a row that were killed without coming beyond step ``furthest``.
     """
@@ -50,7 +50,7 @@ class Attempt:
     number: int
     worker: str
     host: str
-    devices: tuple[int, ...] = ()
+    devices: tuple[int | str, ...] = ()
     ranks: int = 1
     started_at: float
     failures: tuple[Failure, ...] = ()

@@ -61,7 +61,7 @@ class RunProcess(Protocol):
 def start(
     directory: Path,
     *,
-    devices: tuple[int, ...] = (),
+    devices: tuple[int | str, ...] = (),
     threads: int | None = None,
     ranks: int = 1,
     accumulate: int = 1,
@@ -74,7 +74,7 @@ def start(
     (:mod:`experiments.warm`); several are those of a ``torch.distributed.run``.
 
     Args:
-        devices: the GPUs that the process may see; none leaves all
+        devices: the GPUs that the process may see, by number or UUID; none leaves all
         threads: bound of the CPU threads of each rank; None leaves torch's own
         ranks: processes of the run: as many as GPUs, or any number on the CPU
         accumulate: as :func:`experiments.run.run` takes it

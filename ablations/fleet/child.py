@@ -25,7 +25,7 @@ class Start(Protocol):
     """How a run's process is started: :func:`experiments.process.start`, or a stand-in."""
 
     def __call__(
-        self, directory: Path, *, devices: tuple[int, ...], threads: int, ranks: int
+        self, directory: Path, *, devices: tuple[int | str, ...], threads: int, ranks: int
     ) -> RunProcess: ...
 
 

@@ -174,7 +174,7 @@ def empty_study() -> bytes:
 def start_fake(
     directory: Path,
     *,
-    devices: tuple[int, ...] = (),
+    devices: tuple[int | str, ...] = (),
     threads: int = 1,
     ranks: int = 1,
     accumulate: int = 1,

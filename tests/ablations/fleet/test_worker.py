@@ -256,11 +256,11 @@ def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> N
 
 
 def test_each_gpu_has_its_run(tmp_path: Path) -> None:
-    work_on(tmp_path, {}, places=(Slot((3,)), Slot((5, 6), 2)))
+    work_on(tmp_path, {}, places=(Slot((3,)), Slot(("MIG-a", "MIG-b"), 2)))
     lines = (tmp_path / "started.txt").read_text().splitlines()
-    assert sorted(line.split()[1] for line in lines) == ["3", "5,6"]
+    assert sorted(line.split()[1] for line in lines) == ["3", "MIG-a,MIG-b"]
     attempt = read_attempt(NARROW.directory(tmp_path))
-    assert attempt is not None and attempt.devices in {(3,), (5, 6)}
+    assert attempt is not None and attempt.devices in {(3,), ("MIG-a", "MIG-b")}
 
 
 def test_rows_that_are_added_while_it_works_are_taken_up(tmp_path: Path) -> None:
