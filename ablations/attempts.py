@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
+from math import isfinite
 from pathlib import Path
 
-from experiments.attempt import Attempt, Failure, read_attempt, write_attempt
+from experiments.attempt import ATTEMPT_FILE, Attempt, Failure, read_attempt, write_attempt
+from experiments.files import read_json, write_json
 from experiments.progress import Progress, read_progress, write_progress
-from experiments.results import RESULT_FILE
+from experiments.results import RESULT_FILE, Result, load_result
+from transformer.config import from_dict, to_dict
+from transformer.errors import InputError
 
+PRUNED_FILE = "pruned.json"
 _MOST_KILLS = 10
 _ATTEMPT = re.compile(r"\.attempt-(\d+)$")
 
@@ -47,20 +54,37 @@ def take_over(stem: Path, is_done: Callable[[], bool]) -> Path | None:
     """Begin the next attempt, with all that the one before left; its directory.
 
     None if another process was first, or the cell ``is_done`` meanwhile.
+
+    Raises:
+        InputError: if a file is in the place of the row's folder.
     """
     found = newest(stem)
-    target = stem.with_name(f"{stem.name}.attempt-{number(found or stem) + 1}")
+    target = stem.with_name(f"{stem.name}.attempt-{_last_number(found or stem) + 1}")
+    if found is None:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InputError(
+                f"{target.parent} cannot be made, as a file is in its place: remove that file"
+            ) from error
     try:
         if found is None:
-            target.parent.mkdir(parents=True, exist_ok=True)
             target.mkdir()
         elif found == stem and is_done():
             return None
         else:
             found.rename(target)
+        for lock in target.glob(".lock-*"):  # each attempt has its own: experiments/ownership.py
+            lock.unlink(missing_ok=True)
     except (FileNotFoundError, FileExistsError):
         return None
     return target
+
+
+def _last_number(directory: Path) -> int:
+    """The number of the newest attempt, which the directory of a finished cell has in a file."""
+    attempt = read_attempt(directory)
+    return max(number(directory), attempt.number if attempt else 0)
 
 
 def publish(directory: Path, stem: Path) -> bool:
@@ -72,6 +96,65 @@ def publish(directory: Path, stem: Path) -> bool:
             raise
         return False
     return True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pruned:
+    """Where a search's trial was ended, and its perplexity there; None where it is not finite."""
+
+    step: int
+    perplexity: float | None
+
+
+def leave_pruned(directory: Path, step: int, perplexity: float) -> None:
+    """Leave in a trial's directory that it was ended at ``step``, in place of a result."""
+    finite = perplexity if isfinite(perplexity) else None
+    write_json(directory / PRUNED_FILE, to_dict(Pruned(step=step, perplexity=finite)))
+
+
+def read_result(directory: Path) -> Result | None:
+    """The result in ``directory``; None where there is none, or, with a warning, a broken one."""
+    try:
+        return load_result(directory)
+    except InputError as error:
+        return _leave_out(error)
+
+
+def read_pruned(directory: Path) -> Pruned | None:
+    """The same of a trial that was ended early."""
+    path = directory / PRUNED_FILE
+    try:
+        return from_dict(Pruned, read_json(path), str(path)) if path.is_file() else None
+    except InputError as error:
+        return _leave_out(error)
+
+
+def _leave_out(error: InputError) -> None:
+    if isinstance(error.__cause__, FileNotFoundError):
+        return  # its directory has just got another name
+    warnings.warn(f"left out, and done again by the next run: {error}", stacklevel=3)
+
+
+def set_aside_broken(directory: Path) -> list[str]:
+    """Rename what an attempt has taken over and cannot read; the names of those files."""
+    readers = {ATTEMPT_FILE: read_attempt, RESULT_FILE: read_result, PRUNED_FILE: read_pruned}
+    broken = [
+        name
+        for name, read in readers.items()
+        if (directory / name).exists() and read(directory) is None
+    ]
+    for name in broken:
+        (directory / name).replace(directory / f"{name}.broken")
+    return broken
+
+
+def elapsed(directory: Path, result: Result) -> float:
+    """Seconds from a run's start to its end; of a run in several attempts, those of training."""
+    attempt = read_attempt(directory)
+    if attempt is None or attempt.number > 1:
+        return result.train_seconds
+    ended = datetime.fromisoformat(result.finished_at).timestamp()
+    return max(result.train_seconds, ended - attempt.started_at)
 
 
 def forgive(stem: Path) -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, Unpack, cast
+from typing import TypedDict, Unpack, cast, get_type_hints
 
 from ablations.names import check_name
 from ablations.scale import Scale
@@ -49,6 +49,19 @@ class Changes(TypedDict, total=False):
 
 
 CHANGES: tuple[str, ...] = tuple(Changes.__annotations__)
+_TYPES: dict[str, object] = get_type_hints(Changes)
+# What lies in a table's directory beside the folders of its rows.
+OWN_FILES = (
+    "fleet.json",
+    "report.html",
+    "report.md",
+    "study.sqlite3",
+    "study.sqlite3-journal",
+    "study.sqlite3-shm",
+    "study.sqlite3-wal",
+    "table.json",
+    "wandb",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,14 +93,25 @@ def row(
     """A row as the paper prints it: name, PPL, BLEU, parameters in millions, then the changes.
 
     Raises:
-        InputError: for a change that no table has, or a name that cannot be a folder's.
+        InputError: for a change that no table has or of another type, or a name that cannot be
+            the row's folder.
     """
     check_name("row", name)
-    for change in changes:
+    if name.lower() in OWN_FILES:
+        raise InputError(f"row name {name!r} is that of a file of the table: choose another")
+    for change, value in changes.items():
         if change not in CHANGES:
             raise unknown_name("setting", change, CHANGES)
+        _check_type(name, change, value)
     reported = Reported(perplexity=perplexity, bleu=bleu, parameters_millions=parameters_millions)
     return Row(name=name, reported=reported, changes=changes)
+
+
+def _check_type(row: str, change: str, value: object) -> None:
+    kinds = {int: (int,), float: (int, float)}.get(cast(type, _TYPES[change]), (str,))
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        kind = {int: "a whole number", float: "a number"}.get(kinds[-1], "a string")
+        raise InputError(f"row {row!r}: {change} is {value!r}, but must be {kind}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +121,8 @@ class Table:
     ``scales`` come beside the built-in ones of :mod:`ablations.scales`.
 
     Raises:
-        InputError: if two rows share a name, or a row's changes make no valid configuration.
+        InputError: if it has no row, two rows share a name, or a row's changes make no valid
+            configuration.
     """
 
     name: str
@@ -108,6 +133,8 @@ class Table:
 
     def __post_init__(self) -> None:
         check_name("table", self.name)
+        if not self.rows:
+            raise InputError(f'table {self.name!r} has no rows: give it rows=(row("base"), …)')
         names = [row.name for row in self.rows]
         for name in names:
             if names.count(name) > 1:

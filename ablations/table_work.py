@@ -10,13 +10,13 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from ablations.attempts import read_result
 from ablations.costs.timing import work
 from ablations.fleet.work import Direction
 from ablations.plan import PLAN_FILE, Plan, load_plan
 from ablations.reporting.report import announce, write_report
 from ablations.table import Cell
 from experiments.experiment import Experiment
-from experiments.results import RESULT_FILE, load_result
 from transformer.config import to_dict
 
 
@@ -66,8 +66,8 @@ class TableWork:
         return to_dict(self.plan)
 
     def is_done(self, directory: Path) -> bool:
-        """Whether there is a result."""
-        return (directory / RESULT_FILE).exists()
+        """Whether there is a result that can be read."""
+        return read_result(directory) is not None
 
     def parameters(self, name: str) -> Mapping[str, Any]:
         """None: a cell is its own."""
@@ -85,7 +85,7 @@ class TableWork:
 
     def finished_trial(self, name: str) -> FrozenTrial | None:
         """A trial with the perplexity and the BLEU of the cell."""
-        result = load_result(self.root / name)
+        result = read_result(self.root / name)
         values = [] if result is None else [result.perplexity, result.bleu]
         if not values or not all(map(isfinite, values)):
             return None

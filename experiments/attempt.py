@@ -5,10 +5,12 @@ A fleet writes it into the run's directory before the process starts; it imports
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.files import read_json, write_json
+from experiments.progress import printable
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 
@@ -27,14 +29,18 @@ class Failure:
     lines: tuple[str, ...]
     at: float
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", printable(self.reason))
+        object.__setattr__(self, "lines", tuple(map(printable, self.lines)))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
     """The ``number``-th attempt at ``cell`` of the Optuna study ``study``.
 
-    ``worker`` is the unique name of the worker that started it, on ``host``, with ``devices`` (the
-    numbers of its GPUs, none on the CPU) and ``ranks`` processes; ``started_at`` is in seconds
-    since the epoch. ``failures`` are those of earlier attempts, and ``given_up`` says that there
+    ``worker`` is the unique name of the worker that started it, on ``host``, with ``devices``
+    (numbers or UUIDs of its GPUs, none on the CPU) and ``ranks`` processes; ``started_at`` is in
+    seconds since the epoch. ``failures`` are those of earlier attempts; ``given_up`` says that there
     will be no more; ``wandb_ids`` are the W&B runs of earlier attempts, oldest first.
     ``kills`` counts the attempts in a row that were killed without coming beyond step ``furthest``.
     """
@@ -44,7 +50,7 @@ class Attempt:
     number: int
     worker: str
     host: str
-    devices: tuple[int, ...] = ()
+    devices: tuple[int | str, ...] = ()
     ranks: int = 1
     started_at: float
     failures: tuple[Failure, ...] = ()
@@ -60,18 +66,16 @@ def write_attempt(directory: Path, attempt: Attempt) -> None:
 
 
 def read_attempt(directory: Path) -> Attempt | None:
-    """The attempt in ``directory``; None where there is none, or no such directory.
-
-    Raises:
-        InputError: if the file cannot be read.
+    """The attempt in ``directory``; None where there is none, no such directory, or, with a
+    warning, a file that cannot be read: the run can do without what it says.
     """
     path = directory / ATTEMPT_FILE
     try:
         return from_dict(Attempt, read_json(path), str(path))
     except InputError as error:
-        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-            return None
-        raise
+        if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            warnings.warn(f"left out: {error}", stacklevel=2)
+        return None
 
 
 def wandb_id(directory: Path) -> str | None:

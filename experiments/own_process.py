@@ -40,7 +40,10 @@ def run_forked(directory: str, folder: str, environment: dict[str, str], accumul
         environment: in place of the one that the fork server was started with
         accumulate: as :func:`experiments.process.start` takes it
     """
-    log = os.open(Path(directory) / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        log = os.open(Path(directory) / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    except FileNotFoundError:
+        sys.exit(STOPPED)  # another attempt has taken the directory over
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)

@@ -62,7 +62,7 @@ class RunProcess(Protocol):
 def start(
     directory: Path,
     *,
-    devices: tuple[int, ...] = (),
+    devices: tuple[int | str, ...] = (),
     ranks: int = 1,
     accumulate: int = 1,
 ) -> RunProcess:
@@ -74,7 +74,7 @@ def start(
     (:mod:`experiments.warm`); several are those of a ``torch.distributed.run``.
 
     Args:
-        devices: the GPUs that the process may see; none leaves all
+        devices: the GPUs that the process may see, by number or UUID; none leaves all
         ranks: processes of the run: as many as GPUs, or any number on the CPU
         accumulate: as :func:`experiments.run.run` takes it
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from experiments.files import read_json, write_json
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 
+# Colours and movements of the cursor, and titles of a window.
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 PROGRESS_FILE = "progress.json"
 Stage = Literal["prepare", "train", "evaluate", "done", "stopped", "refused", "diverged", "failed"]
 
@@ -30,6 +33,16 @@ class Progress:
     seconds_left: float | None = None
     updated_at: float = 0.0
     message: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", printable(self.message))
+
+
+def printable(text: str) -> str:
+    """The text without control characters, which could write anything to a terminal."""
+    return "".join(
+        x if x.isprintable() else " " if x.isspace() else "" for x in _ESCAPES.sub("", text)
+    )
 
 
 def write_progress(directory: Path, progress: Progress) -> None:

@@ -30,6 +30,8 @@ _OF_THE_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, 
 # What multiprocessing says of a process whose end nobody could see.
 _UNSEEN = 255
 _MOMENT_SECONDS = 0.001
+_STARTS = 5
+_DEAD_SECONDS = 0.2
 
 
 def warm_up() -> ForkServerContext:
@@ -63,12 +65,7 @@ class ForkedProcess:
     """
 
     def __init__(self, function: Callable[..., None], *arguments: object) -> None:
-        context = warm_up()
-        self._process = context.Process(
-            target=_lead_a_session, args=(function, *arguments), daemon=True
-        )
-        with _without_main():
-            self._process.start()
+        self._process = _start(function, *arguments)
         self.pid = _pid(self._process)
         # Else a signal to its group could come before there is one, and be lost.
         while self.poll() is None and not _leads_a_group(self.pid):
@@ -98,6 +95,27 @@ class ForkedProcess:
         if code is None:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
         return code
+
+
+def _start(function: Callable[..., None], *arguments: object) -> ForkServerProcess:
+    """Fork a process, from a new server where the one that was running has been killed.
+
+    What a killed server may have forked ends by itself, as nobody holds the pipe that it watches.
+    """
+    turn = 0
+    while True:
+        process = warm_up().Process(
+            target=_lead_a_session, args=(function, *arguments), daemon=True
+        )
+        try:
+            with _without_main():
+                process.start()
+            return process
+        except (EOFError, ConnectionError):
+            turn += 1
+            if turn == _STARTS:
+                raise
+            time.sleep(_DEAD_SECONDS)  # until it can be seen that the server is gone
 
 
 def _pid(process: ForkServerProcess) -> int:

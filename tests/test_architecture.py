@@ -63,7 +63,7 @@ ALLOWED = {
     "experiments": ("transformer",),
     "ablations.statistics": (),
     "ablations.fleet": (*BELOW, "ablations.attempts", "ablations.formats"),
-    "ablations.costs": (*BELOW, *DECLARED, "ablations.formats"),
+    "ablations.costs": (*BELOW, *DECLARED, "ablations.attempts", "ablations.formats"),
     "ablations.status": (
         *BELOW,
         *DECLARED,

@@ -15,7 +15,7 @@ from ablations.fleet import identity
 from ablations.fleet.machine import Slot
 from experiments.endings import Ending, ending
 from experiments.process import LOG_FILE, RunProcess
-from experiments.progress import Progress, read_progress
+from experiments.progress import Progress, printable, read_progress
 
 PROCESS_FILE = ".process"
 _ORPHAN_SECONDS = 20.0
@@ -24,7 +24,9 @@ _ORPHAN_SECONDS = 20.0
 class Start(Protocol):
     """How a run's process is started: :func:`experiments.process.start`, or a stand-in."""
 
-    def __call__(self, directory: Path, *, devices: tuple[int, ...], ranks: int) -> RunProcess: ...
+    def __call__(
+        self, directory: Path, *, devices: tuple[int | str, ...], ranks: int
+    ) -> RunProcess: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Child:
         try:
             with (self.directory / LOG_FILE).open("rb") as log:
                 log.seek(self.log_start)
-                text = (line.decode(errors="replace").rstrip() for line in log)
+                text = (printable(line.decode(errors="replace").rstrip()) for line in log)
                 return list(deque(filter(None, text), maxlen=count))
         except OSError:
             return []
@@ -87,10 +89,10 @@ def start_child(directory: Path, slot: Slot, start: Start) -> Child:
     """Start the process of an attempt whose directory is claimed already."""
     log = directory / LOG_FILE
     log_start = log.stat().st_size if log.exists() else 0
-    now = time.time()
+    now, started_at = time.time(), time.monotonic()
     process = start(directory, devices=slot.devices, ranks=slot.ranks)
     (directory / PROCESS_FILE).write_text(identity.name_of(process.pid), encoding="utf-8")
-    return Child(directory, slot, process, log_start, time.monotonic(), now)
+    return Child(directory, slot, process, log_start, started_at, now)
 
 
 class Orphan:

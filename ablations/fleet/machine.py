@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -9,14 +10,14 @@ from dataclasses import dataclass
 
 from transformer.errors import InputError
 
-_MOST_CPU_WORKERS = 4
-
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for one run: the GPUs that it may see, none on the CPU, and its processes."""
+    """A place for one run: the GPUs that it may see, as CUDA_VISIBLE_DEVICES names them, none on
+    the CPU; and its processes.
+    """
 
-    devices: tuple[int, ...] = ()
+    devices: tuple[int | str, ...] = ()
     ranks: int = 1
 
 
@@ -73,17 +74,21 @@ def _cpu_slots(
             f"--devices-per-trial is {ranks}, but there {'is' if cores == 1 else 'are'} only "
             f"{cores} cores here, and no GPU"
         )
-    at_once = max(1, cores // (ranks * threads))
-    count = workers or min(at_once, _MOST_CPU_WORKERS) * trials_per_core
+    # All cores: a run of the scales for a CPU needs less than 1 GiB, which machines have per core.
+    count = workers or max(1, cores // (ranks * threads)) * trials_per_core
     return (Slot((), ranks),) * count
 
 
-def gpus() -> list[int]:
-    """The numbers of the GPUs that may be used: those of CUDA_VISIBLE_DEVICES, else all."""
+def gpus() -> list[int | str]:
+    """The GPUs that may be used: the numbers and UUIDs of CUDA_VISIBLE_DEVICES, else all."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        numbers = [part.strip() for part in visible.split(",")]
-        return [int(number) for number in numbers if number.isdecimal()]
+        names = (part.strip() for part in visible.split(","))
+        # CUDA leaves out what follows a name that it does not know, such as -1.
+        known = itertools.takewhile(
+            lambda name: name.isdecimal() or name.startswith(("GPU-", "MIG-")), names
+        )
+        return [int(name) if name.isdecimal() else name for name in known]
     program = shutil.which("nvidia-smi")
     if program is None:
         return []

@@ -5,13 +5,23 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablations.attempts import Verdict, newest, note_failure, number, publish, take_over
+from ablations.attempts import (
+    Verdict,
+    elapsed,
+    newest,
+    note_failure,
+    number,
+    publish,
+    read_result,
+    set_aside_broken,
+    take_over,
+)
 from ablations.fleet import identity
 from ablations.fleet.child import Child, Start, start_child
 from ablations.fleet.machine import Slot
@@ -22,7 +32,6 @@ from ablations.formats import number as figure
 from experiments.attempt import Attempt, read_attempt, wandb_id, write_attempt
 from experiments.endings import Ending
 from experiments.experiment import claim as claim_directory
-from experiments.results import load_result
 from transformer.config import to_dict
 
 _LOG_LINES = 10
@@ -48,6 +57,7 @@ class Begin:
         if directory is None:
             return None
         try:
+            broken = set_aside_broken(directory)
             attempt = self._attempt(directory, slot, claim)
             claim_directory(directory, claim.experiment)
             write_attempt(directory, attempt)
@@ -56,7 +66,7 @@ class Begin:
             if directory.exists():
                 raise
             return None  # this worker was paused just here, for so long that another took it
-        return Run(claim, attempt, child, self._work, self._retries)
+        return Run(claim, attempt, child, self._work, self._retries, broken)
 
     def _attempt(self, directory: Path, slot: Slot, claim: Claim) -> Attempt:
         before = read_attempt(directory)
@@ -89,8 +99,8 @@ def _wandb_ids(directory: Path, before: Attempt) -> tuple[str, ...]:
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """An attempt under way. ``look_at`` is when it is to be looked at again, by the monotonic
-    clock.
+    """An attempt under way. ``broken`` are files of earlier attempts that were set aside, as they
+    could not be read; ``look_at`` is when it is to be looked at again, by the monotonic clock.
     """
 
     claim: Claim
@@ -98,6 +108,7 @@ class Run:
     child: Child
     work: Work
     retries: int
+    broken: Sequence[str]
     is_lost: bool = False
     is_pruned: bool = False
     look_at: float = 0.0
@@ -175,16 +186,17 @@ class Run:
     def describe_start(self) -> str:
         """How it began, in words."""
         number = self.attempt.number
-        return "started" if number == 1 else f"started (attempt {number})"
+        aside = [f"; {name} cannot be read, and is now {name}.broken" for name in self.broken]
+        return ("started" if number == 1 else f"started (attempt {number})") + "".join(aside)
 
     def describe_end(self) -> str:
         """How it ended, in words, once it has."""
         stem = self.work.root / self.claim.name
-        result = load_result(stem)
+        result = read_result(stem)
         if result is None:
             how = "pruned" if self.is_pruned else "ended without figures"
             return f"{how} after {duration(self.child.elapsed)}"
         return (
-            f"finished in {duration(self.child.elapsed)}, perplexity "
+            f"finished in {duration(elapsed(stem, result))}, perplexity "
             f"{figure(result.perplexity, 2)}, BLEU {figure(result.bleu, 1)}"
         )

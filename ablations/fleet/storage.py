@@ -141,6 +141,7 @@ def _make(url: URL, patience: Patience) -> Storage:
             raise InputError(_refusal(url, error)) from None
         if sqlite:
             _serialise(storage.engine)
+            _refuse_another_file(storage.engine, Path(str(url.database)))
         return storage
     raise AssertionError("the last turn returns or raises")
 
@@ -208,6 +209,34 @@ def _serialise(engine: Engine) -> None:
     engine.dispose()  # what is open was opened without
     event.listen(engine, "connect", connect)
     event.listen(engine, "begin", begin)
+
+
+def _refuse_another_file(engine: Engine, path: Path) -> None:
+    """Use the database file that is at ``path`` now, and no other that takes its place.
+
+    A process that goes on with a deleted file does not see those that use the new one, so both
+    would lead the same directory. Numbers of trials mean something else in the new file.
+    """
+    opened = _file_identity(path)
+
+    def check(*_: object) -> None:
+        if _file_identity(path) != opened:
+            raise InputError(
+                f"the database {path} was deleted or replaced while it was in use, so this "
+                "process no longer uses it: results and checkpoints are kept, and the same "
+                "command goes on with the new one"
+            )
+
+    event.listen(engine, "do_connect", check)  # which would create a file that is missing
+    event.listen(engine, "begin", check)
+
+
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def reason(error: BaseException) -> str:

@@ -95,7 +95,8 @@ class Worker:
         """Work.
 
         Raises:
-            InputError: if a run refuses its input: the others here would do so too.
+            InputError: if a run refuses its input, as the others here would do too, or the
+                storage is no longer the one that was opened.
         """
         for slot in self._slots:
             self._link.offer(slot)
@@ -114,7 +115,10 @@ class Worker:
 
     def _turn(self) -> None:
         self._stop.attend(self._running)
-        self._link.check()
+        try:
+            self._link.check()
+        except InputError as error:
+            self._refuse(error)
         self._tell_of_trouble()
         for slot, claim in _drain(self._link.taken):
             self._waiting.append(self._call(slot, claim))

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ablations import formats
+from ablations.attempts import read_result
 from ablations.plan import Plan, load_plan
 from ablations.reporting.evidence import interval, needed
 from ablations.statistics.estimates import mean_difference
 from ablations.table import Cell
 from ablations.tables import parse_seeds
 from experiments.compare import compare_runs
-from experiments.results import load_result
 from experiments.significance import Significance
 from transformer.errors import InputError, unknown_name
 
@@ -57,7 +57,7 @@ def _seeds(plan: Plan, directory: Path, rows: tuple[str, str], wanted: str | Non
     if rows[0] == rows[1]:
         raise InputError(f"row {rows[0]!r} is given twice: name two rows")
     done = [
-        [seed for seed in by_name[name].seeds if load_result(Cell(name, seed).directory(directory))]
+        [seed for seed in by_name[name].seeds if read_result(Cell(name, seed).directory(directory))]
         for name in rows
     ]
     common = [seed for seed in done[0] if seed in done[1]]

@@ -10,6 +10,8 @@ _ENDED = ("stopped", "refused", "diverged", "failed")
 
 def describe_state(unfinished: Unfinished) -> str:
     """How far a cell without a result came."""
+    if unfinished.broken:
+        return "its result cannot be read; the next run does it again from its last checkpoint"
     progress = unfinished.progress
     if progress is None or progress.stage not in _ENDED:
         return short_state(unfinished)
@@ -22,6 +24,8 @@ def describe_state(unfinished: Unfinished) -> str:
 def short_state(unfinished: Unfinished) -> str:
     """The same in the fewest words, for a cell of a table."""
     progress = unfinished.progress
+    if unfinished.broken:
+        return "unreadable"
     if progress is None:
         return "missing"
     if progress.stage in _ENDED:

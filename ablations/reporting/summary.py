@@ -9,21 +9,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablations.attempts import locate
+from ablations.attempts import locate, read_result
 from ablations.plan import Plan, PlannedRow, Value, columns, load_plan
 from ablations.statistics.correlation import Correlation, correlate
 from ablations.statistics.estimates import Difference, Estimate, estimate, paired_difference
 from ablations.table import Cell
 from experiments.progress import Progress, read_progress
-from experiments.results import Result, load_result
+from experiments.results import RESULT_FILE, Result
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A cell without a result, and how far it came."""
+    """A cell without a result, and how far it came; ``broken`` if its result cannot be read."""
 
     cell: Cell
     progress: Progress | None
+    broken: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +112,7 @@ def summarise(directory: Path) -> Summary:
     """Read a table's directory.
 
     Raises:
-        InputError: if it is not a table's, or a file in it cannot be read.
+        InputError: if it is not a table's.
     """
     plan = load_plan(directory)
     base = columns(plan.base)
@@ -132,9 +133,10 @@ def _row(
     unfinished: list[Unfinished] = []
     for cell in (Cell(row.name, seed) for seed in row.seeds):
         path = locate(cell.directory(directory))
-        result = load_result(path)
+        result = read_result(path)
         if result is None:
-            unfinished.append(Unfinished(cell, read_progress(path)))
+            broken = (path / RESULT_FILE).exists()
+            unfinished.append(Unfinished(cell, read_progress(path), broken))
         elif data is not None and result.data_digest not in (data, None):
             reason = f"left out: its data is {result.data_digest}, that of most runs {data}"
             unfinished.append(Unfinished(cell, Progress(stage="refused", message=reason)))

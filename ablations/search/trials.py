@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ablations.attempts import newest
+from ablations.attempts import newest, read_pruned, read_result
 from ablations.search.parameter import Value
 from ablations.search.search import Search
 from experiments.attempt import read_attempt
 from experiments.curve import valid_perplexities
 from experiments.experiment import CONFIG_FILE, load_experiment
-from experiments.files import read_json, write_json
 from experiments.progress import read_progress
-from experiments.results import RESULT_FILE, Result, load_result
+from experiments.results import Result
 from transformer.errors import InputError
 
-PRUNED_FILE = "pruned.json"
 State = Literal["finished", "pruned", "diverged", "failed", "running", "waiting"]
 
 
@@ -46,13 +44,7 @@ class Trial:
 
 def is_done(directory: Path) -> bool:
     """Whether a trial came to its end in ``directory``."""
-    return (directory / RESULT_FILE).is_file() or (directory / PRUNED_FILE).is_file()
-
-
-def leave_pruned(directory: Path, step: int, perplexity: float) -> None:
-    """Leave in a trial's directory that it was ended at ``step``, in place of a result."""
-    finite = perplexity if math.isfinite(perplexity) else None
-    write_json(directory / PRUNED_FILE, {"step": step, "perplexity": finite})
+    return read_result(directory) is not None or read_pruned(directory) is not None
 
 
 def read_trials(search: Search, root: Path) -> tuple[Trial, ...]:
@@ -84,7 +76,7 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
 def _read(search: Search, directory: Path, name: str) -> Trial:
     values = search.values(load_experiment(directory).config)
     curve = valid_perplexities(directory)
-    result = load_result(directory)
+    result = read_result(directory)
     if result is not None:
         finite = math.isfinite(result.perplexity)
         return Trial(
@@ -97,17 +89,17 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
             result=result,
             reason="" if finite else f"its perplexity is {result.perplexity}",
         )
-    if (directory / PRUNED_FILE).is_file():
-        pruned = read_json(directory / PRUNED_FILE)
-        finite = pruned["perplexity"] is not None
+    pruned = read_pruned(directory)
+    if pruned is not None:
+        finite = pruned.perplexity is not None
         return Trial(
             name=name,
             state="pruned" if finite else "diverged",
             values=values,
-            step=pruned["step"],
-            perplexity=pruned["perplexity"],
+            step=pruned.step,
+            perplexity=pruned.perplexity,
             curve=curve,
-            reason="" if finite else f"no finite perplexity at step {pruned['step']:,}",
+            reason="" if finite else f"no finite perplexity at step {pruned.step:,}",
         )
     attempt, progress = read_attempt(directory), read_progress(directory)
     given_up = attempt is not None and attempt.given_up

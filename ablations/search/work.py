@@ -12,6 +12,7 @@ from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
+from ablations.attempts import leave_pruned
 from ablations.search.best import write_best
 from ablations.search.report import announce_search, write_search_report
 from ablations.search.sampler import FeasibleSampler
@@ -19,7 +20,6 @@ from ablations.search.search import SEARCH_FILE, Search, load_search
 from ablations.search.study import DIRECTIONS, to_optuna
 from ablations.search.trials import (
     is_done,
-    leave_pruned,
     read_trial,
     read_trials,
     refuse_hopeless,

@@ -7,19 +7,15 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from ablations.attempts import locate
-from ablations.costs.past import elapsed
+from ablations.attempts import elapsed, locate, number, read_pruned, read_result
+from ablations.fleet import identity
 from ablations.status.contents import read_contents
 from ablations.status.ending import expect
 from ablations.status.model import Run, State, Status
 from experiments.attempt import Attempt, Failure, read_attempt
-from experiments.files import read_json
 from experiments.process import LOG_FILE
 from experiments.progress import Progress, read_progress
-from experiments.results import load_result
-from transformer.errors import InputError
 
-PRUNED_FILE = "pruned.json"
 _LOG_LINES = 10
 # What a process that has ended leaves as its last stage.
 _LEFT: Mapping[str, State] = {
@@ -45,7 +41,7 @@ class DirectoryReader:
         """The status now.
 
         Raises:
-            InputError: if the directory is no fleet's, or a file in it cannot be read.
+            InputError: if the directory is no fleet's.
         """
         contents = read_contents(self._directory)
         runs = [self._finished.get(name) or self._read(name) for name in contents.cells]
@@ -57,16 +53,11 @@ class DirectoryReader:
         if run is not None:
             self._finished[name] = run
             return run
-        try:
-            return _unfinished(name, locate(stem))
-        except InputError:
-            # Its directory may just have got another name, or another file be written in it.
-            time.sleep(0.05)
-            return _finished(name, stem) or _unfinished(name, locate(stem))
+        return _unfinished(name, locate(stem))
 
 
 def _finished(name: str, directory: Path) -> Run | None:
-    result = load_result(directory)
+    result = read_result(directory)
     if result is None:
         return None
     attempt = read_attempt(directory)
@@ -86,11 +77,11 @@ def _finished(name: str, directory: Path) -> Run | None:
 
 
 def _pruned(name: str, directory: Path) -> Run | None:
-    if not (directory / PRUNED_FILE).is_file():
+    pruned = read_pruned(directory)
+    if pruned is None:
         return None
-    found = read_json(directory / PRUNED_FILE)
-    progress = Progress(stage="done", step=int(found.get("step", 0)))
-    return Run(name=name, state="pruned", progress=progress, perplexity=found.get("perplexity"))
+    progress = Progress(stage="done", step=pruned.step)
+    return Run(name=name, state="pruned", progress=progress, perplexity=pruned.perplexity)
 
 
 def _unfinished(name: str, directory: Path) -> Run:
@@ -98,11 +89,11 @@ def _unfinished(name: str, directory: Path) -> Run:
     if attempt is None:
         if progress is None:
             return Run(name=name, state="waiting")
-        state = _LEFT.get(progress.stage, "running")
+        state = _state(progress, directory, worker=None)
         heard = progress.updated_at or None
         return Run(name=name, state=state, progress=progress, heard_at=heard)
     fresh = progress is not None and progress.updated_at >= attempt.started_at
-    state = _LEFT.get(progress.stage, "running") if progress is not None and fresh else "running"
+    state = _state(progress if fresh else None, directory, attempt.worker)
     if attempt.given_up:
         state = "given up"
     return Run(
@@ -118,6 +109,15 @@ def _unfinished(name: str, directory: Path) -> Run:
         heard_at=max(attempt.started_at, progress.updated_at if progress else 0.0),
         failures=_failures(directory, attempt, progress, state),
     )
+
+
+def _state(progress: Progress | None, directory: Path, worker: str | None) -> State:
+    """What a run without a result does, by the ``progress`` of its newest attempt."""
+    left = progress and _LEFT.get(progress.stage)
+    # What ended without a result that can be read waits for another attempt, and so does what a
+    # worker left that ended without a word.
+    over = bool(progress and progress.stage == "done" and not number(directory))
+    return left or ("stopped" if over or identity.is_gone(worker or "") else "running")
 
 
 def _failures(

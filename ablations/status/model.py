@@ -31,7 +31,7 @@ class Run:
     attempt: int | None = None
     worker: str | None = None
     host: str | None = None
-    devices: tuple[int, ...] = ()
+    devices: tuple[int | str, ...] = ()
     ranks: int = 1
     progress: Progress | None = None
     heard_at: float | None = None

@@ -51,10 +51,13 @@ def describe_host(host: Host, status: Status) -> str:
 
 
 def place(run: Run, width: int | None = None) -> str:
-    """The host, cut to ``width`` in all, with the numbers of the GPUs: ``node1:0-3``."""
-    first, last = (run.devices[0], run.devices[-1]) if run.devices else (0, 0)
-    is_range = len(run.devices) > 2 and run.devices == tuple(range(first, last + 1))
-    numbers = f"{first}-{last}" if is_range else ",".join(map(str, run.devices))
+    """The host, cut to ``width`` in all, with the numbers of the GPUs: ``node1:0-3``; of UUIDs
+    the beginning.
+    """
+    devices = run.devices
+    first = devices[0] if devices and isinstance(devices[0], int) else 0
+    is_range = len(devices) > 2 and devices == tuple(range(first, first + len(devices)))
+    numbers = f"{first}-{devices[-1]}" if is_range else ",".join(str(x)[:8] for x in devices)
     suffix = f":{numbers}" if numbers else ""
     host = run.host or ""
     if width is not None and len(host) + len(suffix) > width:

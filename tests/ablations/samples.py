@@ -175,7 +175,7 @@ def empty_study() -> bytes:
 def start_fake(
     directory: Path,
     *,
-    devices: tuple[int, ...] = (),
+    devices: tuple[int | str, ...] = (),
     ranks: int = 1,
     accumulate: int = 1,
 ) -> subprocess.Popen[bytes]:

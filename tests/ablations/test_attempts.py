@@ -27,9 +27,10 @@ def test_a_cell_goes_from_attempt_to_attempt_to_its_end(tmp_path: Path) -> None:
     assert locate(stem) == stem
     first = attempt(stem)
     (first / "step").write_text("5")
+    (first / ".lock-1").touch()
     second = attempt(stem)
     assert (second.name, (second / "step").read_text()) == ("seed-1.attempt-2", "5")
-    assert not first.exists()
+    assert not first.exists() and not (second / ".lock-1").exists()
     assert newest(stem) == locate(stem) == second
     assert publish(second, stem)
     assert (stem / "step").read_text() == "5"

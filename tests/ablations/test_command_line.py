@@ -13,7 +13,7 @@ import pytest
 
 from ablations.__main__ import main
 from ablations.plan import load_plan
-from ablations.table import Cell
+from ablations.table import OWN_FILES, Cell
 from experiments.results import load_result
 from tests.ablations.samples import fill_table3, hangs, prepare_fakes, start_fake, started, when
 
@@ -117,6 +117,9 @@ def test_a_table_runs_and_is_reported(
     assert [row[0] for row in rows] == ["base", "narrow"]
     assert all(len(row) == len(columns) for row in rows) and "80.0" in rows[0]
     assert started(place / "out") == ["base/seed-1", "narrow/seed-1"]
+    stand_ins = {"behaviour.json", "result-template.json", "started.txt"}
+    left = {path.name for path in (place / "out").iterdir() if path.name[0] != "."} - stand_ins
+    assert left - {"base", "narrow"} <= set(OWN_FILES)
 
 
 def test_a_table_adds_to_finished_runs_of_another_directory(

@@ -10,7 +10,7 @@ import pytest
 from ablations.plan import columns
 from ablations.scale import scale
 from ablations.scales import PAPER, QUICK, SCALES, SMALL
-from ablations.table import Table, row
+from ablations.table import OWN_FILES, Table, row
 from ablations.table3 import BASE, TABLE
 from ablations.tables import find_scale, load_table, select_rows
 from tests.ablations.samples import CORPUS, TINY
@@ -42,6 +42,31 @@ def test_an_unknown_change_offers_the_nearest() -> None:
 def test_a_row_name_must_be_fit_for_a_folder(name: str) -> None:
     with pytest.raises(InputError, match="row name"):
         row(name)
+
+
+@pytest.mark.parametrize("name", OWN_FILES)
+def test_a_row_is_not_named_as_a_file_of_ours(name: str) -> None:
+    with pytest.raises(InputError, match="is that of a file of the table"):
+        row(name.capitalize())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dropout": "0.1"}, r"row 'a': dropout is '0\.1', but must be a number"),
+        ({"num_layers": 2.0}, r"num_layers is 2\.0, but must be a whole number"),
+        ({"d_ff": True}, "d_ff is True, but must be a whole number"),
+        ({"positions": 3}, "positions is 3, but must be a string"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(changes: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        row("a", **changes)
+
+
+def test_a_table_without_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="table 't' has no rows"):
+        Table(name="t", title="", base=BASE, rows=())
 
 
 def test_a_table_refuses_doubles_and_impossible_rows() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments.attempt import Failure
 from experiments.endings import Ending, conclude, ending
+from experiments.files import write_json
 from experiments.progress import Progress, Stage, read_progress, write_progress
 
 
@@ -20,6 +22,22 @@ def test_without_a_word_the_exit_code_tells(code: int, expected: Ending, tmp_pat
     assert ending(tmp_path, code, started_at) == expected
     write_progress(tmp_path, Progress(stage="train", step=3))
     assert ending(tmp_path, code, started_at) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("\x1b[31;1mred\x1b[0m and\x07 \x1b]0;title\x07more", "red and more"),
+        ("a\ttab, a\r\nline", "a tab, a  line"),
+        ("über 語 \u202e.", "über 語 ."),
+    ],
+)
+def test_no_reason_writes_to_a_terminal_but_plain_text(written: str, shown: str, tmp_path: Path):
+    write_json(tmp_path / "progress.json", {"stage": "failed", "message": written})
+    progress = read_progress(tmp_path)
+    assert progress is not None and progress.message == shown
+    failure = Failure(attempt=1, reason=written, lines=(written,), at=0.0)
+    assert (failure.reason, failure.lines) == (shown, (shown,))
 
 
 @pytest.mark.parametrize(

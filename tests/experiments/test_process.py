@@ -17,6 +17,7 @@ import pytest
 from experiments.attempt import write_attempt
 from experiments.checkpoints import step_checkpoints
 from experiments.experiment import claim
+from experiments.own_process import run_forked
 from experiments.process import STOPPED, start
 from experiments.progress import read_progress
 from experiments.results import load_result
@@ -53,6 +54,34 @@ sys.stdin.readline()
 print(ForkedProcess(time.sleep, 0).wait(60), flush=True)
 time.sleep(1000)
 """
+
+
+_KILLED_SERVER = """
+import os, signal, threading, time
+from multiprocessing import forkserver
+from experiments import warm
+
+warm.PRELOADED.clear()
+warm.warm_up()
+server = forkserver._forkserver._forkserver_pid
+os.kill(server, signal.SIGSTOP)
+threading.Timer(0.3, os.kill, (server, signal.SIGKILL)).start()
+print(warm.ForkedProcess(time.sleep, 0).wait(60))
+"""
+
+
+def test_a_server_that_is_killed_while_a_process_starts_is_replaced():
+    command = [sys.executable, "-c", _KILLED_SERVER]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=_ROOT, timeout=60
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
+
+
+def test_a_process_whose_directory_is_gone_ends_without_a_word(tmp_path: Path):
+    with pytest.raises(SystemExit) as ended:
+        run_forked(str(tmp_path / "gone"), str(tmp_path), {}, None, 1)
+    assert ended.value.code == STOPPED
 
 
 def _marked(marker: str) -> set[int]:

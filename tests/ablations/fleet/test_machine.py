@@ -27,11 +27,28 @@ def test_gpus_that_fill_no_group_are_left_alone(monkeypatch: pytest.MonkeyPatch)
     assert [slot.devices for slot in slots(devices_per_trial=2)] == [(0, 1), (2, 3)]
 
 
-def test_the_cpu_has_a_place_for_each_core_up_to_four(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("visible", "devices"),
+    [
+        ("GPU-8932f937-d72c", [("GPU-8932f937-d72c",)]),
+        ("MIG-1a, MIG-2b", [("MIG-1a",), ("MIG-2b",)]),
+        ("1,-1,2", [(1,)]),
+        ("NoDevFiles", [()] * 9),
+    ],
+)
+def test_gpus_may_have_names(
+    monkeypatch: pytest.MonkeyPatch, visible: str, devices: list[tuple[int | str, ...]]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert [slot.devices for slot in slots()] == devices
+
+
+def test_the_cpu_has_a_place_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert slots() == (Slot(),) * 4
+    assert slots() == (Slot(),) * 9
+    assert slots(4) == (Slot(),) * 4
     assert slots(devices_per_trial=3) == (Slot((), 3),) * 3
-    assert slots(trials_per_device=2) == (Slot(),) * 8
+    assert slots(trials_per_device=2) == (Slot(),) * 18
     assert slots(threads=3) == (Slot(),) * 3
     assert slots(threads=10) == (Slot(),)
 

@@ -22,6 +22,18 @@ def test_markdown_is_the_golden_file(table3: Path) -> None:
     assert found == GOLDEN.read_text(encoding="utf-8"), "python -m tests.ablations.reporting.golden"
 
 
+def test_a_broken_result_is_named_and_left_out(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    finish(tmp_path, Cell("base", 1))
+    finish(tmp_path, Cell("narrow", 1))
+    (tmp_path / "narrow" / "seed-1" / "result.json").write_text("{}")
+    with pytest.warns(UserWarning, match=r"narrow/seed-1/result\.json does not fit"):
+        document = write_report(tmp_path)
+    assert "1 of 2 runs finished" in document.headline
+    assert [line.state for line in document.lines] == ["", "unreadable"]
+    assert document.problems[0].startswith("narrow, seed 1: its result cannot be read")
+
+
 def test_html_is_well_formed_and_needs_no_other_file(table3: Path) -> None:
     page = parsed(table3)
     assert not [tag for name in ("link", "script", "img") for tag in page.iter(name)]

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from ablations.attempts import leave_pruned
 from ablations.search.plot import history
 from ablations.search.report import to_text, write_search_report
 from ablations.search.search import Search
 from ablations.search.space import Value
 from ablations.search.spaces import REGULARISATION, SHAPE
 from ablations.search.study import importances
-from ablations.search.trials import Trial, leave_pruned, read_trials
+from ablations.search.trials import Trial, read_trials
 from tests.ablations.reporting.pages import parsed, rows_of
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
 

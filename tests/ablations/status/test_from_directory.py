@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ablations.fleet import identity
 from ablations.plan import claim_plan
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import Run, Status
@@ -47,6 +48,29 @@ def test_each_state_is_told_by_the_files(root: Path) -> None:
     (new,) = runs["narrow/seed-1"].failures
     assert (new.attempt, new.reason, new.lines) == (1, "it broke", ("first", "last"))
     assert not status.is_over
+
+
+def test_a_broken_file_is_named_and_hides_no_other_run(root: Path) -> None:
+    finish(root, Cell("base", 1))
+    directory = begin(root, "base/seed-2", replace(training(1_500), stage="done"))
+    directory.rename(root / "base" / "seed-2")
+    (root / "base" / "seed-2" / "result.json").write_text('{"bleu": 3')
+    broken = begin(root, "base/seed-3", training(9)) / "attempt.json"
+    broken.write_text("{")
+    with pytest.warns(UserWarning) as warned:
+        status, _ = read(root)
+    states = [run.state for run in status.runs]
+    assert states == ["done", "stopped", "running", "waiting", "waiting", "waiting"]
+    told = " ".join(str(each.message) for each in warned)
+    assert "base/seed-2/result.json cannot be read" in told and str(broken) in told
+
+
+def test_a_run_whose_worker_is_gone_is_not_running(root: Path) -> None:
+    here = identity.own_name().rsplit(":", 1)[1]
+    begin(root, "base/seed-1", worker=f"node-a:{2**22 + 1}:1:{here}")
+    begin(root, "base/seed-2", worker=identity.own_name())
+    status, _ = read(root)
+    assert [run.state for run in status.runs[:2]] == ["stopped", "running"]
 
 
 def test_what_an_attempt_took_over_says_nothing_of_it(root: Path) -> None:
