@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 METRICS_FILE = "metrics.csv"
-TRAINING_COLUMNS = ("loss", "perplexity", "learning_rate", "gradient_norm")
+TRAINING_COLUMNS = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
 VALIDATION_COLUMNS = ("valid_loss", "valid_perplexity")
 COLUMNS = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
 

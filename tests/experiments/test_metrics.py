@@ -9,7 +9,7 @@ import pytest
 from experiments.curve import valid_perplexities
 from experiments.metrics import MetricsCsv
 
-_HEADER = "step,loss,perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\n"
+_HEADER = "step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\n"
 _ROWS = ["10,4.1,60,0.1,1.5,,\n", "20,3.9,50,0.2,1.4,,\n", "20,,,,,3.8,45\n", "30,3.7,40,0.3,1,,\n"]
 
 
