@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 METRICS_FILE = "metrics.csv"
-TRAINING_COLUMNS = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
-VALIDATION_COLUMNS = ("valid_loss", "valid_perplexity")
-COLUMNS = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
+TRAINING_COLUMNS: tuple[str, ...] = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
+VALIDATION_COLUMNS: tuple[str, ...] = ("valid_loss", "valid_perplexity")
+COLUMNS: tuple[str, ...] = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
 
 _NUMBER = r"-?(\d+(\.\d+)?(e[-+]\d+)?|inf|nan)"
 _LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
