@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,11 +28,26 @@ def _directory(command: argparse.ArgumentParser) -> None:
     )
 
 
+# As SQLAlchemy reads a URL: before the host, or among the parameters.
+_PASSWORD = re.compile(r"://[^:/]*:[^@]*@|[?&](ssl)?password=")
+
+
+def _storage(url: str) -> str:
+    """Refuse a password: W&B records the command line, and everybody here can list processes."""
+    if _PASSWORD.search(url):
+        raise argparse.ArgumentTypeError(
+            "the command line is no place for a password, as W&B records it: "
+            "put the URL into OPTUNA_STORAGE, or the password into ~/.pgpass"
+        )
+    return url
+
+
 def _worker_options(command: argparse.ArgumentParser) -> None:
     """What every worker takes."""
     add = command.add_argument
     add(
         "--storage",
+        type=_storage,
         metavar="URL",
         help="database that all workers share, such as postgresql://user@host/name; else "
         "OPTUNA_STORAGE, else a file in the directory, for one machine",
@@ -119,7 +135,12 @@ def _status(command: argparse.ArgumentParser) -> None:
     """
     _directory(command)
     add = command.add_argument
-    add("--storage", metavar="URL", help="where no such directory is seen; else OPTUNA_STORAGE")
+    add(
+        "--storage",
+        type=_storage,
+        metavar="URL",
+        help="where no such directory is seen; else OPTUNA_STORAGE",
+    )
     add("--watch", action="store_true", help="again and again until all is done")
     add("--json", action="store_true", help="one object, see ablations/status/objects.py")
 
@@ -153,7 +174,12 @@ def _benchmark(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--trials", type=int, default=3, metavar="N", help="runs of the table, else 3")
     add("--minutes", type=float, default=1.0, metavar="M", help="that each trains, else 1")
-    add("--storage", metavar="URL", help="of the fleet; else OPTUNA_STORAGE, else a file")
+    add(
+        "--storage",
+        type=_storage,
+        metavar="URL",
+        help="of the fleet; else OPTUNA_STORAGE, else a file",
+    )
     output = Path("runs") / "benchmark-fleet.json"
     add("--output", type=Path, default=output, metavar="FILE", help=f"as JSON, else {output}")
 

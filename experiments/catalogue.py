@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from experiments.cldr import CLDR
-from experiments.experiment import BEST_FILE, Experiment
+from experiments.experiment import BEST_FILE, Experiment, read_experiment
 from experiments.multi30k import MULTI30K, MULTI30K_FR, MULTI30K_LONG, recipe
 from experiments.paper import (
     WMT14_EN_DE_BASE,
@@ -50,11 +50,13 @@ def find_experiment(
     compile: bool | None = None,
     checkpoint_every_minutes: float | None = None,
 ) -> Experiment:
-    """The experiment of that name, or ``files:FOLDER``, ``files:FOLDER:de-en`` or ``FILE.py``.
+    """The experiment of that name, or ``files:FOLDER``, ``files:FOLDER:de-en``, ``FILE.py`` or
+    ``FILE.json``.
 
     Names are the project's own and those that searches have found, see :func:`searched`. A Python
     file declares ``EXPERIMENT`` or ``CORPUS``; relative paths are taken from its folder.
-    A folder or a corpus is trained with the settings of ``multi30k``.
+    A folder or a corpus is trained with the settings of ``multi30k``. A file of JSON is what a
+    search has found, or the ``config.json`` of a run.
 
     Raises:
         InputError: for an unknown name, an unusable folder or file, or a negative seed.
@@ -63,6 +65,8 @@ def find_experiment(
         experiment = _of_files(name)
     elif name.endswith(".py"):
         experiment = _of_python(Path(name))
+    elif name.endswith(".json"):
+        experiment = read_experiment(Path(name))
     elif name in EXPERIMENTS:
         experiment = EXPERIMENTS[name]
     else:
@@ -78,11 +82,11 @@ def find_experiment(
 
 
 def searched() -> dict[str, list[tuple[Path, Experiment]]]:
-    """What searches have found to be best, by name: the ``best.py`` of each folder in ``runs``."""
+    """What searches have found to be best, by name: ``best.json`` of each folder in ``runs``."""
     found: dict[str, list[tuple[Path, Experiment]]] = {}
     for path in sorted(Path("runs").glob(f"*/{BEST_FILE}")):
         try:
-            experiment = _of_python(path)
+            experiment = read_experiment(path)
         except InputError as error:
             warnings.warn(str(error), stacklevel=2)  # a file that others need not suffer from
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import warnings
 import zipfile
@@ -16,6 +17,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from experiments.clock import Clock
 from experiments.files import unfinished
+from experiments.ownership import refuse_removed
 from experiments.steps import completes_step
 from transformer.config import TrainingConfig
 
@@ -25,6 +27,16 @@ _BEST = "best.ckpt"
 _STEP_FILE = re.compile(r"step-(\d+)(-stop)?\.ckpt")
 # Resuming falls back on the one before the newest, so fewer are never kept.
 _FEWEST_KEPT = 2
+# RuntimeError and ValueError: of zipfile where a damaged byte says that it is packed or encrypted.
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -56,6 +68,11 @@ def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
     """The checkpoints of the run in ``directory`` by step, oldest first."""
     found = [(_STEP_FILE.fullmatch(p.name), p) for p in (directory / _FOLDER).glob("step-*.ckpt")]
     return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def has_checkpoints(directory: Path) -> bool:
+    """Whether the run in ``directory`` has any, sound, damaged or put aside."""
+    return any((directory / _FOLDER).glob("step-*.ckpt*"))
 
 
 def _is_regular(path: Path) -> bool:
@@ -98,10 +115,9 @@ def _is_sound(path: Path) -> bool:
             if archive.testzip() is not None:
                 return False
         # What holds by its checksums may still have a list of contents that torch refuses.
-        torch.load(path, weights_only=True, mmap=True)
+        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         return True
-    # What zipfile raises where a damaged byte says that it is packed or encrypted, for example.
-    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError):
+    except _UNREADABLE:
         return False
 
 
@@ -151,7 +167,7 @@ class Checkpoints(lightning.Callback):
         loss = float(trainer.callback_metrics["valid_loss"])
         if loss < self._best:
             self._best = loss
-            trainer.save_checkpoint(self._directory / _FOLDER / _BEST, weights_only=True)
+            self._save(trainer, _BEST, weights_only=True)
         self._save_if_due(trainer)
 
     def _is_due(self, trainer: lightning.Trainer) -> bool:
@@ -168,9 +184,13 @@ class Checkpoints(lightning.Callback):
         step = trainer.global_step
         if self._due or self._ending or trainer.should_stop or step == trainer.max_steps:
             name = f"step-{step:08d}.ckpt" if self._due else f"step-{step:08d}-stop.ckpt"
-            trainer.save_checkpoint(self._directory / _FOLDER / name)
+            self._save(trainer, name)
             if trainer.is_global_zero:
                 self._prune()
+
+    def _save(self, trainer: lightning.Trainer, name: str, *, weights_only: bool = False) -> None:
+        refuse_removed(self._directory)
+        trainer.save_checkpoint(self._directory / _FOLDER / name, weights_only=weights_only)
 
     def _prune(self) -> None:
         steps = step_checkpoints(self._directory)

@@ -14,14 +14,8 @@ from typing import Any, NoReturn
 from transformer.errors import InputError
 
 # A full disk, or one we may not write to: nothing of ours is broken.
-_ENVIRONMENT = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_ENVIRONMENT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *_DENIED)
 BAD_INPUT = 2
 
 
@@ -59,7 +53,9 @@ def run_command_line(parser: Parser) -> int:
     except (InputError, OSError) as error:
         if not is_bad_input(error):
             raise
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        denied = isinstance(error, OSError) and error.errno in _DENIED
+        remedy = ": choose a place that you may write to" if denied else ""
+        print(f"{parser.prog}: error: {error}{remedy}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

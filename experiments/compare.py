@@ -16,8 +16,14 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
     """Two runs by the translations that each left of ``split``.
 
     Raises:
-        InputError: if one left none, or the other's are of another text.
+        InputError: if one is no run or left none, or the other's are of another text.
     """
+    for path in (first, second):
+        if path.is_file():
+            raise InputError(
+                f"{path} is a file: to compare two files of translations give --reference FILE, "
+                "the lines that they should say"
+            )
     from experiments.evaluate import text_of_split  # torch, which files do without
 
     experiment = load_experiment(first)

@@ -11,7 +11,7 @@ from transformer.errors import InputError
 
 CONFIG_FILE = "config.json"
 # Where a search leaves its best configuration, below the folder of all runs.
-BEST_FILE = "best.py"
+BEST_FILE = "best.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +38,15 @@ def load_experiment(directory: Path) -> Experiment:
         raise InputError(
             f"{directory} is an export for CTranslate2: give the run, with --engine ctranslate2"
         )
+    return read_experiment(path)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """The experiment that a file of JSON describes, a run's or a search's.
+
+    Raises:
+        InputError: if it is missing or damaged, or of another version.
+    """
     return from_dict(Experiment, read_json(path), str(path))
 
 

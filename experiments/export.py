@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -51,7 +52,8 @@ def export_run(
     trained = load_trained(directory, average, device=torch.device("cpu"))
     name = format if quantization is None else f"{format}-{quantization}"
     output = output or directory / name
-    _refuse_what_is_not_ours(output, _FILES[format])
+    for place in (output, _replaced(output)):
+        _refuse_what_is_not_ours(place, _FILES[format])
     # Read before anything is written: the text may be missing, or the directory be the output.
     noted = noted_data(directory)
     lines = [] if check is None else text_of_split(trained.experiment, "valid", noted)[0][:check]
@@ -92,17 +94,41 @@ def _refuse_what_is_not_ours(output: Path, files: set[str]) -> None:
 
 @contextmanager
 def _new_folder(path: Path) -> Generator[Path]:
-    """A folder to fill, which then stands at ``path``; nothing stays behind if that fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    replaced = path.with_name(f".{path.name}.{os.getpid()}.old")
-    temporary.mkdir()
+    """A folder to fill, which then stands at ``path``; nothing stays behind if that fails. What a
+    killed export left is removed, and the one that it was about to replace is put back.
+    """
+    temporary, replaced = path.with_name(f".{path.name}.part"), _replaced(path)
+    with _alone_in(path.parent):
+        _tidy_up(path, temporary, replaced)
+        temporary.mkdir()
+        try:
+            yield temporary
+            if path.exists():
+                path.rename(replaced)
+            temporary.rename(path)
+        finally:
+            _tidy_up(path, temporary, replaced)
+
+
+def _replaced(path: Path) -> Path:
+    """Where an earlier export is for a moment; a kill in it leaves it in plain sight."""
+    return path.with_name(f"{path.name}.replaced")
+
+
+def _tidy_up(path: Path, temporary: Path, replaced: Path) -> None:
+    shutil.rmtree(temporary, ignore_errors=True)
+    if replaced.exists():
+        replaced.rename(temporary if path.exists() else path)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Generator[None]:
+    """Wait for other exports into ``folder``; the lock leaves no file and ends with the process."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        yield temporary
-        if path.exists():
-            path.rename(replaced)
-        temporary.rename(path)
+        with suppress(OSError):  # some network file systems lock no folders
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
-        if replaced.exists() and not path.exists():
-            replaced.rename(path)
-        for left in (temporary, replaced):
-            shutil.rmtree(left, ignore_errors=True)
+        os.close(descriptor)

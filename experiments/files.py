@@ -49,11 +49,13 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read an object that :func:`write_json` wrote.
 
     Raises:
-        InputError: if the file is not an object in JSON.
+        InputError: if the file cannot be read, or is not an object in JSON.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from error
+    except ValueError as error:
         raise InputError(
             f"{path} cannot be read as JSON ({error}); delete it to make it anew"
         ) from error

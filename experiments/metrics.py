@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as lightning
 
-from experiments.curve import METRICS_FILE
+from experiments.curve import (
+    COLUMNS,
+    METRICS_FILE,
+    TRAINING_COLUMNS,
+    VALIDATION_COLUMNS,
+    read_metrics,
+)
 from experiments.files import write_atomically
 from experiments.ranks import is_first_rank
 from experiments.steps import completes_step
-
-_TRAINING: tuple[str, ...] = ("loss", "perplexity", "learning_rate", "gradient_norm")
-_VALIDATION: tuple[str, ...] = ("valid_loss", "valid_perplexity")
-_COLUMNS: tuple[str, ...] = ("step", *_TRAINING, *_VALIDATION)
 
 
 class MetricsCsv(lightning.Callback):
@@ -36,24 +39,22 @@ class MetricsCsv(lightning.Callback):
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Write the figures of a logged step."""
         if completes_step(trainer) and trainer.global_step % self._every == 0:
-            self._append(trainer, _TRAINING)
+            self._append(trainer, TRAINING_COLUMNS)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Write those of a validation."""
-        self._append(trainer, _VALIDATION)
+        self._append(trainer, VALIDATION_COLUMNS)
 
     def _append(self, trainer: lightning.Trainer, names: tuple[str, ...]) -> None:
         if trainer.is_global_zero:
             line = {name: f"{float(trainer.callback_metrics[name]):.6g}" for name in names}
             with self._path.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, _COLUMNS).writerow({"step": trainer.global_step} | line)
+                csv.DictWriter(file, COLUMNS).writerow({"step": trainer.global_step} | line)
 
     def _keep_until(self, step: int) -> None:
-        text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]  # a full disk may have cut the last line
-        rows = csv.DictReader(io.StringIO(whole))
+        lines, damaged = read_metrics(self._path.parent)
+        if damaged:
+            warnings.warn(f"{self._path}: {damaged} damaged line(s) dropped", stacklevel=4)
         kept = io.StringIO(newline="")
-        writer = csv.DictWriter(kept, _COLUMNS)
-        writer.writeheader()
-        writer.writerows(row for row in rows if int(row["step"]) <= step)
+        csv.writer(kept).writerows([COLUMNS, *(line for line in lines if int(line[0]) <= step)])
         write_atomically(self._path, kept.getvalue())

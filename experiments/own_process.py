@@ -76,9 +76,7 @@ def _carry_out(directory: Path, accumulate: int) -> int:
         outcome = carry_out(
             experiment, directory, accumulate=accumulate, splits=("valid",), fenced=True
         )
-    except SystemExit as error:
-        if error.code == 0:  # a rank that has nothing more to do
-            return 0
+    except SystemExit:
         outcome = Outcome("stopped", "stopped outside of training; the same command goes on")
     except Exception as error:
         outcome = _failure(error, directory)

@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from experiments.attempt import read_attempt
-from experiments.experiment import Experiment, refuse_another
+from experiments.experiment import CONFIG_FILE, Experiment, refuse_another
 from experiments.files import remove_unfinished
 from experiments.ranks import is_first_rank
 from transformer.errors import InputError
@@ -37,6 +37,10 @@ def own(directory: Path, experiment: Experiment, *, make: bool) -> Generator[Non
             directory.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise InputError(f"{directory} cannot be made: a file is in its place") from error
+        except OSError as error:
+            raise InputError(
+                f"{directory} cannot be made ({error.strerror}): choose another --directory"
+            ) from error
     # An earlier attempt may be paused and hold its lock, which went with the directory.
     attempt = read_attempt(directory)
     lock = ".lock" if attempt is None else f".lock-{attempt.number}"
@@ -46,3 +50,25 @@ def own(directory: Path, experiment: Experiment, *, make: bool) -> Generator[Non
             yield
     except Timeout as error:
         raise InputError(f"{directory} is in use by another process") from error
+
+
+def refuse_removed(directory: Path) -> None:
+    """Check that nobody has removed the run's directory since it was claimed.
+
+    Raises:
+        InputError: if somebody has, even where another program has made it anew.
+    """
+    if is_first_rank() and not (directory / CONFIG_FILE).is_file():
+        raise InputError(
+            f"{directory} was removed, or emptied, while the run was writing to it: start it again"
+        )
+
+
+@contextmanager
+def explaining_removal(directory: Path) -> Generator[None]:
+    """Say that the directory was removed where what is in it is missed because of that."""
+    try:
+        yield
+    except (FileNotFoundError, InputError):
+        refuse_removed(directory)
+        raise

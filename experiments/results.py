@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.files import read_json, write_json
 from transformer.config import from_dict, to_dict
+from transformer.errors import InputError
 
 RESULT_FILE = "result.json"
 
@@ -98,9 +99,19 @@ def hypotheses_path(directory: Path, split: str) -> Path:
 
 
 def load_result(directory: Path) -> Result | None:
-    """The result of the run in ``directory``, or None if it has not finished."""
+    """The result of the run in ``directory``, or None if it has not finished.
+
+    Raises:
+        InputError: if the file cannot be read, or is of another version.
+    """
     path = directory / RESULT_FILE
-    return from_dict(Result, read_json(path), str(path)) if path.is_file() else None
+    if not path.is_file():
+        return None
+    values = read_json(path)
+    try:
+        return from_dict(Result, values, str(path))
+    except InputError as error:
+        raise InputError(f"{error}; remove the file, and the same command scores anew") from error
 
 
 def save_result(directory: Path, result: Result) -> None:

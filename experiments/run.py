@@ -19,7 +19,7 @@ from experiments.experiment import Experiment, claim
 from experiments.limits import Limits
 from experiments.memory import explained
 from experiments.metrics import MetricsCsv
-from experiments.ownership import own
+from experiments.ownership import explaining_removal, own, refuse_removed
 from experiments.peak import nominal_peak
 from experiments.provenance import commit, versions
 from experiments.quiet import quieten_libraries
@@ -64,8 +64,10 @@ def run(
     limits: Limits | None = None,
     splits: tuple[str, ...] = ("valid", "test"),
     fenced: bool = False,
-) -> Result:
+) -> Result | None:
     """Train, evaluate and write the result; go on where an earlier run in ``directory`` was.
+
+    Of several ranks the first alone scores; the others return None as soon as training is over.
 
     Args:
         experiment: the configuration, with its seed
@@ -80,8 +82,8 @@ def run(
             there already and never made anew: from then on whatever is written here fails
 
     Raises:
-        InputError: if the directory belongs to another configuration or is in use, the data
-            cannot be had, or there are not so many devices.
+        InputError: if the directory belongs to another configuration, is in use or is removed
+            meanwhile, the data cannot be had, or there are not so many devices.
         NonFiniteError: if training diverges.
         OutOfMemoryError: if there is not enough memory.
         StoppedError: if a signal ended it; a checkpoint is written.
@@ -113,24 +115,25 @@ def _train_and_score(
     setup: _Setup,
     splits: tuple[str, ...],
     display: Display,
-) -> Result:
+) -> Result | None:
     display.start("prepare")
     data = TranslationDataModule(experiment.config, noted_data(directory))
     corpus = data.corpus
     if is_first_rank():
         claim(directory, experiment, make=False)  # not before the data is known to be usable
         note_data(directory, corpus)
-    with Tracking(experiment, directory) as tracking:
+    with Tracking(experiment, directory) as tracking, explaining_removal(directory):
         display.start("train")
         trainer, clock = _train(experiment, directory, setup, data, tracking, display)
         if not trainer.is_global_zero:
-            raise SystemExit(0)  # only one process scores
+            return None
         with explained(lambda: "while scoring", _FEWER_AT_ONCE):
             checkpoints, scores, averaged = _score(
                 experiment, directory, corpus, splits, trainer.strategy.root_device, display
             )
         result = _result(experiment, trainer, clock, scores, checkpoints, averaged)
         result = replace(result, data_digest=corpus.manifest.digest)
+        refuse_removed(directory)
         save_result(directory, result)
         display.start("done")
         tracking.summarise(result)

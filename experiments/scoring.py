@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from experiments.checkpoints import to_average
+from experiments.checkpoints import has_checkpoints, to_average
 from experiments.display import Display
 from experiments.experiment import Experiment
 from experiments.files import write_atomically
@@ -50,6 +50,10 @@ def choose_checkpoints(
         raise InputError(f"average is {average}, but must be at least 1")
     wanted = average or training.average_checkpoints
     paths = to_average(directory, wanted)
+    if not paths and has_checkpoints(directory):
+        raise InputError(
+            f"none of the checkpoints of {directory} can be read: train it again, or copy them anew"
+        )
     if not paths:
         raise InputError(f"{directory} has no checkpoint yet: train it first")
     if average is not None and len(paths) < average:

@@ -103,8 +103,9 @@ def storage_url(given: str | None, directory: Path) -> URL:
 
 
 def show(url: URL) -> str:
-    """The URL as a person may see it, without its password."""
-    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
+    """The URL as a person may see it: without its password, and parameters, which may hold one."""
+    url = url.set(drivername=url.get_backend_name(), query={})
+    return url.render_as_string(hide_password=True)
 
 
 @contextmanager

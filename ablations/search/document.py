@@ -89,8 +89,8 @@ def _verdict(search: Search, found: Trial | None) -> str:
         return "No trial has finished yet."
     return (
         f"The best is {found.name}, perplexity {formats.number(found.perplexity, 3)} on the "
-        "validation set. python -m experiments train DIRECTORY/best.py trains it, and below runs/ "
-        f"its name does, too: train {search.name}-best."
+        "validation set. python -m experiments train DIRECTORY/best.json trains it, and below "
+        f"runs/ its name does, too: train {search.name}-best."
     )
 
 

@@ -131,7 +131,7 @@ class SearchWork:
         leave_pruned(directory, step, math.inf)
 
     def write_report(self) -> None:
-        """The report, and ``best.py``."""
+        """The report, and ``best.json``."""
         search = self.search
         write_best(search, read_trials(search, self.root), self.root)
         write_search_report(self.root)

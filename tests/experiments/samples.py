@@ -12,7 +12,8 @@ from torch import Tensor
 
 from experiments.checkpoints import step_checkpoints
 from experiments.experiment import Experiment
-from experiments.results import load_result
+from experiments.results import Result, load_result
+from experiments.run import run
 from tests.samples import tiny
 from transformer.config import override
 from transformer.data.corpora.folders import folder_corpus
@@ -36,6 +37,13 @@ def tiny_experiment(folder: Path, **changes: object) -> Experiment:
         group="tests/tiny",
         tags=("tiny", "numbers"),
     )
+
+
+def result_of(experiment: Experiment, directory: Path, **settings: Any) -> Result:
+    """Run on this process alone, which gets the result."""
+    result = run(experiment, directory, **settings)
+    assert result is not None
+    return result
 
 
 def copy_of(directory: Path, target: Path) -> Path:

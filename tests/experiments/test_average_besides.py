@@ -10,9 +10,8 @@ import torch
 from experiments.checkpoints import step_checkpoints
 from experiments.display import Display
 from experiments.results import load_result, score_lines
-from experiments.run import run
 from experiments.scoring import choose_checkpoints, load_model, score_average
-from tests.experiments.samples import tiny_experiment
+from tests.experiments.samples import result_of, tiny_experiment
 from transformer.data.preparation.prepare import prepare
 from transformer.evaluation import perplexity, translate
 
@@ -26,7 +25,7 @@ def test_both_are_scored_and_their_translations_kept(
     experiment = tiny_experiment(
         folder, average_checkpoints=1, also_average=3, max_steps=10, checkpoint_every_steps=2
     )
-    result = run(experiment, tmp_path / "run")
+    result = result_of(experiment, tmp_path / "run")
     assert [step for step, _ in step_checkpoints(tmp_path / "run")] == [6, 8, 10]
     assert result == load_result(tmp_path / "run")
     corpus = prepare(experiment.config)

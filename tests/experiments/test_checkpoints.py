@@ -54,7 +54,12 @@ def unfinished(finished: Path, tmp_path: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("damage", [_truncate, _empty, _flip])
+def _refuse(path: Path) -> None:
+    """Make it what torch reads with ``weights_only=False`` alone."""
+    torch.save(torch.load(path, weights_only=True) | {"path": path}, path)
+
+
+@pytest.mark.parametrize("damage", [_truncate, _empty, _flip, _refuse])
 def test_a_damaged_newest_checkpoint_costs_nothing_but_its_steps(
     damage: type, unfinished: Path, finished: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -78,6 +83,18 @@ def test_without_a_sound_checkpoint_it_starts_over(
     endings = [str(warning.message).partition(".ckpt is damaged: ")[2] for warning in warned]
     assert endings == ["going on from the one before it", "starting over"]
     assert_same_end(unfinished, finished)
+
+
+def test_one_written_on_a_gpu_is_sound_on_a_machine_without(
+    unfinished: Path, monkeypatch: pytest.MonkeyPatch
+):
+    step, path = step_checkpoints(unfinished)[-1]
+    checkpoint = torch.load(path, weights_only=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.serialization.location_tag", lambda storage: "cuda:0")
+        AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+    assert newest_sound(unfinished) == (step, path)
+    assert AtomicCheckpointIO().load_checkpoint(path, weights_only=True)["global_step"] == step
 
 
 def test_no_damaged_byte_passes_for_sound(unfinished: Path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments.catalogue import EXPERIMENTS
+from experiments.command_line import Parser, run_command_line
 from experiments.results import load_result
 from tests.experiments.conftest import Command
 from tests.samples import write_corpus
@@ -209,7 +212,7 @@ def test_more_word_pieces_than_the_text_allows_are_refused_and_may_be_mended(
     ended = command(*arguments)
     assert ended.code == 2
     (line,) = ended.lines
-    assert "is more than the text allows: at most " in line
+    assert re.search(r"is more than the text allows: at most \d+ \(--vocab-size\)$", line)
     mended = command(*arguments, "--vocab-size", "61", "--max-steps", "1")
     assert mended.code == 0, mended
 
@@ -231,3 +234,17 @@ def test_a_download_that_is_not_what_was_declared_is_refused(
     assert str(mirror / address) in line
     assert ("expected sha256" if damage == "truncated" else "does not exist") in line
     assert not [p for p in cache.rglob("*") if p.is_file() and p.suffix != ".lock"]
+
+
+def test_a_place_that_may_not_be_written_to_is_told_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def refused() -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", "runs/x")
+
+    parser = Parser(prog="experiments")
+    parser.set_defaults(command=refused)
+    monkeypatch.setattr(sys, "argv", ["experiments"])
+    assert run_command_line(parser) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("Permission denied: 'runs/x': choose a place that you may write to")

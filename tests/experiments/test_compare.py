@@ -119,5 +119,8 @@ def test_runs_that_cannot_be_compared_are_refused(
     claim(tmp_path / "untested", tiny_experiment(other_text))
     with pytest.raises(InputError, match="the corpus more has no test set"):
         compare_runs(tmp_path / "untested", finished, "test")
+    file = finished / "valid.hypotheses.txt"
+    with pytest.raises(InputError, match="two files of translations give --reference FILE"):
+        compare(file, file, None, None)
     with pytest.raises(InputError, match="--split is for runs, --reference for files"):
         compare(finished, finished, "valid", folder / "valid.de")

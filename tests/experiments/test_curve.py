@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.curve import METRICS_FILE, valid_perplexities
 
-HEADER = "step,loss,perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\n"
+HEADER = "step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\n"
 
 
 def test_only_whole_lines_of_validations_count(tmp_path: Path) -> None:

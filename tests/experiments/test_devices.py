@@ -19,8 +19,7 @@ from experiments.experiment import claim
 from experiments.process import start
 from experiments.progress import read_progress
 from experiments.results import load_result
-from experiments.run import run
-from tests.experiments.samples import tiny_experiment
+from tests.experiments.samples import result_of, tiny_experiment
 
 
 def _losses(directory: Path, column: str) -> list[float]:
@@ -35,7 +34,7 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     monkeypatch.setenv("WANDB_MODE", "disabled")
     one, two = tmp_path / "one", tmp_path / "two"
     experiment = tiny_experiment(folder, max_steps=20, dropout=0.0)
-    alone = run(experiment, one, splits=("valid",))
+    alone = result_of(experiment, one, splits=("valid",))
     claim(two, experiment)
     assert start(two, ranks=2).wait() == 0, (two / "log.txt").read_text()
     losses = _losses(two, "loss")
@@ -84,7 +83,7 @@ def test_two_processes_take_the_steps_of_one(
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     one, two = tmp_path / "one", tmp_path / "two"
-    alone = run(tiny_experiment(folder, max_steps=10), one, accumulate=2)
+    alone = result_of(tiny_experiment(folder, max_steps=10), one, accumulate=2)
     ended = subprocess.run(
         [sys.executable, "-m", "tests.experiments.train_on_two", folder, two],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -92,8 +91,11 @@ def test_two_processes_take_the_steps_of_one(
         text=True,
     )
     assert ended.returncode == 0, ended
+    assert sorted(ended.stdout.split()) == ["None", "Result"]
     assert _losses(two, "loss") == pytest.approx(_losses(one, "loss"), abs=1e-5)
-    assert _losses(two, "perplexity") == pytest.approx(_losses(one, "perplexity"), rel=1e-5)
+    assert _losses(two, "train_perplexity") == pytest.approx(
+        _losses(one, "train_perplexity"), rel=1e-5
+    )
     assert _losses(two, "gradient_norm") == pytest.approx(_losses(one, "gradient_norm"), abs=1e-4)
     together = load_result(two)
     assert together is not None
@@ -113,5 +115,5 @@ def test_a_gpu_of_apples_is_left_alone(
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
-    result = run(tiny_experiment(folder, max_steps=3), tmp_path)
+    result = result_of(tiny_experiment(folder, max_steps=3), tmp_path)
     assert result.steps == 3

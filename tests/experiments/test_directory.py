@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
 
 import experiments.ownership
+import experiments.run
 from experiments.cldr import CLDR
 from experiments.experiment import claim, load_experiment
+from experiments.metrics import MetricsCsv
 from experiments.run import run
 from tests.experiments.samples import copy_of, tiny_experiment
 from transformer.errors import InputError
@@ -45,6 +49,43 @@ def test_a_directory_in_use_is_refused(
         pytest.raises(InputError, match=f"{directory} is in use by another process"),
     ):
         run(tiny_experiment(folder), directory)
+
+
+@pytest.mark.parametrize(
+    ("moment", "anew"),
+    [
+        ((MetricsCsv, "_append"), False),
+        ((MetricsCsv, "_append"), True),
+        ((experiments.run, "_score"), True),
+        ((experiments.run, "_result"), True),
+    ],
+)
+def test_one_that_is_removed_meanwhile_ends_the_run_in_one_line(
+    moment: tuple[Any, str],
+    anew: bool,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    directory, goes_on = tmp_path / "run", getattr(*moment)
+
+    def remove_first(*arguments: Any) -> Any:
+        shutil.rmtree(directory, ignore_errors=True)
+        if anew:  # as W&B's process does
+            directory.mkdir()
+        return goes_on(*arguments)
+
+    monkeypatch.setattr(*moment, remove_first)
+    experiment = tiny_experiment(folder, max_steps=2, average_checkpoints=1)
+    with pytest.raises(InputError, match=f"{directory} was removed, or emptied, while the run"):
+        run(experiment, directory)
+    assert not (directory / "result.json").exists()
+
+
+def test_one_that_cannot_be_made_is_refused_with_the_reason(folder: Path):
+    with pytest.raises(InputError, match=r"/proc/x cannot be made \(No such file or directory\)"):
+        run(tiny_experiment(folder), Path("/proc/x"))
 
 
 @pytest.mark.parametrize("below", ["", "deeper/"])

@@ -91,6 +91,22 @@ def test_a_full_disk_leaves_nothing_behind(
     assert not [path for path in tmp_path.iterdir() if "export" in path.name]
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_a_killed_export_left_is_put_right_by_the_next(
+    fails: bool, finished: Path, command: Command, tmp_path: Path
+):
+    directory, format = copy_of(finished, tmp_path / "run"), "safetensors"
+    arguments = ("experiments", "export", directory, "--format", format)
+    assert command(*arguments).code == 0
+    (directory / format).rename(directory / f"{format}.replaced")  # killed between two renames
+    (directory / f".{format}.part").mkdir()
+    (directory / f".{format}.part" / "model.safetensors").touch()
+    ended = command(*arguments, largest_file=1_000 if fails else None)
+    assert ended.code == (2 if fails else 0), ended
+    assert names(directory / format) == FORMATS[format]
+    assert names(directory) == sorted([*names(finished), format])
+
+
 @formats
 def test_what_is_not_an_export_is_not_overwritten(
     format: str, finished: Path, command: Command, tmp_path: Path

@@ -16,6 +16,7 @@ from tests.experiments.samples import (
     forget_result,
     last_checkpoint,
     outcome,
+    result_of,
     tiny_experiment,
 )
 from transformer.errors import InputError
@@ -45,7 +46,7 @@ def test_a_finished_run_started_again_does_nothing(finished: Path, folder: Path)
 
 def test_fewer_steps_than_a_finished_run_has_done_change_nothing(finished: Path, folder: Path):
     before = _files(finished)
-    assert run(tiny_experiment(folder), finished, limits=Limits(max_steps=5)).steps == 40
+    assert result_of(tiny_experiment(folder), finished, limits=Limits(max_steps=5)).steps == 40
     assert _files(finished) == before
 
 
@@ -59,7 +60,7 @@ def test_a_run_ended_by_max_steps_goes_on_as_if_it_had_not(
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     experiment = tiny_experiment(folder)
-    first = run(experiment, tmp_path, limits=Limits(max_steps=stop))
+    first = result_of(experiment, tmp_path, limits=Limits(max_steps=stop))
     assert first.steps == stop
     assert first == load_result(tmp_path)
     run(experiment, tmp_path)
@@ -73,7 +74,7 @@ def test_a_run_that_was_stopped_before_its_evaluation_is_only_evaluated(
     directory = copy_of(finished, tmp_path / "run")
     before = load_result(directory)
     forget_result(directory)
-    after = run(tiny_experiment(folder), directory)
+    after = result_of(tiny_experiment(folder), directory)
     assert outcome(directory) == outcome(finished)
     assert before is not None
     # The checkpoint was written just before the clock stopped; evaluation is no training.
@@ -86,11 +87,11 @@ def test_a_run_ends_when_its_minutes_are_up_and_is_scored(
     monkeypatch.setenv("WANDB_MODE", "disabled")
     experiment = tiny_experiment(folder, max_steps=100_000)
     limits = Limits(max_minutes=0.5 / 60)
-    result = run(experiment, tmp_path, limits=limits)
+    result = result_of(experiment, tmp_path, limits=limits)
     assert 0 < result.steps < 100_000
     assert result.train_seconds >= 0.5
     assert run(experiment, tmp_path, limits=limits) == result
-    longer = run(experiment, tmp_path, limits=Limits(max_minutes=1.0 / 60))
+    longer = result_of(experiment, tmp_path, limits=Limits(max_minutes=1.0 / 60))
     assert longer.steps > result.steps
     assert longer.train_seconds >= 1.0
 
@@ -101,7 +102,7 @@ def test_a_stopped_run_is_scored_where_it_is_if_it_is_past_max_steps(
     monkeypatch.setenv("WANDB_MODE", "disabled")
     directory = copy_of(finished, tmp_path / "run")
     forget_result(directory)
-    assert run(tiny_experiment(folder), directory, limits=Limits(max_steps=5)).steps == 40
+    assert result_of(tiny_experiment(folder), directory, limits=Limits(max_steps=5)).steps == 40
 
 
 def test_a_run_in_parts_may_go_on_in_others(
@@ -111,7 +112,7 @@ def test_a_run_in_parts_may_go_on_in_others(
     monkeypatch.setenv("WANDB_MODE", "disabled")
     experiment = tiny_experiment(folder)
     run(experiment, tmp_path, accumulate=3, limits=Limits(max_steps=13))
-    result = run(experiment, tmp_path, accumulate=2, splits=("valid",))
+    result = result_of(experiment, tmp_path, accumulate=2, splits=("valid",))
     expected = load_result(finished)
     assert expected is not None and result.source_tokens == expected.source_tokens
     assert _course(tmp_path) == _course(finished)

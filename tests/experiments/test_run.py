@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
 from experiments.checkpoints import step_checkpoints
@@ -15,6 +16,7 @@ from experiments.results import Result, load_result, score_lines
 from tests.experiments.samples import last_checkpoint, tiny_experiment
 from transformer.data.module import TranslationDataModule
 from transformer.data.preparation.prepare import prepare
+from transformer.errors import InputError
 from transformer.flops import training_flops
 from transformer.model.encoder_decoder import count_parameters
 from transformer.training.module import TransformerModule
@@ -57,6 +59,13 @@ def test_a_result_from_before_bleu_was_counted_twice_can_be_read(finished: Path,
     (tmp_path / "result.json").write_text(json.dumps(written))
     assert len(score_lines(_result(tmp_path))) == 3
     assert all("tokenised" not in line for line in score_lines(_result(tmp_path)))
+
+
+def test_a_result_of_another_version_is_refused_with_the_remedy(finished: Path, tmp_path: Path):
+    written = (finished / "result.json").read_text()
+    (tmp_path / "result.json").write_text(written.replace('"flops"', '"work"'))
+    with pytest.raises(InputError, match=r"does not fit this version .* remove the file, and the"):
+        load_result(tmp_path)
 
 
 def test_the_figures_of_the_result_agree(finished: Path, folder: Path):

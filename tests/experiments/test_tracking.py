@@ -21,7 +21,7 @@ from wandb.errors import CommError
 import experiments.tracking
 from experiments.attempt import wandb_id, write_attempt
 from experiments.provenance import commit
-from experiments.results import load_result
+from experiments.results import Result, load_result
 from experiments.tracking import Tracking, track_table, tracking_mode
 from tests.experiments.conftest import Command
 from tests.experiments.samples import tiny_experiment
@@ -85,6 +85,14 @@ def test_the_history_is_that_of_the_metrics(records: list[dict[str, Any]], finis
     lines = (finished / "metrics.csv").read_text().splitlines()[1:]
     expected = [float(line.split(",")[1]) for line in lines if line.split(",")[1]]
     assert [x for x in losses if x is not None] == pytest.approx(expected, rel=1e-5)
+
+
+def test_no_figure_of_the_result_has_the_name_of_another_in_the_history(
+    records: list[dict[str, Any]],
+):
+    logged = {name for r in records if r["type"] == "history" for name in r["history"]["item"]}
+    assert {"train_perplexity", "valid_perplexity"} <= logged
+    assert not logged & {field.name for field in dataclasses.fields(Result)}
 
 
 @pytest.mark.parametrize(

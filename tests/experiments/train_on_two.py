@@ -5,7 +5,7 @@ checkpoints by the clock, after each of them.
 import sys
 from pathlib import Path
 
-from experiments.carry_out import carry_out
+from experiments.run import run
 from tests.experiments.samples import tiny_experiment
 
 if __name__ == "__main__":
@@ -13,4 +13,5 @@ if __name__ == "__main__":
     experiment = tiny_experiment(
         folder, max_steps=10, checkpoint_every_minutes=1e-9, average_checkpoints=1
     )
-    sys.exit(carry_out(experiment, directory, devices=2).stage != "done")
+    result = run(experiment, directory, devices=2)
+    print("None" if result is None else type(result).__name__)

@@ -19,7 +19,7 @@ from transformer.data.batches import FixedBatches
 from transformer.data.module import TranslationDataModule
 from transformer.training.module import TransformerModule
 
-FIGURES = ("loss", "perplexity", "learning_rate", "gradient_norm")
+FIGURES = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
 
 
 class Figures(lightning.Callback):

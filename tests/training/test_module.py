@@ -244,7 +244,7 @@ def test_what_is_logged_is_the_mean_over_real_word_pieces(tiny_config: Config) -
     run.fit(module, data)
     logged = {name: value.item() for name, value in run.callback_metrics.items()}
     assert logged["loss"] == pytest.approx(smoothed)
-    assert logged["perplexity"] == pytest.approx(math.exp(nll), rel=1e-5)
+    assert logged["train_perplexity"] == pytest.approx(math.exp(nll), rel=1e-5)
     assert logged["learning_rate"] == pytest.approx(learning_rate(1, 26, config.training))
     assert logged["gradient_norm"] > 0
 

@@ -92,9 +92,9 @@ def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
         too_high = re.search(r"too high.*?<= (\d+)", message)
         too_small = re.search(r"smaller than required_chars\.? *(\d+) vs (\d+)", message)
         if too_high:
-            hint = f"is more than the text allows: at most {too_high[1]}"
+            hint = f"is more than the text allows: at most {too_high[1]} (--vocab-size)"
         elif too_small:
-            hint = f"is too small: the text's characters alone need {too_small[2]}"
+            hint = f"is too small: the text's characters alone need {too_small[2]} (--vocab-size)"
         else:
             raise
         raise InputError(f"vocab_size {size} {hint}") from error

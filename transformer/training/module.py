@@ -141,7 +141,7 @@ class TransformerModule(lightning.LightningModule):
         mean = self._train_sums / self.trainer.accumulate_grad_batches
         loss, nll = self.trainer.strategy.reduce(mean, reduce_op="mean").unbind()
         self.log("loss", loss)
-        self.log("perplexity", torch.exp(nll))
+        self.log("train_perplexity", torch.exp(nll))
         self.log("learning_rate", self.learning_rate_after(self.global_step))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

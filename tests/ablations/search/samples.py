@@ -63,7 +63,7 @@ def leave(
     directory.mkdir(parents=True, exist_ok=True)
     name = directory.name.partition(".")[0]
     claim(directory, search.experiment(name, values))
-    lines = ["step,loss,perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity"]
+    lines = ["step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity"]
     for step, value in curve(search, perplexity).items():
         if until is None or step <= until:
             lines += [f"{step},2.5,12.2,0.001,1.5,,", f"{step},,,,,1.1,{value:.6g}"]

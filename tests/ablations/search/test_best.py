@@ -9,14 +9,13 @@ import pytest
 from ablations.scales import SMALL
 from ablations.search.best import write_best
 from ablations.search.search import Search, claim_search, make_search
-from ablations.search.spaces import BASE_LR, SHAPE
+from ablations.search.spaces import BASE_LR
 from ablations.search.trials import read_trials
 from experiments import commands
 from experiments.catalogue import find_experiment, searched
 from experiments.experiment import load_experiment
 from tests.ablations.search.samples import leave, small_search
 from transformer.config import override
-from transformer.data.corpora.folders import anchored
 from transformer.errors import InputError
 
 NAME = "base_lr-small-best"
@@ -42,46 +41,32 @@ def searched_small(root: Path) -> Search:
 def test_it_is_found_by_name_and_by_file_exactly_as_it_was_trained(root: Path) -> None:
     searched_small(root)
     trained = load_experiment(root / "trial-0001").config
-    for found in (find_experiment(NAME), find_experiment(str(root / "best.py"))):
+    for found in (find_experiment(NAME), find_experiment(str(root / "best.json"))):
         assert found.name == NAME
         assert found.config == trained
     assert find_experiment(NAME, seed=2).config == override(trained, seed=2)
 
 
-def test_the_file_says_what_was_found(root: Path) -> None:
+def test_it_says_what_was_found(root: Path) -> None:
     searched_small(root)
-    text = (root / "best.py").read_text(encoding="utf-8")
-    assert "the best of 2 trials at scale small: trial-0001, perplexity 3.000 on" in text
-    assert "        learning_rate_factor=0.5,\n        warmup_steps=102,\n" in text
-    assert "CORPUS = declared.MULTI30K_EN_DE\n" in text
-    assert text.count("learning_rate_factor") == 1
+    assert find_experiment(NAME).description == (
+        "Learning rate and warm-up, the best of 2 trials at scale small: trial-0001, "
+        "perplexity 3.000"
+    )
 
 
-def test_it_follows_the_best_and_is_left_alone_by_the_rest(root: Path) -> None:
+def test_it_follows_the_best(root: Path) -> None:
     search = searched_small(root)
-    before = (root / "best.py").stat().st_mtime_ns
-    write_best(search, read_trials(search, root), root)
-    assert (root / "best.py").stat().st_mtime_ns == before
     values = {"learning_rate_factor": 0.3, "warmup_steps": 103}
     leave(search, root / "trial-0002", values, perplexity=2.9)
     write_best(search, read_trials(search, root), root)
     assert find_experiment(NAME).config.training.warmup_steps == 103
 
 
-def test_a_corpus_and_a_shape_of_ones_own_are_written_out(tmp_path: Path) -> None:
-    search = small_search(tmp_path, space=SHAPE)
-    values = {**search.first(), "d_k": 4, "num_heads": 4}
-    leave(search, tmp_path / "trial-0000", values)
-    assert write_best(search, read_trials(search, tmp_path), tmp_path)
-    found, trained = find_experiment(str(tmp_path / "best.py")).config, search.configure(values)
-    assert (found.model.d_k, found.model.d_v) == (4, 4)
-    assert found == override(trained, corpus=anchored(trained.data.corpus, tmp_path))
-
-
 def test_before_a_trial_has_finished_there_is_none(tmp_path: Path) -> None:
     search = small_search(tmp_path)
-    assert write_best(search, read_trials(search, tmp_path), tmp_path) is None
-    assert not (tmp_path / "best.py").exists()
+    write_best(search, read_trials(search, tmp_path), tmp_path)
+    assert not (tmp_path / "best.json").exists()
 
 
 def test_names_are_listed_and_those_of_two_searches_refused(
@@ -93,13 +78,22 @@ def test_names_are_listed_and_those_of_two_searches_refused(
     with pytest.raises(InputError, match=f"did you mean '{NAME}'"):
         find_experiment("base_lr-smal-best")
     searched_small(Path("runs") / "again")
-    with pytest.raises(InputError, match=r"name one file, runs/again/best\.py or runs/base_lr-sm"):
+    with pytest.raises(InputError, match=r"name one file, runs/again/best\.json or runs/base_lr"):
         find_experiment(NAME)
 
 
 def test_a_broken_file_does_not_hide_the_others(root: Path) -> None:
     searched_small(root)
     (Path("runs") / "broken").mkdir()
-    (Path("runs") / "broken" / "best.py").write_text("EXPERIMENT = ")
-    with pytest.warns(UserWarning, match="broken/best.py: SyntaxError"):
+    (Path("runs") / "broken" / "best.json").write_text('{"name": ')
+    with pytest.warns(UserWarning, match="broken/best.json cannot be read as JSON"):
         assert list(searched()) == [NAME]
+
+
+def test_nothing_in_runs_is_executed(root: Path) -> None:
+    root.mkdir(parents=True)
+    (root / "best.py").write_text("from pathlib import Path; Path('executed').touch()")
+    commands.list_experiments()
+    with pytest.raises(InputError, match="unknown experiment"):
+        find_experiment(NAME)
+    assert not Path("executed").exists()

@@ -121,9 +121,9 @@ class Storm:
         environment = place.environment(
             ABLATIONS_HEARTBEAT_SECONDS=str(self._weather.heartbeat),
             ABLATIONS_GRACE_SECONDS=str(self._weather.grace),
+            OPTUNA_STORAGE=self._database.url,
         )
-        options = ("--storage", self._database.url, "--workers", "1")
-        command = place.command(*what, *options)
+        command = place.command(*what, "--workers", "1")
         self.workers.append(Worker(self._launch, command, environment, place.folder))
 
     def _strike(self, now: float) -> None:

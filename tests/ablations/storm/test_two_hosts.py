@@ -53,8 +53,9 @@ class Site:
         own = self.place.folder / host.name
         own.mkdir()
         url = self._server.url("fleet", address=link.here)
-        command = self.place.command(*what, "--storage", url, "--workers", str(workers))
+        command = self.place.command(*what, "--workers", str(workers))
         environment = self.place.environment(
+            OPTUNA_STORAGE=url,
             ABLATIONS_HEARTBEAT_SECONDS="1",
             ABLATIONS_GRACE_SECONDS=str(_GRACE_SECONDS),
             STORM_STEP_SECONDS=str(step_seconds),

@@ -1,0 +1,65 @@
+"""A database's password reaches no file, no output and no command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from ablations.__main__ import main
+from ablations.fleet.storage import show
+from tests.ablations.postgresql import Server
+from tests.ablations.storm.place import make_place
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["run table3 --scale quick", "worker out", "status out", "benchmark"],
+    ids=lambda command: command.split()[0],
+)
+@pytest.mark.parametrize("url", ["me:geheim7@host/db", "me@host/db?password=geheim7"])
+def test_one_on_the_command_line_is_refused(
+    command: str,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [*command.split(), "--storage", f"postgresql://{url}"]
+    monkeypatch.setattr(sys, "argv", ["ablations", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and said.count("\n") == 1
+    assert "OPTUNA_STORAGE" in said and "~/.pgpass" in said and "geheim7" not in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_among_the_parameters_is_not_shown() -> None:
+    assert "geheim7" not in show(make_url("postgresql://me@host/db?password=geheim7"))
+
+
+def test_one_of_the_environment_is_in_no_file_of_a_table(
+    tmp_path: Path, postgresql: Server
+) -> None:
+    place = make_place(tmp_path, steps=2, every=1, step_seconds=None)
+    url = make_url(postgresql.create("password"))
+    assert url.password
+    command = place.command(
+        *("run", place.table, "--scale", "tiny", "--rows", "base", "--directory", place.out)
+    )
+    environment = place.environment(
+        OPTUNA_STORAGE=url.render_as_string(hide_password=False), WANDB_MODE="offline"
+    )
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    tracked = [path.read_bytes() for path in files if path.suffix == ".wandb"]
+    assert len(tracked) == 2 and all(b"--rows" in content for content in tracked)  # in clear
+    secret = url.password.encode()
+    assert secret not in done.stdout + done.stderr
+    assert not [path for path in files if secret in path.read_bytes()]
