@@ -119,7 +119,7 @@ def summarise(directory: Path) -> Summary:
 
 
 def _row(row: PlannedRow, base: dict[str, Value], directory: Path) -> RowSummary:
-    cells = {**base, **row.scaled}
+    cells = {name: row.scaled.get(name, value) for name, value in base.items()}
     results: list[Result] = []
     unfinished: list[Unfinished] = []
     for cell in (Cell(row.name, seed) for seed in row.seeds):
