@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from ablations import commands
-from experiments.command_line import Parser, run_command_line
+from experiments.command_line import Command, Parser, make_parser, run_command_line
 
 
 def _table(command: argparse.ArgumentParser) -> None:
-    """Which runs of which table."""
     add = command.add_argument
     add("table", metavar="TABLE", help="a name that list prints, or a file such as my_table.py")
-    add("--scale", required=True, metavar="quick|small|medium|paper", help="what the sizes become")
-    add("--seeds", default="1", metavar="1,2,3", help="each row is trained once with each")
-    add("--rows", metavar="base,A-h1,...", help="only these; all without it")
-    add("--directory", type=Path, metavar="DIR", help="of the runs, else runs/TABLE-SCALE")
+    add("--scale", required=True, metavar="SCALE", help="what the sizes become; list prints them")
+    add("--seeds", default="1", metavar="1-3,7", help="each row is trained once with each")
+    add("--rows", metavar="base,A-h1,...", help="only these (default: all)")
+    add("--directory", type=Path, metavar="DIR", help="of the runs (default: runs/TABLE-SCALE)")
 
 
 def _directory(command: argparse.ArgumentParser) -> None:
@@ -42,6 +40,36 @@ def _storage(url: str) -> str:
     return url
 
 
+def _arithmetic(command: argparse.ArgumentParser) -> None:
+    """What changes the rounding, and so is the same for all runs of a directory."""
+    add = command.add_argument
+    add(
+        "--precision",
+        choices=("bf16", "fp32"),
+        help="of products (default: as earlier runs, or bf16 where this machine multiplies it)",
+    )
+    add("--threads", type=int, metavar="N", help="CPU threads of a run (default: as before, or 1)")
+
+
+def _places(command: argparse.ArgumentParser) -> None:
+    """How many runs there are at a time."""
+    add = command.add_argument
+    add(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="runs at a time (default: one for each GPU, or each core where there is none)",
+    )
+    add("--devices-per-trial", type=int, default=1, metavar="K", help="GPUs of one run")
+    add("--trials-per-device", type=int, default=1, metavar="K", help="runs on a GPU, or core")
+
+
+def _retry_failed(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--retry-failed", action="store_true", help="also run what was given up before"
+    )
+
+
 def _worker_options(command: argparse.ArgumentParser) -> None:
     """What every worker takes."""
     add = command.add_argument
@@ -49,171 +77,164 @@ def _worker_options(command: argparse.ArgumentParser) -> None:
         "--storage",
         type=_storage,
         metavar="URL",
-        help="database that all workers share, such as postgresql://user@host/name; else "
-        "OPTUNA_STORAGE, else a file in the directory, for one machine",
+        help="database that all workers share, such as postgresql://user@host/name "
+        "(default: OPTUNA_STORAGE, or a file in the directory, for one machine)",
     )
-    add("--workers", type=int, metavar="N", help="runs at a time; else one per GPU, or per core")
-    add("--devices-per-trial", type=int, default=1, metavar="K", help="GPUs of one run")
-    add("--trials-per-device", type=int, default=1, metavar="K", help="runs that share a GPU")
+    _places(command)
     add("--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory")
-    add("--retries", type=int, default=2, metavar="N", help="after an exception; 2 without it")
-
-
-def _arithmetic(command: argparse.ArgumentParser) -> None:
-    """How all runs of a directory are worked out; fixed by its first call."""
-    add = command.add_argument
-    add(
-        "--precision",
-        choices=("bf16", "fp32"),
-        help="of products; else that of the runs there are, else bf16 where this machine has it",
-    )
-    add(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="CPU threads of each run; else as the runs there are, else 1",
-    )
-
-
-def _plan(command: argparse.ArgumentParser) -> None:
-    """Estimate what a table will cost, and say by what: a device's nominal peak, the runs that
-    the table's directory has, or some steps on this machine.
-    """
-    _table(command)
-    add = command.add_argument
-    add("--devices", type=int, default=1, metavar="N", help="GPUs, or cores where there is none")
-    add("--devices-per-trial", type=int, default=1, metavar="K", help="that share one run")
-    add("--device", metavar="H100", help="by what this one can do; needs none here")
-    add("--json", action="store_true", help="one object, see ablations/costs/lines.py")
-
-
-def _run(command: argparse.ArgumentParser) -> None:
-    """Train what a table still lacks, then write and print its report. Interrupted and called
-    again, it goes on where it was.
-    """
-    _table(command)
-    add = command.add_argument
-    add("--retry-failed", action="store_true", help="take up again what was given up")
-    add(
-        "--from",
-        dest="earlier",
-        type=Path,
-        metavar="DIR",
-        help="add to the finished runs of this directory, such as a committed result, by copies",
-    )
-    _arithmetic(command)
-    _worker_options(command)
-
-
-def _search(command: argparse.ArgumentParser) -> None:
-    """Search a space of settings for the lowest perplexity on the validation set; poor trials are
-    ended early. Interrupted and called again, it goes on where it was; with more trials it goes
-    further.
-    """
-    add = command.add_argument
-    add("space", metavar="SPACE", help="a name that list prints, or a file such as my_space.py")
-    add("--scale", required=True, metavar="quick|small|medium|paper", help="what the sizes become")
-    add("--trials", type=int, required=True, metavar="N", help="how many in all")
-    add("--seed", type=int, default=1, metavar="N", help="of all trials, and of what is drawn")
-    add("--directory", type=Path, metavar="DIR", help="else runs/SPACE-SCALE")
-    add("--retry-failed", action="store_true", help="take up again what was given up")
-    _arithmetic(command)
-    _worker_options(command)
-
-
-def _worker(command: argparse.ArgumentParser) -> None:
-    """Work on the runs of a directory beside all others who do, until none is left. Workers may
-    come and go; what one leaves unfinished another goes on with.
-    """
-    _directory(command)
-    _worker_options(command)
-
-
-def _status(command: argparse.ArgumentParser) -> None:
-    """Print how far a table or a search has come, who works on it, and what failed. Where the
-    directory is not seen from here, its name is that of a study in the storage.
-    """
-    _directory(command)
-    add = command.add_argument
-    add(
-        "--storage",
-        type=_storage,
-        metavar="URL",
-        help="where no such directory is seen; else OPTUNA_STORAGE",
-    )
-    add("--watch", action="store_true", help="again and again until all is done")
-    add("--json", action="store_true", help="one object, see ablations/status/objects.py")
-
-
-def _collect(command: argparse.ArgumentParser) -> None:
-    """Copy the finished runs of a table, without checkpoints, to a directory that may hold others
-    of the same table and scale: what `report` draws and `run --from` adds to.
-    """
-    _directory(command)
-    command.add_argument(
-        "--into", dest="target", type=Path, required=True, metavar="DIR", help="is made if missing"
-    )
-
-
-def _compare(command: argparse.ArgumentParser) -> None:
-    """Compare the BLEU of two rows on the validation set: for each seed that both have finished
-    by sacreBLEU's paired bootstrap over the lines, and over the seeds by the 95 % interval of
-    their differences.
-    """
-    _directory(command)
-    add = command.add_argument
-    add("first", metavar="ROW", help="a row that report shows")
-    add("second", metavar="ROW", help="another: its BLEU less the first's is the difference")
-    add("--seeds", metavar="1,2,3", help="only these; all that both rows have without it")
-
-
-def _benchmark(command: argparse.ArgumentParser) -> None:
-    """Measure what the fleet itself takes of the time of a table of short runs: a worker with one
-    place, beside one process that does the same runs without it.
-    """
-    add = command.add_argument
-    add("--trials", type=int, default=3, metavar="N", help="runs of the table, else 3")
-    add("--minutes", type=float, default=1.0, metavar="M", help="that each trains, else 1")
-    add(
-        "--storage",
-        type=_storage,
-        metavar="URL",
-        help="of the fleet; else OPTUNA_STORAGE, else a file",
-    )
-    output = Path("runs") / "benchmark-fleet.json"
-    add("--output", type=Path, default=output, metavar="FILE", help=f"as JSON, else {output}")
+    add("--retries", type=int, default=2, metavar="N", help="of a run that failed")
 
 
 def _nothing(command: argparse.ArgumentParser) -> None:
     del command
 
 
-# Each with what it does, whose first line is its help, and with what it takes.
-_COMMANDS: dict[str, tuple[Callable[..., int], Callable[[argparse.ArgumentParser], None]]] = {
-    "list": (commands.list_tables, _nothing),
-    "plan": (commands.plan, _plan),
-    "run": (commands.run, _run),
-    "worker": (commands.worker, _worker),
-    "search": (commands.search, _search),
-    "status": (commands.status, _status),
-    "report": (commands.report, _directory),
-    "collect": (commands.collect, _collect),
-    "compare": (commands.compare, _compare),
-    "benchmark": (commands.benchmark, _benchmark),
+def _plan(command: argparse.ArgumentParser) -> None:
+    _table(command)
+    add = command.add_argument
+    add(
+        "--device",
+        metavar="NAME",
+        help="a GPU that need not be here, such as H100 (default: what this machine has)",
+    )
+    add(
+        "--devices",
+        type=int,
+        metavar="N",
+        help="GPUs, or cores (default: those of this machine, or of one run with --device)",
+    )
+    _places(command)
+    add("--json", action="store_true", help="one object, see ablations/costs/lines.py")
+
+
+def _run(command: argparse.ArgumentParser) -> None:
+    _table(command)
+    command.add_argument(
+        "--from",
+        dest="earlier",
+        type=Path,
+        metavar="DIR",
+        help="begin with copies of the finished runs of DIR, such as a committed result",
+    )
+    _retry_failed(command)
+    _arithmetic(command)
+    _worker_options(command)
+
+
+def _search(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("space", metavar="SPACE", help="a name that list prints, or a file such as my_space.py")
+    add("--scale", required=True, metavar="SCALE", help="what the sizes become; list prints them")
+    add("--trials", type=int, required=True, metavar="N", help="how many in all")
+    add("--seed", type=int, default=1, metavar="N", help="of all trials, and of what is drawn")
+    add("--directory", type=Path, metavar="DIR", help="of the runs (default: runs/SPACE-SCALE)")
+    _retry_failed(command)
+    _arithmetic(command)
+    _worker_options(command)
+
+
+def _worker(command: argparse.ArgumentParser) -> None:
+    _directory(command)
+    _worker_options(command)
+
+
+def _status(command: argparse.ArgumentParser) -> None:
+    _directory(command)
+    add = command.add_argument
+    add(
+        "--storage",
+        type=_storage,
+        metavar="URL",
+        help="database to ask where the directory is not seen (default: OPTUNA_STORAGE)",
+    )
+    add("--watch", action="store_true", help="show it again and again until all is done")
+    add("--json", action="store_true", help="one object, see ablations/status/objects.py")
+
+
+def _collect(command: argparse.ArgumentParser) -> None:
+    _directory(command)
+    command.add_argument(
+        "--into", dest="target", type=Path, required=True, metavar="DIR", help="made if missing"
+    )
+
+
+def _compare(command: argparse.ArgumentParser) -> None:
+    _directory(command)
+    add = command.add_argument
+    add("first", metavar="ROW", help="a row that report shows")
+    add("second", metavar="ROW", help="another: its BLEU less the first's is the difference")
+    add("--seeds", metavar="1-3,7", help="only these (default: all that both rows have)")
+
+
+def _benchmark(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--trials", type=int, default=3, metavar="N", help="runs of the table")
+    add("--minutes", type=float, default=1.0, metavar="M", help="of training of each run")
+    add(
+        "--storage",
+        type=_storage,
+        metavar="URL",
+        help="database of the fleet (default: OPTUNA_STORAGE, or a file)",
+    )
+    output = Path("runs") / "benchmark-fleet.json"
+    add("--output", type=Path, default=output, metavar="FILE", help="the figures as JSON")
+
+
+_STORAGE = "--storage postgresql://me@host/table3"
+_EXAMPLES = (
+    "run table3 --scale quick",
+    "status runs/table3-quick --watch",
+    "report runs/table3-quick",
+)
+_COMMANDS = {
+    "list": Command(commands.list_tables, _nothing, ("list",)),
+    "plan": Command(
+        commands.plan,
+        _plan,
+        (
+            "plan table3 --scale small --seeds 1-3",
+            "plan table3 --scale paper --device H100 --devices 8",
+        ),
+    ),
+    "run": Command(
+        commands.run,
+        _run,
+        (
+            "run table3 --scale quick",
+            "run table3 --scale small --seeds 1-3 --rows base,A-h1 --workers 2",
+            "run my_table.py --scale quick",
+        ),
+    ),
+    "worker": Command(commands.worker, _worker, (f"worker runs/table3-paper {_STORAGE}",)),
+    "search": Command(
+        commands.search,
+        _search,
+        ("search base_lr --scale small --trials 40", "search my_space.py --scale quick --trials 9"),
+    ),
+    "status": Command(
+        commands.status,
+        _status,
+        ("status runs/table3-small --watch", f"status runs/table3-paper {_STORAGE}"),
+    ),
+    "report": Command(commands.report, _directory, ("report runs/table3-small",)),
+    "collect": Command(
+        commands.collect, _collect, ("collect runs/table3-small --into results/table3-small",)
+    ),
+    "compare": Command(
+        commands.compare, _compare, ("compare runs/table3-small base A-h1 --seeds 1-3",)
+    ),
+    "benchmark": Command(commands.benchmark, _benchmark, ("benchmark --trials 3 --minutes 1",)),
 }
+
+
+def parser() -> Parser:
+    """The parser of ``python -m ablations``."""
+    return make_parser("python -m ablations", __doc__, _EXAMPLES, _COMMANDS)
 
 
 def main() -> int:
     """Carry out the command line; the exit code is 1 where a run crashed, 2 for bad input."""
-    parser = Parser(prog="python -m ablations", description=__doc__)
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, (function, add_arguments) in _COMMANDS.items():
-        command = subparsers.add_parser(
-            name, help=function.__doc__, description=add_arguments.__doc__ or function.__doc__
-        )
-        add_arguments(command)
-        command.set_defaults(command=function)
-    return run_command_line(parser)
+    return run_command_line(parser())
 
 
 if __name__ == "__main__":

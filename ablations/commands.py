@@ -12,7 +12,7 @@ from transformer.config import Precision
 
 
 def list_tables() -> int:
-    """print the tables with their rows, and the scales"""
+    """Print the tables with their rows, the search spaces, and the scales."""
     from ablations.scales import SCALES
     from ablations.search.spaces import SPACES
     from ablations.tables import TABLES, load_table
@@ -45,7 +45,11 @@ def run(
     threads: int | None,
     **options: Any,
 ) -> int:
-    """train what a table still lacks, then write and print its report"""
+    """Train what a table still lacks, then write and print its report.
+
+    Interrupted and called again, it continues where it was. The report and the runs are in the
+    table's directory; more seeds or rows may be asked for later.
+    """
     from ablations.run import Options, run_table
 
     return run_table(
@@ -63,14 +67,22 @@ def run(
 
 
 def worker(directory: Path, **options: Any) -> int:
-    """help with what others have begun in a directory, from this machine or another"""
+    """Work on the runs of a directory, together with other workers, until none is left.
+
+    The directory and the storage are those of a run or search that was started on this machine or
+    another. Workers may come and go; what one leaves unfinished another continues.
+    """
     from ablations.run import Options, work_in
 
     return work_in(directory, Options(**options))
 
 
 def plan(json: bool, **words: Any) -> int:
-    """print what a table will cost: hours, FLOPs, memory, disk"""
+    """Print what a table will cost: hours, FLOPs, memory, disk.
+
+    The hours are estimated from the nominal peak of the --device, or from the runs that the
+    table's directory has, or else from some steps that are measured on this machine.
+    """
     from ablations.costs.lines import describe, to_json
     from ablations.costs.planning import plan_table
 
@@ -80,7 +92,10 @@ def plan(json: bool, **words: Any) -> int:
 
 
 def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int:
-    """print how far a table or a search has come, and who works on it"""
+    """Print how far a table or a search has come, who works on it, and what failed.
+
+    Where the directory is not seen from this machine, its name is that of a study in the storage.
+    """
     from ablations.status.command import show_status
 
     return show_status(directory, storage=storage, watch=watch, as_json=json)
@@ -97,7 +112,11 @@ def search(
     threads: int | None,
     **options: Any,
 ) -> int:
-    """search a space of settings for the lowest perplexity, then write and print its report"""
+    """Search a space of settings for the lowest perplexity, then write and print its report.
+
+    The perplexity is that of the validation set; poor trials are ended early. Interrupted and
+    called again, it continues where it was; with more trials it goes further.
+    """
     from ablations.run import Options, run_search
 
     return run_search(
@@ -114,7 +133,7 @@ def search(
 
 
 def report(directory: Path) -> int:
-    """write and print the report of a table or a search, finished or not"""
+    """Write and print the report of a table or a search, finished or not."""
     from ablations.search.search import is_search
 
     if is_search(directory):
@@ -129,7 +148,11 @@ def report(directory: Path) -> int:
 
 
 def collect(directory: Path, target: Path) -> int:
-    """copy the finished runs of a table, without checkpoints, to another directory"""
+    """Copy the finished runs of a table, without checkpoints, to another directory.
+
+    That one may hold other runs of the same table and scale; ``report`` draws it and ``run --from``
+    adds to it.
+    """
     from ablations.collect import collect as copy
 
     copied = copy(directory, target)
@@ -138,7 +161,12 @@ def collect(directory: Path, target: Path) -> int:
 
 
 def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
-    """tell whether two rows of a table differ by more than chance"""
+    """Test whether two rows of a table differ by more than chance.
+
+    BLEU on the validation set is compared: for each seed that both rows have finished, by
+    sacreBLEU's paired bootstrap over the lines, and over the seeds, by the 95 % interval of their
+    differences.
+    """
     from ablations.reporting.compare import compare_rows
 
     for line in compare_rows(directory, first, second, seeds):
@@ -147,7 +175,10 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
 
 
 def benchmark(trials: int, minutes: float, storage: str | None, output: Path) -> int:
-    """measure what the fleet itself takes of the time of a table of short runs"""
+    """Measure how much time the fleet itself takes of a table of short runs.
+
+    A worker with one place does the runs, and beside it one process does the same without a fleet.
+    """
     from ablations.benchmark.overhead import measure_overhead
 
     return measure_overhead(trials, minutes, storage, output)

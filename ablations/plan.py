@@ -30,7 +30,8 @@ Value = int | float | str
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRow:
-    """A row with its changes in the paper's units and as they are run.
+    """A row with its changes in the paper's units and as they are run, where ``scaled`` also has
+    what the scale sets for this row and not for the base.
 
     ``seeds`` is empty for a row that nobody has asked for yet.
     """
@@ -90,13 +91,15 @@ def make_plan(
         InputError: if the scale makes no valid configuration of a row.
     """
     wanted = {row.name for row in rows}
+    base = scale.apply(table.base)
+    unchanged = _settings(base)
     return Plan(
         table=table.name,
         title=table.title,
         scale=scale.name,
         divide_widths=scale.divide_widths,
         divide_layers=scale.divide_layers,
-        base=choose_arithmetic(scale.apply(table.base), precision, threads),
+        base=choose_arithmetic(base, precision, threads),
         rows=tuple(
             PlannedRow(
                 name=row.name,
@@ -104,8 +107,8 @@ def make_plan(
                 changes=cast(dict[str, Value], dict(row.changes)),
                 scaled={
                     name: value
-                    for name, value in columns(table.configure(row, scale)).items()
-                    if name in row.changes
+                    for name, value in _settings(table.configure(row, scale)).items()
+                    if name in row.changes or value != unchanged[name]
                 },
                 seeds=tuple(sorted(seeds)) if row.name in wanted else (),
             )
@@ -116,8 +119,12 @@ def make_plan(
 
 def columns(config: Config) -> dict[str, Value]:
     """The fields of ``config`` that a row may change, by name."""
-    found = {**to_dict(config.model), **to_dict(config.training)}
+    found = _settings(config)
     return {name: found[name] for name in CHANGES}
+
+
+def _settings(config: Config) -> dict[str, Value]:
+    return {**to_dict(config.model), **to_dict(config.training)}
 
 
 def load_plan(directory: Path) -> Plan:

@@ -15,7 +15,14 @@ from transformer.errors import InputError, unknown_name
 _PAPER_STEPS = TrainingConfig().max_steps
 
 
-class Settings(TypedDict, total=False):
+class Checkpoints(TypedDict, total=False):
+    """How often a checkpoint is written, and how many of the last are averaged besides."""
+
+    checkpoint_every_steps: int
+    also_average: int
+
+
+class Settings(Checkpoints, total=False):
     """What a scale may set for all rows alike, beyond its corpus, widths, depth and steps."""
 
     vocab_size: int
@@ -29,8 +36,6 @@ class Settings(TypedDict, total=False):
     clip_norm: float | None
     precision: Precision
     average_checkpoints: int
-    also_average: int
-    checkpoint_every_steps: int
     validate_every_steps: int
     log_every_steps: int
 
@@ -41,7 +46,8 @@ class Scale:
 
     ``d_model``, ``d_ff``, ``d_k`` and ``d_v`` are divided by ``divide_widths`` and N by
     ``divide_layers``; h stays. ``max_steps`` is for a row that takes the paper's 100,000, and
-    others are scaled in proportion.
+    others are scaled in proportion. ``longer`` is set for rows that take more than those 100,000,
+    in place of ``settings``.
     """
 
     name: str
@@ -50,6 +56,7 @@ class Scale:
     divide_layers: int
     max_steps: int
     settings: Settings
+    longer: Checkpoints
 
     def anchored(self, folder: Path) -> Scale:
         """The scale with the relative paths of its corpus taken from ``folder``."""
@@ -62,6 +69,7 @@ class Scale:
             InputError: where a width or the depth cannot be divided without a remainder.
         """
         model = config.model
+        longer = self.longer if config.training.max_steps > _PAPER_STEPS else {}
         return override(
             config,
             corpus=self.corpus,
@@ -71,7 +79,7 @@ class Scale:
                 for name in ("d_model", "d_ff", "d_k", "d_v")
             },
             max_steps=max(1, config.training.max_steps * self.max_steps // _PAPER_STEPS),
-            **self.settings,
+            **(self.settings | longer),
         )
 
 
@@ -82,6 +90,7 @@ def scale(
     divide_widths: int = 1,
     divide_layers: int = 1,
     max_steps: int = _PAPER_STEPS,
+    longer: Checkpoints | None = None,
     **settings: Unpack[Settings],
 ) -> Scale:
     """A scale; without any further argument than the corpus it is the identity.
@@ -90,7 +99,7 @@ def scale(
         InputError: for a setting that a scale does not have.
     """
     check_name("scale", name)
-    for setting in settings:
+    for setting in (*settings, *(longer or {})):
         if setting not in Settings.__annotations__:
             raise unknown_name("setting", setting, Settings.__annotations__)
     return Scale(
@@ -100,6 +109,7 @@ def scale(
         divide_layers=divide_layers,
         max_steps=max_steps,
         settings=settings,
+        longer=longer or {},
     )
 
 

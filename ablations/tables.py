@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from ablations.table import Row, Table
 from experiments.user_files import load_file
 from transformer.errors import InputError, unknown_name
 
+# More than anyone trains: a range that is longer is a slip of the fingers.
+_MOST_SEEDS = 1_000
 # A built-in table is a module whose TABLE is its declaration.
 TABLES = {"table3": "ablations.table3"}
 
@@ -78,16 +81,23 @@ def select_rows(table: Table, names: Sequence[str] | None) -> tuple[Row, ...]:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """The seeds of ``--seeds``.
+    """The seeds of ``--seeds``, such as ``1-3,7``.
 
     Raises:
-        InputError: for what is no whole number from 0, or is given twice.
+        InputError: for what is no whole number from 0 or range of them, or is given twice.
     """
     seeds: list[int] = []
     for part in text.split(","):
-        if not part.strip().isdecimal():
-            raise InputError(f"--seeds holds {part!r}, but takes whole numbers such as 1,2,3")
-        if int(part) in seeds:
-            raise InputError(f"--seeds holds {int(part)} twice")
-        seeds.append(int(part))
+        found = re.fullmatch(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?", part)
+        if found is None:
+            raise InputError(f"--seeds holds {part!r}, but takes whole numbers such as 1,2 or 1-5")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not first <= last < first + _MOST_SEEDS:
+            raise InputError(
+                f"--seeds holds {part!r}, but a range goes up, and to at most {_MOST_SEEDS:,} seeds"
+            )
+        for seed in range(first, last + 1):
+            if seed in seeds:
+                raise InputError(f"--seeds holds {seed} twice")
+            seeds.append(seed)
     return tuple(seeds)

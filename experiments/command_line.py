@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import inspect
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from transformer.errors import InputError
 
@@ -17,6 +18,18 @@ from transformer.errors import InputError
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ENVIRONMENT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *_DENIED)
 BAD_INPUT = 2
+_DISTRIBUTION = "attention-is-all-you-need"
+_EXAMPLES = "examples:"
+
+
+class Command(NamedTuple):
+    """A command of an entry point, described by the docstring of its function, whose first line is
+    the short description. The examples are without the program's name.
+    """
+
+    function: Callable[..., int]
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    examples: tuple[str, ...]
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,11 +40,69 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(allow_abbrev=False, **settings)
+        super().__init__(allow_abbrev=False, formatter_class=_Help, **settings)
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
         self.exit(BAD_INPUT, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+
+
+class _Help(argparse.HelpFormatter):
+    """Keeps paragraphs and examples, and adds the default to the help of each option."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith(_EXAMPLES):
+            return text
+        fill = super()._fill_text
+        return "\n\n".join(fill(paragraph, width, indent) for paragraph in text.split("\n\n"))
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        default = action.default
+        shown = default is not None and default is not False and default != argparse.SUPPRESS
+        return f"{text} (default: %(default)s)" if shown else text
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        from experiments.provenance import commit
+
+        try:
+            number = version(_DISTRIBUTION)
+        except PackageNotFoundError:  # a copy of the source that nobody installed
+            number = "(not installed)"
+        print(f"{_DISTRIBUTION} {number}, commit {commit()}")
+        parser.exit()
+
+
+def make_parser(
+    prog: str, description: str | None, examples: Sequence[str], commands: Mapping[str, Command]
+) -> Parser:
+    """The parser of an entry point with these commands."""
+    parser = Parser(prog=prog, description=description, epilog=_epilog(prog, examples))
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
+    )
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, command in commands.items():
+        text = inspect.cleandoc(command.function.__doc__ or "")
+        subparser = subparsers.add_parser(
+            name,
+            help=text.partition("\n")[0],
+            description=text,
+            epilog=_epilog(prog, command.examples),
+        )
+        command.add_arguments(subparser)
+        subparser.set_defaults(command=command.function)
+    return parser
+
+
+def _epilog(prog: str, examples: Sequence[str]) -> str:
+    return "\n".join([_EXAMPLES, *(f"  {prog} {example}" for example in examples)])
 
 
 def run_command_line(parser: Parser) -> int:

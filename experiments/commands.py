@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def list_experiments() -> int:
-    """Print the experiments that can be named."""
+    """Print the experiments that can be named.
+
+    These are the project's own and those that a search in runs/ has found; files:FOLDER and
+    FILE.py stand for text and experiments of your own.
+    """
     from experiments.catalogue import EXPERIMENTS, searched
 
     for name, experiment in EXPERIMENTS.items():
@@ -30,7 +35,12 @@ def list_experiments() -> int:
 
 
 def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
-    """Fetch, clean and encode the data of an experiment."""
+    """Fetch, clean and encode the data of an experiment.
+
+    train does this by itself; this command is for doing it beforehand, for example on a machine
+    with a network. It prints how many lines were read, kept and dropped, and why. Called again it
+    continues where it was stopped, and does nothing once all is there.
+    """
     from experiments.catalogue import find_experiment
     from transformer.data.preparation.prepare import prepare as prepare_corpus
 
@@ -59,6 +69,7 @@ def train(
     name: str,
     directory: Path | None,
     seed: int | None,
+    settings: Sequence[str] | None,
     devices: int | None,
     accumulate: int,
     max_steps: int | None,
@@ -67,12 +78,17 @@ def train(
     compile: bool,
     vocab_size: int | None,
 ) -> int:
-    """Train an experiment and score it; go on where an earlier start was stopped."""
+    """Train an experiment and score it.
+
+    Called again with the same directory it continues where it was stopped. The scores are printed
+    and written to result.json in that directory.
+    """
     from experiments.carry_out import carry_out
     from experiments.catalogue import find_experiment
     from experiments.limits import Limits
     from experiments.ranks import is_first_rank
     from experiments.results import load_result, score_lines
+    from experiments.settings import with_settings
 
     experiment = find_experiment(
         name,
@@ -81,6 +97,7 @@ def train(
         compile=True if compile else None,
         checkpoint_every_minutes=checkpoint_minutes,
     )
+    experiment = with_settings(experiment, settings or ())
     used_seed = experiment.config.training.seed
     directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
     outcome = carry_out(
@@ -115,7 +132,10 @@ def evaluate(
     output: Path | None,
     engine: str,
 ) -> int:
-    """Score a run on a split of its corpus, or on a text of your own."""
+    """Score a run on a split of its corpus, or on a text of your own.
+
+    Prints BLEU with its signature and the perplexity.
+    """
     from experiments.evaluate import evaluate_run
 
     evaluate_run(
@@ -133,7 +153,11 @@ def evaluate(
 
 
 def compare(first: Path, second: Path, split: str | None, reference: Path | None) -> int:
-    """Tell whether two runs, or files of translations, differ by more than chance."""
+    """Test whether two runs, or two files of translations, differ by more than chance.
+
+    Uses sacreBLEU's paired bootstrap. Two runs are compared by the translations that they wrote;
+    two files need --reference.
+    """
     from experiments.compare import compare_files, compare_runs
 
     if reference is None:
@@ -152,7 +176,10 @@ def translate(
     length_penalty: float | None,
     engine: str,
 ) -> int:
-    """Translate standard input to standard output, line by line."""
+    """Translate standard input to standard output, line by line.
+
+    The input is plain UTF-8 text, a sentence on each line.
+    """
     from experiments.evaluate import translate_stream
 
     for line in translate_stream(
@@ -176,7 +203,10 @@ def export(
     output: Path | None,
     check: int | None,
 ) -> int:
-    """Write a run's model for CTranslate2, or as safetensors."""
+    """Write a run's model for CTranslate2, or as safetensors.
+
+    Needs the extra 'export': pip install '.[export]'.
+    """
     from experiments.export import export_run
 
     export_run(
@@ -198,7 +228,10 @@ def benchmark(
     compile: bool,
     output: Path | None,
 ) -> int:
-    """Compare training, decoding and batching with code of torch's own parts."""
+    """Compare training, decoding and batching with plain code of torch's own parts.
+
+    Prints a table and writes the figures as JSON. Needs no data.
+    """
     from experiments.benchmark.report import benchmark as measure
 
     words = [word for word in ("benchmark", size, device, what) if word]
@@ -207,7 +240,10 @@ def benchmark(
 
 
 def benchmark_prepare(name: str, pairs: int, output: Path | None) -> int:
-    """Time the preparing of a corpus of any size, made of the text of an experiment."""
+    """Time the preparation of a corpus of any size.
+
+    The corpus is the training text of an experiment, multiplied to so many pairs.
+    """
     from experiments.benchmark.preparation import measure_preparation
 
     path = output or Path("runs") / f"benchmark-prepare-{pairs}.json"

@@ -16,11 +16,20 @@ from experiments.peak import nominal_peak
 from transformer.config import Config
 from transformer.errors import InputError
 
+# Without torch.compile a step of base launches about a thousand kernels, each of which takes the
+# processor some 10 µs however little the GPU has to do.
+_LEAST_STEP_SECONDS = 0.010
+# Lightning, CUDA and the data are loaded in about ten seconds, and two thousand sentences are
+# translated in as many.
+_START_AND_SCORING_SECONDS = 20.0
+_ASSUMED = f"{_START_AND_SCORING_SECONDS:.0f} s a run for its start and its scoring"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Basis:
     """``known`` are runs by one device that others are judged by: run, measured or reckoned.
-    ``memory_bytes`` is what the device has, where that is known.
+    No step is faster than ``least_step_seconds``, and ``run_seconds`` are added to each run for
+    its start and its scoring. ``memory_bytes`` is what the device has, where that is known.
     """
 
     text: str
@@ -28,13 +37,16 @@ class Basis:
     hardware: Hardware
     known: tuple[Timing, ...]
     memory_bytes: float | None = None
+    least_step_seconds: float = 0.0
+    run_seconds: float = 0.0
 
-    def seconds(self, config: Config) -> float:
-        """What a run of ``config`` takes one device."""
+    def seconds(self, config: Config, devices: float = 1.0) -> float:
+        """What a run of ``config`` takes on ``devices``, less than one where runs share it."""
         found = predict(config, self.known)
         if found is None:
             raise ValueError("a basis without a known run")
-        return found
+        least = config.training.max_steps * self.least_step_seconds
+        return self.run_seconds + max(least, found / devices)
 
 
 def find_basis(
@@ -62,11 +74,14 @@ def _by_peak(name: str, configs: Sequence[Config]) -> Basis:
     return Basis(
         text=f"{device.share:.0%} of the {two_digits(device.peak / 1e12)} TFLOP/s in "
         f"{'bf16' if device.hardware.half else 'fp32'} that NVIDIA names "
-        f"({device.share_from})",
+        f"({device.share_from}); assumed: at least {_LEAST_STEP_SECONDS * 1e3:.0f} ms a step to "
+        f"launch its kernels, and {_ASSUMED}",
         device=device.name,
         hardware=device.hardware,
         known=tuple(Timing(config, work(config) / speed) for config in configs),
         memory_bytes=device.memory_bytes,
+        least_step_seconds=_LEAST_STEP_SECONDS,
+        run_seconds=_START_AND_SCORING_SECONDS,
     )
 
 
@@ -101,8 +116,9 @@ def _by_measuring(configs: Mapping[str, Config]) -> Basis:
     device, hardware, known = measure({name: configs[name] for name in names})
     place = device if hardware.gpu else f"one core of {device.partition(',')[0]}"
     return Basis(
-        text=f"some steps of {', '.join(names)} on {place}, measured now; training alone",
+        text=f"some steps of {', '.join(names)} on {place}, measured now; assumed: {_ASSUMED}",
         device=place,
         hardware=hardware,
         known=tuple(known),
+        run_seconds=_START_AND_SCORING_SECONDS,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,20 @@ from ablations.costs.memory import training_bytes
 from ablations.costs.timing import until_the_last, work
 from transformer.config import Config
 from transformer.sizes import trained_numbers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Places:
+    """``at_once`` runs at a time on ``devices``, of which each run takes ``devices_per_trial``."""
+
+    devices: int
+    devices_per_trial: int
+    at_once: int
+
+    @property
+    def sharing(self) -> float:
+        """How many runs share a device, at least one."""
+        return max(1.0, self.at_once * self.devices_per_trial / self.devices)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,8 +61,7 @@ class Estimate:
     scale: str
     corpus_name: str
     seeds: tuple[int, ...]
-    devices: int
-    devices_per_trial: int
+    places: Places
     basis: Basis
     rows: tuple[RowCost, ...]
     corpus: CorpusCost | None
@@ -66,14 +80,14 @@ class Estimate:
     def device_seconds(self) -> float:
         """Of all runs, added up over the devices."""
         seconds = sum(row.seconds for row in self.rows)
-        return len(self.seeds) * self.devices_per_trial * seconds
+        return len(self.seeds) * seconds * self.places.devices_per_trial / self.places.sharing
 
     @property
     def seconds(self) -> float:
         """Until the last run ends."""
         longest_first = sorted((row.seconds for row in self.rows), reverse=True)
         waiting = [seconds for seconds in longest_first for _ in self.seeds]
-        return until_the_last([], waiting, self.devices // self.devices_per_trial)
+        return until_the_last([], waiting, self.places.at_once)
 
     @property
     def disk_bytes(self) -> int:
@@ -81,19 +95,23 @@ class Estimate:
         return len(self.seeds) * sum(row.disk_bytes for row in self.rows)
 
 
-def row_cost(name: str, config: Config, basis: Basis, devices_per_trial: int) -> RowCost:
-    """The cost of one run, in which several devices are as many times as fast as one."""
+def row_cost(name: str, config: Config, basis: Basis, places: Places) -> RowCost:
+    """The cost of one run, in which several devices are as many times as fast as one, and runs
+    that share a device as many times as slow.
+    """
     return RowCost(
         name=name,
         parameters=trained_numbers(config.model),
         flops=work(config),
-        seconds=basis.seconds(config) / devices_per_trial,
-        memory_bytes=training_bytes(config, basis.hardware, devices_per_trial),
+        seconds=basis.seconds(config, places.devices_per_trial / places.sharing),
+        memory_bytes=training_bytes(config, basis.hardware, places.devices_per_trial),
         disk_bytes=run_bytes(config),
     )
 
 
 def too_large(estimate: Estimate) -> Sequence[str]:
-    """The rows that need more memory than the device has, as far as that is known."""
-    bound = estimate.basis.memory_bytes
-    return [row.name for row in estimate.rows if bound and row.memory_bytes > bound]
+    """The rows that need more memory than the device has for each run, as far as is known."""
+    if estimate.basis.memory_bytes is None:
+        return []
+    bound = estimate.basis.memory_bytes / math.ceil(estimate.places.sharing)
+    return [row.name for row in estimate.rows if row.memory_bytes > bound]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +13,11 @@ from ablations.formats import millions
 
 def describe(estimate: Estimate) -> Iterator[str]:
     """The whole estimate, line by line, with what it stands on first."""
-    rows, seeds = len(estimate.rows), len(estimate.seeds)
+    rows, seeds, places = len(estimate.rows), len(estimate.seeds), estimate.places
     yield f"{estimate.title} at scale {estimate.scale} on {estimate.corpus_name}"
     yield (
         f"{rows} row{'s' * (rows > 1)} by {seeds} seed{'s' * (seeds > 1)}, {estimate.runs} runs, "
-        f"{estimate.devices // estimate.devices_per_trial} at a time; "
-        f"devices: {estimate.devices} of {estimate.basis.device}"
+        f"{places.at_once} at a time; devices: {places.devices} of {estimate.basis.device}"
     )
     yield f"by {estimate.basis.text}"
     yield ""
@@ -60,13 +60,16 @@ def _remarks(estimate: Estimate) -> Iterator[str]:
     yield disk
     if not estimate.basis.hardware.gpu:
         yield "memory: of what is in use; the C library may hold back twice as much"
-    if estimate.devices_per_trial > 1:
-        yield f"{estimate.devices_per_trial} devices are taken to be as many times as fast as one"
+    places = estimate.places
+    if places.devices_per_trial > 1:
+        yield f"{places.devices_per_trial} devices are taken to be as many times as fast as one"
+    if places.sharing > 1:
+        yield f"{places.sharing:.3g} runs on a device are taken to be as many times as slow as one"
     large = too_large(estimate)
     if large:
         yield (
             f"too large for the memory of one {estimate.basis.device}: {', '.join(large)}; "
-            "raise --devices-per-trial"
+            f"{'lower --trials-per-device or ' * (places.sharing > 1)}raise --devices-per-trial"
         )
 
 
@@ -74,11 +77,11 @@ def to_json(estimate: Estimate) -> dict[str, Any]:
     """The estimate for a program: keys that stay, times in seconds, sizes in bytes.
 
     ``table`` (title), ``scale``, ``corpus``, ``seeds``, ``devices``, ``devices_per_trial``,
-    ``basis`` (``text``, ``device``, ``precision``), ``rows`` (each ``name``, ``parameters``, and
-    for one run ``flops``, ``seconds``, ``memory_bytes`` on a device, ``disk_bytes``), ``total``
-    (``runs``, ``flops``, ``seconds`` by the clock, ``device_seconds``, ``disk_bytes``),
-    ``corpus_cost`` (``fetched_bytes``, ``disk_bytes``, ``seconds``; null for a small one) and
-    ``too_large`` (names of rows that do not fit).
+    ``at_once`` (runs at a time), ``basis`` (``text``, ``device``, ``precision``), ``rows`` (each
+    ``name``, ``parameters``, and for one run ``flops``, ``seconds``, ``memory_bytes`` on a device,
+    ``disk_bytes``), ``total`` (``runs``, ``flops``, ``seconds`` by the clock, ``device_seconds``,
+    ``disk_bytes``), ``corpus_cost`` (``fetched_bytes``, ``disk_bytes``, ``seconds``; null for a
+    small one) and ``too_large`` (names of rows that do not fit).
     """
     basis = estimate.basis
     names = ("name", "parameters", "flops", "seconds", "memory_bytes", "disk_bytes")
@@ -89,8 +92,7 @@ def to_json(estimate: Estimate) -> dict[str, Any]:
         "scale": estimate.scale,
         "corpus": estimate.corpus_name,
         "seeds": list(estimate.seeds),
-        "devices": estimate.devices,
-        "devices_per_trial": estimate.devices_per_trial,
+        **dataclasses.asdict(estimate.places),
         "basis": {
             "text": basis.text,
             "device": basis.device,

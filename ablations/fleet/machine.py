@@ -49,7 +49,7 @@ def slots(
     ):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}, but must be at least 1")
-    devices, cores = gpus(), _cores()
+    devices, cores = gpus(), count_cores()
     if not devices:
         return _cpu_slots(workers, cores, devices_per_trial, trials_per_device, threads)
     if devices_per_trial > len(devices):
@@ -101,7 +101,7 @@ def gpus() -> list[int | str]:
     return list(range(sum(line.startswith("GPU ") for line in listing.splitlines())))
 
 
-def _cores() -> int:
+def count_cores() -> int:
     """How many cores this process may use, which a container can make fewer than there are."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -128,7 +128,7 @@ def _row(
     row: PlannedRow, base: dict[str, Value], directory: Path, data: str | None = None
 ) -> RowSummary:
     """A row's summary; results of other data than ``data``, if it is given, are left out."""
-    cells = {**base, **row.scaled}
+    cells = {name: row.scaled.get(name, value) for name, value in base.items()}
     results: list[Result] = []
     unfinished: list[Unfinished] = []
     for cell in (Cell(row.name, seed) for seed in row.seeds):

@@ -14,6 +14,7 @@ import pytest
 from ablations.__main__ import main
 from ablations.plan import load_plan
 from ablations.table import OWN_FILES, Cell
+from ablations.tables import parse_seeds
 from experiments.results import load_result
 from tests.ablations.samples import fill_table3, hangs, prepare_fakes, start_fake, started, when
 
@@ -53,7 +54,19 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
         ("run table3 --scale quick --seeds 1,2,1", "--seeds holds 1 twice"),
         (
             "run table3 --scale quick --seeds 1,-2",
-            "--seeds holds '-2', but takes whole numbers such as 1,2,3",
+            "--seeds holds '-2', but takes whole numbers such as 1,2 or 1-5",
+        ),
+        (
+            "run table3 --scale quick --seeds 1-3,2",
+            "--seeds holds 2 twice",
+        ),
+        (
+            "run table3 --scale quick --seeds 5-1",
+            "--seeds holds '5-1', but a range goes up, and to at most 1,000 seeds",
+        ),
+        (
+            f"run table3 --scale quick --seeds 1-{10**18}",
+            f"--seeds holds '1-{10**18}', but a range goes up, and to at most 1,000 seeds",
         ),
         (
             "run table3 --scale quick --workers 0",
@@ -87,6 +100,11 @@ def test_bad_input_ends_the_process_without_a_traceback(place: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("python -m ablations: error: nowhere is not")
     assert done.stderr.count("\n") == 1
+
+
+def test_seeds_may_be_ranges() -> None:
+    assert parse_seeds("1-3,7") == (1, 2, 3, 7)
+    assert parse_seeds("0, 5 - 6 ,4-4") == (0, 5, 6, 4)
 
 
 def test_list_names_all_rows_and_scales(

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ablations.costs.past import row_configs
 from ablations.plan import Plan, choose_arithmetic, claim_plan, load_plan, make_plan
+from ablations.reporting.summary import summarise
+from ablations.scales import PAPER
 from ablations.table import Cell, Table, row
 from ablations.table3 import BASE, TABLE
 from tests.ablations.samples import SMALL_TABLE, TINY, small_plan
@@ -63,6 +66,18 @@ def test_a_cells_run_is_the_scaled_row_under_its_names() -> None:
     assert experiment.config == override(TABLE.configure(one_head, TINY), seed=7)
     assert experiment.name == experiment.group == "table3-tiny/A-h1"
     assert experiment.tags == ("table3", "tiny", "A-h1", "seed-7")
+
+
+@pytest.mark.parametrize("name", ["base", "big"])
+def test_what_the_scale_sets_for_one_row_alone_is_part_of_its_run(
+    tmp_path: Path, name: str
+) -> None:
+    claim_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (1,)))
+    plan = load_plan(tmp_path)
+    (found,) = (row for row in TABLE.rows if row.name == name)
+    expected = override(TABLE.configure(found, PAPER), seed=1)
+    assert plan.experiment(Cell(name, 1)).config == row_configs(plan)[name] == expected
+    assert name in [row.row.name for row in summarise(tmp_path).rows]
 
 
 def test_further_rows_and_seeds_extend_the_directory(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ def test_an_unknown_change_offers_the_nearest() -> None:
         row("x", **changes)
     with pytest.raises(InputError, match="warmup_steps"):
         scale("x", corpus=CORPUS, **cast(Any, {"warm_up_steps": 4}))
+    with pytest.raises(InputError, match="also_average"):
+        scale("x", corpus=CORPUS, longer=cast(Any, {"also_averag": 4}))
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "-x"])
@@ -99,8 +101,12 @@ def test_quick_is_an_eighth_of_the_paper_and_half_as_deep() -> None:
 
 
 def test_the_scale_of_the_paper_is_the_identity_but_scores_an_average_besides() -> None:
+    # As the paper's two models are averaged in Table 2, see tests/experiments/test_paper.py.
+    of_base = {"also_average": 5, "checkpoint_every_steps": 1_500}
+    of_big = {"also_average": 20, "checkpoint_every_steps": 600}
     for row_ in TABLE.rows:
-        expected = override(TABLE.configure(row_), also_average=5)
+        changes = of_big if row_.name == "big" else of_base
+        expected = override(TABLE.configure(row_), **changes)
         assert to_dict(TABLE.configure(row_, PAPER)) == to_dict(expected)
 
 

@@ -10,11 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from experiments.__main__ import parser
+from experiments.carry_out import Outcome
 from experiments.catalogue import EXPERIMENTS
 from experiments.command_line import Parser, run_command_line
+from experiments.experiment import Experiment, load_experiment
 from experiments.results import load_result
+from experiments.settings import with_settings
 from tests.experiments.conftest import Command
 from tests.samples import write_corpus
+from transformer.config import differences, to_dict
+from transformer.errors import InputError
 
 _COMMANDS = ("list", "prepare", "train", "evaluate", "compare", "translate", "export")
 _SLOW = (
@@ -75,7 +81,7 @@ def test_train_ends_with_its_scores_and_where_they_are(
 ):
     arguments = (
         "experiments", "train", f"files:{folder}", "--directory", tmp_path / "run",
-        "--vocab-size", "61", "--max-steps", "2", "--seed", "5",
+        "--vocab-size", "61", "--max-steps", "2", "--set", "dropout=0.3", "--seed", "5",
     )  # fmt: skip
     ended = command(*arguments)
     assert ended.code == 0, ended
@@ -89,11 +95,74 @@ def test_train_ends_with_its_scores_and_where_they_are(
     assert {line.split()[0] for line in ended.lines} == {"train", "evaluate"}
     result = load_result(tmp_path / "run")
     assert result is not None and result.seed == 5
+    assert load_experiment(tmp_path / "run").config.model.dropout == 0.3
     again = command(*arguments)
     assert (again.code, again.stdout, again.stderr) == (0, ended.stdout, "")
     other = command(*arguments[:-1], "6")
     assert other.code == 2
     assert len(other.lines) == 1 and "training.seed: 5 -> 6" in other.stderr
+
+
+def test_a_field_set_for_one_run_is_part_of_its_name_and_its_directory(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    runs: list[tuple[Experiment, Path]] = []
+
+    def carry_out(experiment: Experiment, directory: Path, **_: object) -> Outcome:
+        runs.append((experiment, directory))
+        return Outcome("stopped")
+
+    monkeypatch.setattr("experiments.carry_out.carry_out", carry_out)
+    settings = "training.max_steps=2 dropout=0.20 clip_norm=none schedule=inverse_sqrt"
+    words = [word for setting in settings.split() for word in ("--set", setting)]
+    arguments = vars(parser().parse_args(["train", "multi30k", "--seed", "5", *words]))
+    arguments.pop("command")(**arguments)
+    ((experiment, directory),) = runs
+    name = "multi30k-dropout=0.2-max_steps=2-schedule=inverse_sqrt-clip_norm=None"
+    assert (experiment.name, directory) == (name, Path("runs") / f"{name}-seed5")
+    changes = differences(to_dict(EXPERIMENTS["multi30k"].config), to_dict(experiment.config))
+    assert changes == [
+        "model.dropout: 0.0 -> 0.2",
+        "training.seed: 1 -> 5",
+        "training.max_steps: 5400 -> 2",
+        "training.schedule: 'linear' -> 'inverse_sqrt'",
+        "training.clip_norm: 1.0 -> None",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("dropout", "--set dropout: write FIELD=VALUE, such as dropout=0.2"),
+        ("dropot=0.2", "unknown setting 'dropot': did you mean 'dropout'?"),
+        (
+            "training.dropout=0.2",
+            "unknown setting 'training.dropout': did you mean 'model.dropout'?",
+        ),
+        ("modle.dropout=0.2", "unknown setting 'modle.dropout': did you mean 'model.dropout'?"),
+        ("dropout=high", "dropout is 'high', but takes a number"),
+        ("dropout=nan", "dropout is 'nan', but takes a number"),
+        ("dropout=none", "dropout is 'none', but takes a number"),
+        ("dropout=1.5", "dropout is 1.5, but must be at least 0 and below 1"),
+        ("clip_norm=inf", "clip_norm is 'inf', but takes a number or none"),
+        ("max_steps=1e3", "max_steps is '1e3', but takes a whole number"),
+        (f"max_steps={10**400}", "0', but takes a whole number"),
+        ("drop_duplicates=1", "drop_duplicates is '1', but takes true or false"),
+        ("schedule=cosine", "schedule is 'cosine', but takes one of inverse_sqrt, linear"),
+        ("seed=3", "--set takes no seed: give it as --seed"),
+        ("corpus=cldr", "--set takes no corpus: give it as NAME, such as files:FOLDER"),
+        ("dropout=0.1 model.dropout=0.2", "--set has dropout twice"),
+        (
+            "dropout=0.1 learning_rate_factor=0.25 label_smoothing=0.1 warmup_steps=1000 "
+            "adam_epsilon=1e-8 max_steps=100",
+            "--set makes the run's name longer by over 100 letters: give fewer, or declare an",
+        ),
+    ],
+)
+def test_a_field_that_cannot_be_set_is_refused(settings: str, said: str):
+    with pytest.raises(InputError) as refused:
+        with_settings(EXPERIMENTS["cldr"], settings.split())
+    assert said in str(refused.value)
 
 
 def _unequal(folder: Path) -> None:
@@ -168,6 +237,7 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
     [
         (("train", "multi30"), "unknown experiment 'multi30': did you mean 'multi30k'?"),
         (("prepare", "qqq"), "unknown experiment 'qqq': known: FILE.py, cldr, files:FOLDER, multi"),
+        (("train", "cldr", "--set", "dropot=0"), "unknown setting 'dropot': did you mean 'drop"),
         (("train", "cldr", "--seed", "-1"), "seed is -1, but must be at least 0"),
         (
             ("train", "cldr", "--seed", str(2**64)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.__main__ import _parser
+from experiments.__main__ import parser
 from experiments.catalogue import find_experiment
 from experiments.command_line import run_command_line
 from tests.data.scripted_server import (
@@ -52,7 +52,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def prepare(file: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of ``python -m experiments prepare``, in this process and its patches."""
     monkeypatch.setattr(sys, "argv", ["experiments", "prepare", str(file)])
-    return run_command_line(_parser())
+    return run_command_line(parser())
 
 
 def prepared(file: Path) -> PreparedCorpus:

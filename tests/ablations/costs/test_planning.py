@@ -22,8 +22,8 @@ from transformer.errors import InputError
 
 
 def plan(table: str = "table3", scale: str = "paper", **words: Any) -> Estimate:
-    given: dict[str, Any] = {"seeds": "1", "rows": None, "devices": 1, "devices_per_trial": 1}
-    given |= {"device": None, "directory": None}
+    given: dict[str, Any] = {"seeds": "1", "rows": None, "device": None, "directory": None}
+    given |= {"devices": None, "workers": None, "devices_per_trial": 1, "trials_per_device": 1}
     return plan_table(table, scale, **(given | words))
 
 
@@ -52,6 +52,75 @@ def test_the_longest_are_started_first_on_so_many_devices() -> None:
     assert too_large(plan(device="P100", rows="base,big")) == ["big"]
 
 
+def test_a_small_run_takes_no_less_than_its_launches_its_start_and_its_scoring() -> None:
+    found = plan(scale="quick", device="H100", seeds="1-3")
+    base = next(row for row in found.rows if row.name == "base")
+    assert base.seconds == pytest.approx(800 * 0.010 + 20)
+    assert found.seconds == pytest.approx(3 * (19 * 28 + 44))
+
+
+def test_runs_that_share_a_device_share_its_speed_and_its_memory() -> None:
+    alone = plan(device="H100", rows="base,big")
+    shared = plan(device="H100", rows="base,big", trials_per_device=2)
+    assert (shared.places.at_once, shared.places.sharing) == (2, 2.0)
+    for one, two in zip(alone.rows, shared.rows, strict=True):
+        assert two.seconds - 20 == pytest.approx(2 * (one.seconds - 20))
+    work = sum(row.seconds - 20 for row in alone.rows)
+    assert shared.device_seconds == pytest.approx(work + 20)
+    assert "2 runs on a device are taken to be as many times as slow" in "\n".join(describe(shared))
+    crowded = plan(device="T4", rows="base,C-N2", seeds="1-4", workers=8)
+    assert too_large(crowded) == ["base", "C-N2"] and not too_large(plan(device="T4", rows="C-N2"))
+    assert "lower --trials-per-device or raise" in "\n".join(describe(crowded))
+    # A launch waits for nobody: what a small row needs is the processor.
+    small = plan(scale="quick", device="H100", workers=4)
+    assert small.rows[0].seconds == pytest.approx(28)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "slowness"),
+    [
+        ({}, (2, 2), 1),
+        ({"workers": 1}, (1, 1), 1),
+        ({"workers": 4}, (2, 4), 2),
+        ({"trials_per_device": 2}, (2, 4), 2),
+        ({"devices_per_trial": 2}, (2, 1), 0.5),
+        ({"devices": 8, "trials_per_device": 1}, (8, 8), 1),
+        ({"seeds": "1", "rows": "base"}, (2, 1), 1),
+    ],
+)
+def test_this_machine_is_shared_out_as_run_does(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: dict[str, Any],
+    expected: tuple[int, int],
+    slowness: float,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("ablations.fleet.machine.count_cores", lambda: 2)
+    monkeypatch.setattr("ablations.costs.planning.count_cores", lambda: 2)
+    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
+    claim_plan(tmp_path / "runs/pair-tiny", small_plan())
+    finish(tmp_path / "runs/pair-tiny", Cell("base", 1))
+    found = plan("pair.py", "tiny", **({"seeds": "1-4"} | words))
+    assert (found.places.devices, found.places.at_once) == expected
+    base = found.rows[0]
+    assert base.seconds == pytest.approx(slowness * 61.5)
+
+
+def test_runs_on_a_gpu_are_not_planned_on_this_machines_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("ablations.costs.basis.nominal_peak", lambda *_: 1e12)
+    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
+    claim_plan(tmp_path / "runs/pair-tiny", small_plan())
+    finish(tmp_path / "runs/pair-tiny", Cell("base", 1))
+    found = plan("pair.py", "tiny", seeds="1-4")
+    assert (found.places.devices, found.places.at_once) == (1, 1)
+
+
 def test_runs_of_the_table_go_before_a_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +128,7 @@ def test_runs_of_the_table_go_before_a_measurement(
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     claim_plan(tmp_path / "runs/pair-tiny", small_plan())
     finish(tmp_path / "runs/pair-tiny", Cell("base", 1))
-    found = plan("pair.py", "tiny", rows="base,narrow", devices=2)
+    found = plan("pair.py", "tiny", rows="base,narrow")
     base, narrow = found.rows
     assert base.seconds == pytest.approx(61.5)
     assert narrow.seconds == pytest.approx(61.5 * narrow.flops / base.flops)
@@ -73,8 +142,10 @@ def test_else_some_steps_are_measured_here(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(measure, "_SECONDS", 0.01)
     found = plan(scale="quick", rows="base,C-N2,C-N8")
     assert found.basis.text.startswith("some steps of C-N2, base, C-N8 on ")
-    assert found.basis.text.endswith(", measured now; training alone")
-    assert all(0.5 < row.seconds < 5_000 for row in found.rows)
+    assert found.basis.text.endswith(
+        ", measured now; assumed: 20 s a run for its start and its scoring"
+    )
+    assert all(20.5 < row.seconds < 5_000 for row in found.rows)
     assert len(found.basis.known) == 3
     assert found.corpus is None
 
@@ -83,6 +154,7 @@ def test_all_that_is_known_is_told() -> None:
     found = plan(device="P100", devices=8, devices_per_trial=2, seeds="1,2,3")
     text = "\n".join(describe(found))
     assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in text
+    assert "; assumed: at least 10 ms a step to launch its kernels, and 20 s a run for " in text
     assert "by 29% of the 9.5 TFLOP/s in fp32 that NVIDIA names (assumed: " in text
     assert "2 devices are taken to be as many times as fast as one" in text
     assert "1.7 GB are still to be fetched" in text
@@ -103,6 +175,8 @@ def test_all_that_is_known_is_told() -> None:
             "--devices-per-trial is 3, but there are 2: raise --devices, or lower it",
         ),
         ("--devices 0", "--devices is 0, but must be at least 1"),
+        ("--device H100 --workers 0", "--workers is 0, but must be at least 1"),
+        ("--trials-per-device 0", "--trials-per-device is 0, but must be at least 1"),
         ("--device H10", "unknown device 'H10': did you mean 'H100'?"),
         ("--seeds 1,1", "--seeds holds 1 twice"),
         ("--rows bas", "unknown row 'bas': did you mean 'base'?"),
