@@ -125,7 +125,7 @@ def _train_and_score(
             checkpoints, scores, averaged = _score(
                 experiment, directory, corpus, splits, trainer.strategy.root_device, display
             )
-        result = _result(experiment, trainer, clock, scores, checkpoints, averaged)
+        result = _result(experiment, trainer, corpus, clock, scores, checkpoints, averaged)
         save_result(directory, result)
         display.start("done")
         tracking.summarise(result)
@@ -220,6 +220,7 @@ def _score(
 def _result(
     experiment: Experiment,
     trainer: lightning.Trainer,
+    corpus: PreparedCorpus,
     clock: Clock,
     scores: dict[str, Scores],
     averaged_checkpoints: int,
@@ -259,4 +260,5 @@ def _result(
         tokenised_bleu_signature=valid.tokenised_bleu.signature,
         test_tokenised_bleu=test.tokenised_bleu.score if test else None,
         averaged=averaged,
+        corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
     )
