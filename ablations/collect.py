@@ -10,12 +10,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from ablations.attempts import newest
+from ablations.attempts import newest, read_result
 from ablations.plan import Plan, claim_plan, load_plan
 from ablations.table import Cell
 from experiments.curve import METRICS_FILE
 from experiments.experiment import CONFIG_FILE, load_experiment
-from experiments.results import RESULT_FILE, hypotheses_path, load_result
+from experiments.results import RESULT_FILE, hypotheses_path
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
 
@@ -49,7 +49,7 @@ def _finished_part(directory: Path) -> Plan:
         replace(
             row,
             seeds=tuple(
-                seed for seed in row.seeds if load_result(Cell(row.name, seed).directory(directory))
+                seed for seed in row.seeds if read_result(Cell(row.name, seed).directory(directory))
             ),
         )
         for row in plan.rows

@@ -32,7 +32,8 @@ class Result:
 
     ``perplexity`` is per word-piece and ``perplexity_per_char`` per character of the reference;
     ``parameters`` is the model's own count and ``parameters_paper_vocab`` the count at the 40,960
-    rows that the paper's column fits. Tokens are real ones, padding left out; ``flops`` is
+    rows that the paper's column fits. Tokens are real ones, padding left out, summed over all
+    steps; ``corpus_target_tokens`` is what one epoch has, None in old results. ``flops`` is
     analytic and ``flops_nominal`` what Table 2 would say, None where the device has no nominal
     peak; ``train_seconds`` leaves preparation and evaluation out. ``finished_at`` is UTC.
     ``data_digest`` is that of the data's manifest; results from before it was noted have none.
@@ -68,6 +69,7 @@ class Result:
     test_tokenised_bleu: float | None = None
     averaged: Averaged | None = None
     data_digest: str | None = None
+    corpus_target_tokens: int | None = None
 
 
 def score_lines(result: Result) -> list[str]:

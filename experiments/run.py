@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -131,8 +131,7 @@ def _train_and_score(
             checkpoints, scores, averaged = _score(
                 experiment, directory, corpus, splits, trainer.strategy.root_device, display
             )
-        result = _result(experiment, trainer, clock, scores, checkpoints, averaged)
-        result = replace(result, data_digest=corpus.manifest.digest)
+        result = _result(experiment, trainer, corpus, clock, scores, checkpoints, averaged)
         refuse_removed(directory)
         save_result(directory, result)
         display.start("done")
@@ -228,6 +227,7 @@ def _score(
 def _result(
     experiment: Experiment,
     trainer: lightning.Trainer,
+    corpus: PreparedCorpus,
     clock: Clock,
     scores: dict[str, Scores],
     averaged_checkpoints: int,
@@ -267,4 +267,6 @@ def _result(
         tokenised_bleu_signature=valid.tokenised_bleu.signature,
         test_tokenised_bleu=test.tokenised_bleu.score if test else None,
         averaged=averaged,
+        data_digest=corpus.manifest.digest,
+        corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
 from ablations import formats
-from ablations.plan import Value
+from ablations.plan import PLAN_FILE, Value
 from ablations.reporting.evidence import (
     BLEU_DIGITS,
     PERPLEXITY_DIGITS,
@@ -15,6 +16,7 @@ from ablations.reporting.evidence import (
     evidence,
     verdicts,
 )
+from ablations.reporting.regime import regime, warning
 from ablations.reporting.remarks import facts, notes
 from ablations.reporting.states import describe_state, short_state, urgency
 from ablations.reporting.summary import RowSummary, Summary
@@ -42,7 +44,7 @@ _EXTRAS = {
     "averaged_perplexity": ("PPL averaged", PERPLEXITY_DIGITS),
     "averaged_bleu": ("BLEU averaged", BLEU_DIGITS),
 }
-COST = ("params", "at 40,960", "paper", "seeds", "tokens/s", "training")
+COST = ("parameters (M)", "with 40,960 rows", "paper's (M)", "seeds", "tokens/s", "training")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +64,8 @@ class Line:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
     """A report. ``facts`` pairs a name with a value; ``verdicts``, ``notes`` and ``problems`` are
-    sentences.
+    sentences, and so is ``warning``, which may be empty. ``regime`` has the cells of a table under
+    the heads :data:`ablations.reporting.regime.REGIME`.
 
     A table that is not the paper's has no figures to compare with, and no columns for them;
     ``extra_names`` are of columns that are there only if a run has a figure for them.
@@ -75,6 +78,8 @@ class Document:
     extra_names: tuple[str, ...]
     lines: tuple[Line, ...]
     correlations: tuple[tuple[str, str], ...]
+    regime: tuple[tuple[str, str, str], ...]
+    warning: str
     verdicts: tuple[str, ...]
     evidence: tuple[EvidenceLine, ...]
     problems: tuple[str, ...]
@@ -92,6 +97,8 @@ def compose(summary: Summary) -> Document:
     total = sum(len(row.row.seeds) for row in rows)
     compared = any(row.row.reported != Reported() for row in rows)
     corpus = plan.base.data.corpus
+    of_base = summary.base.results if summary.base else ()
+    numbers = regime(plan.base, of_base[0] if of_base else None) if compared else ()
     return Document(
         title=plan.title,
         headline=(
@@ -109,16 +116,22 @@ def compose(summary: Summary) -> Document:
         )
         if compared
         else (),
+        regime=tuple(number.cells for number in numbers),
+        warning=warning(numbers),
         verdicts=tuple(verdicts(summary)),
         evidence=tuple(evidence(summary)),
-        problems=tuple(
-            f"{unfinished.cell.row}, seed {unfinished.cell.seed}: {describe_state(unfinished)}"
-            for row in rows
-            for unfinished in row.unfinished
-        ),
+        problems=tuple(_problems(summary)),
         notes=tuple(notes(summary)),
         facts=tuple(facts(summary)),
     )
+
+
+def _problems(summary: Summary) -> Iterator[str]:
+    for row in summary.rows:
+        for unfinished in row.unfinished:
+            yield f"{row.row.name}, seed {unfinished.cell.seed}: {describe_state(unfinished)}"
+    for name in summary.strangers:
+        yield f"{name}: left out, for {PLAN_FILE} does not list it"
 
 
 def _line(
@@ -126,12 +139,12 @@ def _line(
 ) -> Line:
     cells = {name: _value(name, row.cells[name]) for name in shown}
     changes = [f"{SETTINGS[name]}={cells[name]}" for name in shown if name in row.changed]
-    ours, base = row.row.reported, summary.base.row.reported if summary.base else Reported()
+    ours = row.row.reported
     perplexity = _figures(
         row.perplexity,
         ours.perplexity,
         summary.difference(row, "perplexity"),
-        base.perplexity,
+        summary.reported_difference(row, "perplexity"),
         is_base=row.is_base,
         digits=PERPLEXITY_DIGITS,
         paper_digits=2,
@@ -140,7 +153,7 @@ def _line(
         row.bleu,
         ours.bleu,
         summary.difference(row, "bleu"),
-        base.bleu,
+        summary.reported_difference(row, "bleu"),
         is_base=row.is_base,
         digits=BLEU_DIGITS,
         paper_digits=1,
@@ -161,14 +174,13 @@ def _figures(
     ours: Estimate | None,
     paper: float | None,
     delta: Difference | None,
-    base_paper: float | None,
+    paper_delta: float | None,
     *,
     is_base: bool,
     digits: int,
     paper_digits: int,
 ) -> tuple[str, ...]:
     """Ours, the paper's, and by how much each differs from its base."""
-    paper_delta = None if paper is None or base_paper is None else paper - base_paper
     return (
         formats.estimate(ours, digits),
         formats.number(paper, paper_digits),

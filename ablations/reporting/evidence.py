@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ablations import formats
-from ablations.reporting.summary import RowSummary, Summary
+from ablations.reporting.agreement import WITHIN_NOISE, agreement, agreements
+from ablations.reporting.summary import MEASURES, RowSummary, Summary
 from ablations.statistics.estimates import MOST_SEEDS, Difference, Estimate, seeds_to_tell
+from ablations.statistics.pooled import dunnett
 
 PERPLEXITY_DIGITS, BLEU_DIGITS = 3, 1
 # Set behind a difference that is within noise.
 NOISE = "~"
-EVIDENCE = ("95 %", "Δ, 95 %", "verdict", "seeds to tell")
+EVIDENCE = ("95 %", "Δ, 95 %", "verdict", "sign as in paper", "seeds to tell")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,14 +48,33 @@ def verdicts(summary: Summary) -> Iterator[str]:
     if not others or summary.base is None or not summary.base.results:
         return
     differences = [summary.difference(row, "bleu") for row in others]
-    if all(found is None or found.count == 1 for found in differences):
+    if all(found is None or found.interval is None for found in differences):
         yield (
             "No row has two seeds in common with the base, so nothing can be said of noise; "
             "run --seeds 1,2,3 adds seeds."
         )
+    else:
+        for name, label in MEASURES.items():
+            yield f"{label}: {_verdict([(row, summary.difference(row, name)) for row in others])}."
+            yield from _at_once(summary, name, label)
+    yield from agreements(summary)
+
+
+def _at_once(summary: Summary, name: str, label: str) -> Iterator[str]:
+    """Which rows differ from the base with an error of 5 % over all of them together."""
+    found = [(row, summary.difference(row, name)) for row in summary.rows if not row.is_base]
+    pooled = [(row, x) for row, x in found if x and x.pooled_freedom]
+    if not pooled or summary.base is None:
         return
-    for name, label in (("perplexity", "Perplexity"), ("bleu", "BLEU")):
-        yield f"{label}: {_verdict([(row, summary.difference(row, name)) for row in others])}."
+    base = {result.seed for result in summary.base.results}
+    seeds = tuple(frozenset(base & {result.seed for result in row.results}) for row, _ in pooled)
+    reach = dunnett(seeds, summary.pools[name].freedom)
+    noise = [row.row.name for row, x in pooled if abs(x.mean) <= reach * (x.error or 0.0)]
+    yield (
+        f"{label}, all rows at once (Dunnett's test, 5 %: {reach:.2f} standard errors): of "
+        f"{len(pooled)}, {len(pooled) - len(noise)} differ from the base"
+        f"{', all but ' + ', '.join(noise) if noise else ''}."
+    )
 
 
 def difference(value: Difference | None, digits: int) -> str:
@@ -80,16 +101,16 @@ def _cells(summary: Summary, row: RowSummary, name: str, digits: int) -> tuple[s
     own: Estimate = getattr(row, name)
     first = interval(own, digits)
     if row.is_base:
-        return first, "", "", ""
-    found = summary.difference(row, name)
+        return first, "", "", "", ""
+    found, sign = summary.difference(row, name), agreement(summary, row, name)
     if found is None:
-        return first, formats.MISSING, "", ""
+        return first, formats.MISSING, "", "", ""
     reach = interval(found, digits, signed=True)
     if found.within_noise is None:
-        return first, reach, "", ""
+        return first, reach, "", sign, ""
     better = (found.mean < 0) == (name == "perplexity")
-    side = "within noise" if found.within_noise else "better" if better else "worse"
-    return first, reach, side, needed(found)
+    side = WITHIN_NOISE if found.within_noise else "better" if better else "worse"
+    return first, reach, side, sign, needed(found)
 
 
 def _verdict(rows: Sequence[tuple[RowSummary, Difference | None]]) -> str:

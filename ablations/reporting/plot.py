@@ -1,4 +1,4 @@
-"""Where the dots of a report's figures lie; the template draws them."""
+"""Where the points of a report's figures lie; the template draws them."""
 
 from __future__ import annotations
 
@@ -6,105 +6,104 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ablations import formats
-from ablations.reporting.summary import RowSummary
-from ablations.statistics.estimates import Estimate
+from ablations.reporting.agreement import AGREES, CONTRADICTS, agreement
+from ablations.reporting.summary import Summary
 
-_LETTER, _PANEL, _GAP, _LINE, _TOP = 6, 150, 24, 18, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40.0, 400.0, 12.0, 300.0
+_LABEL_WIDTH, _LABEL_HEIGHT = 50.0, 9.0
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
-    """A row's figure; ``low`` and ``high`` are the ends of its spread."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """A row; ``low`` and ``high`` are the ends of its interval, ``label`` the height of its name.
 
+    ``style`` is a class of the style sheet.
+    """
+
+    name: str
+    style: str
     x: float
     y: float
     low: float
     high: float
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Panel:
-    """One axis. ``ticks`` pairs a place with its label; ``base`` is where the base row lies."""
-
-    title: str
-    left: float
-    right: float
-    ticks: tuple[tuple[float, str], ...]
-    base: float | None
-    dots: tuple[Dot, ...]
+    label: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """Ours and the paper's side by side, a line for each row; ``names`` pairs a height, a row."""
+    """Differences to the base, the paper's from left to right and ours upwards.
+
+    Ticks pair a place with a label; ``zero`` is where neither differs from the base.
+    """
 
     title: str
-    width: float
-    height: float
-    names: tuple[tuple[float, str], ...]
-    panels: tuple[Panel, ...]
+    box: tuple[float, float, float, float]
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
+    zero: tuple[float, float]
+    points: tuple[Point, ...]
 
 
-def figure(title: str, name: str, rows: Sequence[RowSummary], digits: int) -> Figure | None:
+def figure(summary: Summary, name: str, title: str) -> Figure | None:
     """The figure of ``perplexity`` or ``bleu``; None where there is nothing to compare."""
-    ours: list[Estimate | None] = [getattr(row, name) for row in rows]
-    reported: list[float | None] = [getattr(row.row.reported, name) for row in rows]
-    paper = [None if value is None else Estimate(value, None, 1) for value in reported]
-    left = 18 + _LETTER * max(len(row.row.name) for row in rows)
-    base = next((index for index, row in enumerate(rows) if row.is_base), None)
-    panels = [
-        panel
-        for label, start, estimates in (
-            ("ours", left, ours),
-            ("the paper", left + _PANEL + _GAP, paper),
-        )
-        if (panel := _panel(label, start, estimates, base, digits)) is not None
+    known = [
+        (row, paper, ours)
+        for row in summary.rows
+        if not row.is_base
+        and (paper := summary.reported_difference(row, name)) is not None
+        and (ours := summary.difference(row, name)) is not None
+        and math.isfinite(ours.mean)
     ]
-    if not panels or panels[0].title != "ours":
-        return None
-    return Figure(
-        title=title,
-        width=left + 2 * _PANEL + _GAP + 8,
-        height=_TOP + _LINE * len(rows) + 8,
-        names=tuple((_height(index), row.row.name) for index, row in enumerate(rows)),
-        panels=tuple(panels),
-    )
-
-
-def _panel(
-    title: str, left: float, estimates: Sequence[Estimate | None], base: int | None, digits: int
-) -> Panel | None:
-    known = [(i, e) for i, e in enumerate(estimates) if e and math.isfinite(e.mean)]
     if not known:
         return None
-    low = min(e.mean - (e.deviation or 0.0) for _, e in known)
-    high = max(e.mean + (e.deviation or 0.0) for _, e in known)
-    margin = (high - low or abs(high) or 1.0) * 0.06
-    low, high = low - margin, high + margin
+    ends = [ours.interval or (ours.mean, ours.mean) for *_, ours in known]
+    left, right = _limits([paper for _, paper, _ in known], [])
+    low, high = _limits([ours.mean for *_, ours in known], [end for both in ends for end in both])
 
-    def place(value: float) -> float:
-        return round(left + _PANEL * (value - low) / (high - low), 1)
+    def across(value: float) -> float:
+        return round(_LEFT + (_RIGHT - _LEFT) * (value - left) / (right - left), 1)
 
-    dots = {
-        i: Dot(
-            x=place(e.mean),
-            y=_height(i),
-            low=place(e.mean - (e.deviation or 0.0)),
-            high=place(e.mean + (e.deviation or 0.0)),
-            text=formats.estimate(e, digits),
+    def up(value: float) -> float:
+        share = (min(max(value, low), high) - low) / (high - low)
+        return round(_BOTTOM - (_BOTTOM - _TOP) * share, 1)
+
+    points: list[Point] = []
+    for (row, paper, ours), (bottom, top) in sorted(
+        zip(known, ends, strict=True), key=lambda item: item[0][2].mean
+    ):
+        kind = agreement(summary, row, name)
+        x, y = across(paper), up(ours.mean)
+        # Names go from the bottom upwards, each above those near it.
+        near = [p.label - _LABEL_HEIGHT for p in points if abs(p.x - x) < _LABEL_WIDTH]
+        style = {AGREES: "ours", CONTRADICTS: "contradicts"}.get(kind, "theirs")
+        points.append(
+            Point(
+                name=row.row.name,
+                style=style,
+                x=x,
+                y=y,
+                low=up(bottom),
+                high=up(top),
+                label=min([y, *near]),
+            )
         )
-        for i, e in known
-    }
-    return Panel(
+    return Figure(
         title=title,
-        left=left,
-        right=left + _PANEL,
-        ticks=tuple((place(tick), f"{tick:g}") for tick in ticks(low, high)),
-        base=dots[base].x if base in dots else None,
-        dots=tuple(dots.values()),
+        box=(_LEFT, _TOP, _RIGHT, _BOTTOM),
+        x_ticks=tuple((across(tick), f"{tick:g}") for tick in ticks(left, right)),
+        y_ticks=tuple((up(tick), f"{tick:g}") for tick in ticks(low, high)),
+        zero=(across(0.0), up(0.0)),
+        points=tuple(points),
     )
+
+
+def _limits(points: Sequence[float], ends: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis with 0 and all points on it, and their intervals unless very long."""
+    low, high = min(0.0, *points), max(0.0, *points)
+    reach = (high - low or 1.0) / 2
+    low, high = max(min([low, *ends]), low - reach), min(max([high, *ends]), high + reach)
+    margin = (high - low or 1.0) * 0.06
+    return low - margin, high + margin
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -120,7 +119,3 @@ def ticks(low: float, high: float) -> list[float]:
     )
     first = math.ceil(low / step)
     return [round(step * index, 10) for index in range(first, math.floor(high / step) + 1)]
-
-
-def _height(index: int) -> float:
-    return _TOP + _LINE * (index + 0.5)

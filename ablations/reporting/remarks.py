@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 from ablations import formats
 from ablations.reporting.evidence import NOISE
-from ablations.reporting.summary import Summary
+from ablations.reporting.summary import MEASURES, Summary
+from ablations.statistics.pooled import Pool
 from experiments.results import Result
 from transformer.config import Config
 
@@ -25,25 +26,18 @@ def notes(summary: Summary) -> Iterator[str]:
             f"its N by {plan.divide_layers}. Rows keep the names of the paper's values; compare "
             "the order and direction of the differences with the paper's, not their size."
         )
-    spreads = [
-        f"{formats.number(deviation, digits)} {label}"
-        for name, label, digits in (("bleu", "BLEU", 2), ("perplexity", "perplexity", 4))
-        if (deviation := summary.pooled_deviation(name)) is not None
-    ]
-    if spreads:
+    if any(len(row.results) > 1 for row in summary.rows):
         yield (
-            "± is the standard deviation over seeds; pooled over all rows it is "
-            f"{' and '.join(spreads)}."
+            "± is the standard deviation over seeds, and 95 % are the bounds of the mean over "
+            "seeds by Student's t. Where the bounds of Δ hold 0 the row is within noise of the "
+            f"base, marked {NOISE}. Of twenty rows that do not differ, about one will seem to by "
+            "chance."
         )
+        yield from (_of_interval(summary.pools[name], MEASURES[name]) for name in summary.pools)
         yield (
-            "95 %: the bounds of the mean over seeds by Student's t, and of Δ paired by seed. "
-            f"Where those of Δ hold 0 the row is within noise of the base, marked {NOISE}. Of "
-            "twenty rows that do not differ, about one will seem to by chance."
-        )
-        yield (
-            "Seeds to tell: about how many seeds a paired t test (two-sided 5 %, power 80 %) needs "
-            "to find the difference, if it and its spread are as seen here; from few seeds a "
-            "rough guess."
+            "Seeds to tell: about how many seeds a t test (two-sided 5 %, power 80 %) needs to "
+            "find the difference, if it and its spread are as seen here; from few seeds a rough "
+            "guess."
         )
     if any(len(row.results) == 1 for row in summary.rows):
         yield (
@@ -68,8 +62,23 @@ def notes(summary: Summary) -> Iterator[str]:
             f"{' or '.join(map(str, sorted(counts)))} checkpoints; the paper's table is without."
         )
     yield (
-        "Parameters are in millions: the model's own, and with the embedding table of 40,960 "
-        "rows that fits the paper's column (its big fits about 36,000)."
+        "Parameters are the model's own, and those with the embedding table of 40,960 rows that "
+        "fits the paper's column (its big fits about 36,000)."
+    )
+
+
+def _of_interval(pool: Pool, label: str) -> str:
+    """How the bounds of Δ were found, and why so."""
+    p = f"Bartlett's test of equal variances: p = {pool.p_equal:.2g}"
+    if not pool.is_usable:
+        return (
+            f"{label}: the bounds of Δ are by Student's t for each row alone, paired by seed; "
+            f"rows differ too much in spread to pool it ({p})."
+        )
+    return (
+        f"{label}: the bounds of Δ are by Student's t with the spread pooled over all rows: "
+        f"{formats.number(pool.deviation, 4)} after the effects of row and seed, {pool.freedom} "
+        f"degrees of freedom ({p})."
     )
 
 
@@ -105,16 +114,15 @@ def facts_of_results(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
     """What runs were carried out with; where they differ, how many by which."""
     if not results:
         return
-    yield "BLEU", _tally(result.bleu_signature for result in results)
-    tokenised = [x.tokenised_bleu_signature for x in results if x.tokenised_bleu_signature]
-    if tokenised:
-        yield "BLEU tokenised", _tally(tokenised)
+    yield "BLEU", _tally(results, lambda result: result.bleu_signature)
+    if tokenised := [result for result in results if result.tokenised_bleu_signature]:
+        yield "BLEU tokenised", _tally(tokenised, lambda x: x.tokenised_bleu_signature or "")
     if any(result.data_digest for result in results):
-        yield "data", _tally(result.data_digest or "not noted" for result in results)
-    yield "device", _tally(result.device for result in results)
-    yield "precision", _tally(result.precision for result in results)
-    yield "versions", _tally(_versions(result) for result in results)
-    yield "commit", _tally(result.commit for result in results)
+        yield "data", _tally(results, lambda result: result.data_digest or "not noted")
+    yield "device", _tally(results, lambda result: result.device)
+    yield "precision", _tally(results, lambda result: result.precision)
+    yield "versions", _tally(results, _versions)
+    yield "commit", _tally(results, lambda result: result.commit)
     finished = sorted(result.finished_at[:16].replace("T", " ") for result in results)
     yield "finished", " to ".join(dict.fromkeys([finished[0], finished[-1]])) + " UTC"
     yield "training in all", formats.duration(sum(result.train_seconds for result in results))
@@ -126,9 +134,13 @@ def _versions(result: Result) -> str:
     return ", ".join(f"{name} {version}" for name, version in sorted(result.versions.items()))
 
 
-def _tally(values: Iterable[str]) -> str:
-    """The one value that all share, or each with the number of its runs."""
-    counts = Counter(values)
-    if len(counts) == 1:
-        return next(iter(counts))
-    return "; ".join(f"{value} (runs: {number})" for value, number in counts.most_common())
+def _tally(results: Sequence[Result], of: Callable[[Result], str]) -> str:
+    """The one value that all share, or each with its runs, those of the commonest counted only."""
+    runs: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        runs[of(result)].append(f"{result.experiment.rpartition('/')[2]}/seed-{result.seed}")
+    (common, names), *others = sorted(runs.items(), key=lambda item: -len(item[1]))
+    if not others:
+        return common
+    named = [f"{value} ({', '.join(names)})" for value, names in others]
+    return "; ".join([f"{common} (runs: {len(names)})", *named])

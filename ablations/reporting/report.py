@@ -6,11 +6,12 @@ import shutil
 from pathlib import Path
 
 from ablations.reporting.document import COST, Document, Line, compose
-from ablations.reporting.evidence import BLEU_DIGITS, EVIDENCE, PERPLEXITY_DIGITS
+from ablations.reporting.evidence import EVIDENCE
 from ablations.reporting.layout import bullets, columns, escape, grid
 from ablations.reporting.page import render
 from ablations.reporting.plot import figure
-from ablations.reporting.summary import Summary, summarise
+from ablations.reporting.regime import REGIME
+from ablations.reporting.summary import MEASURES, Summary, summarise
 from experiments.files import write_atomically
 
 MARKDOWN_FILE = "report.md"
@@ -56,6 +57,9 @@ def to_markdown(document: Document) -> str:
         names = [f"{group} {name}" for group in ("PPL", "BLEU") for name in EVIDENCE]
         rows = [[x.name, x.seeds, *x.perplexity, *x.bleu] for x in document.evidence]
         parts.append(grid(["row", "seeds", *names], rows))
+    if document.regime:
+        parts += ["## The scale beside the paper's", grid(REGIME, document.regime)]
+        parts += [escape(document.warning)] * bool(document.warning)
     if document.problems:
         parts += ["## Not finished", bullets(document.problems)]
     parts += [
@@ -71,16 +75,15 @@ def to_markdown(document: Document) -> str:
 
 def to_html(document: Document, summary: Summary) -> str:
     """The report as one file that needs no other."""
-    figures = [
-        figure("BLEU", "bleu", summary.rows, BLEU_DIGITS),
-        figure("Perplexity", "perplexity", summary.rows, PERPLEXITY_DIGITS),
-    ]
+    figures = [figure(summary, name, label) for name, label in MEASURES.items()]
     return render(
         "report.html.j2",
         document=document,
         figures=[drawn for drawn in figures if drawn is not None],
         cost_names=COST,
         evidence_names=EVIDENCE,
+        regime_names=REGIME,
+        intervals=bool(document.evidence),
     )
 
 
@@ -97,6 +100,7 @@ def to_text(document: Document, width: int) -> str:
     table = next(fitting, tables[-1])
     cost = columns(["row", *COST], [[line.name, *line.cost] for line in document.lines])
     parts = [document.headline, table, cost, *_correlation_sentence(document), *document.verdicts]
+    parts += [document.warning] * bool(document.warning)
     if document.problems:
         parts.append("\n".join(["Not finished:", *(f"  {text}" for text in document.problems)]))
     return "\n\n".join(parts) + "\n"

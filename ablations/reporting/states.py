@@ -10,9 +10,9 @@ _ENDED = ("stopped", "refused", "diverged", "failed")
 
 def describe_state(unfinished: Unfinished) -> str:
     """How far a cell without a result came."""
-    if unfinished.broken:
-        return "its result cannot be read; the next run does it again from its last checkpoint"
     progress = unfinished.progress
+    if unfinished.left_out:
+        return f"left out: {unfinished.left_out}"
     if progress is None or progress.stage not in _ENDED:
         return short_state(unfinished)
     where = f" at step {progress.step:,} of {progress.max_steps:,}" if progress.step else ""
@@ -24,10 +24,8 @@ def describe_state(unfinished: Unfinished) -> str:
 def short_state(unfinished: Unfinished) -> str:
     """The same in the fewest words, for a cell of a table."""
     progress = unfinished.progress
-    if unfinished.broken:
-        return "unreadable"
     if progress is None:
-        return "missing"
+        return "left out" if unfinished.left_out else "missing"
     if progress.stage in _ENDED:
         return progress.stage
     if progress.stage == "train" and progress.max_steps:
@@ -39,5 +37,5 @@ def urgency(unfinished: Unfinished) -> tuple[bool, bool, int]:
     """What a row with several unfinished runs shows: a failure before all, then the furthest."""
     progress = unfinished.progress
     if progress is None:
-        return False, False, 0
+        return bool(unfinished.left_out), False, 0
     return progress.stage in ("failed", "refused", "diverged"), True, progress.step

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablations.attempts import locate, read_result
-from ablations.plan import Plan, PlannedRow, Value, columns, load_plan
+from ablations.attempts import locate, number
+from ablations.plan import PLAN_FILE, Plan, PlannedRow, Value, columns, load_plan
 from ablations.statistics.correlation import Correlation, correlate
 from ablations.statistics.estimates import Difference, Estimate, estimate, paired_difference
+from ablations.statistics.pooled import Pool, pool
 from ablations.table import Cell
+from experiments.experiment import refuse_another
 from experiments.progress import Progress, read_progress
-from experiments.results import RESULT_FILE, Result
+from experiments.results import RESULT_FILE, Result, load_result
+from transformer.errors import InputError
+
+MEASURES = {"perplexity": "Perplexity", "bleu": "BLEU"}
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A cell without a result, and how far it came; ``broken`` if its result cannot be read."""
+    """A cell without a result, and how far it came, or why its result is ``left_out``."""
 
     cell: Cell
     progress: Progress | None
-    broken: bool = False
+    left_out: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,10 +59,16 @@ class RowSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """A table's rows that were asked for, in order, with what holds for all of them."""
+    """A table's rows that were asked for, in order, with what holds for all of them.
+
+    ``pools`` are the spreads of perplexity and BLEU, where seeds allow one; ``strangers`` are
+    directories with a result of which the plan does not know.
+    """
 
     plan: Plan
     rows: tuple[RowSummary, ...]
+    pools: Mapping[str, Pool]
+    strangers: tuple[str, ...]
 
     @property
     def base(self) -> RowSummary | None:
@@ -71,14 +81,23 @@ class Summary:
         return tuple(result for row in self.rows for result in row.results)
 
     def difference(self, row: RowSummary, name: str) -> Difference | None:
-        """``perplexity`` or ``bleu`` of a row less the base's; None without a common seed."""
+        """``perplexity`` or ``bleu`` of a row less the base's; None without a common seed.
+
+        Its deviation is the pooled one where that may be used.
+        """
         if self.base is None:
             return None
-        ours, base = (
-            {result.seed: float(getattr(result, name)) for result in rows.results}
-            for rows in (row, self.base)
-        )
-        return paired_difference(ours, base)
+        found = paired_difference(_by_seed(row, name), _by_seed(self.base, name))
+        pooled = self.pools.get(name)
+        if found is None or not math.isfinite(found.mean) or not pooled or not pooled.is_usable:
+            return found
+        return pooled.widen(found)
+
+    def reported_difference(self, row: RowSummary, name: str) -> float | None:
+        """The same as the paper gives it; None where it has no figures."""
+        ours: float | None = getattr(row.row.reported, name)
+        base: float | None = getattr(self.base.row.reported, name) if self.base else None
+        return None if ours is None or base is None else ours - base
 
     def perplexity_correlation(self) -> Correlation:
         """How far our perplexities order the rows as the paper's do."""
@@ -87,15 +106,6 @@ class Summary:
     def bleu_correlation(self) -> Correlation:
         """How far our BLEU orders the rows as the paper's does."""
         return self._correlation(lambda r: (r.bleu, r.row.reported.bleu))
-
-    def pooled_deviation(self, name: str) -> float | None:
-        """The standard deviation between seeds of ``perplexity`` or ``bleu``, over all rows."""
-        groups = [[float(getattr(x, name)) for x in row.results] for row in self.rows]
-        groups = [group for group in groups if len(group) > 1 and all(map(math.isfinite, group))]
-        if not groups:
-            return None
-        squares = sum(statistics.variance(group) * (len(group) - 1) for group in groups)
-        return math.sqrt(squares / sum(len(group) - 1 for group in groups))
 
     def _correlation(
         self, pick: Callable[[RowSummary], tuple[Estimate | None, float | None]]
@@ -116,32 +126,78 @@ def summarise(directory: Path) -> Summary:
     """
     plan = load_plan(directory)
     base = columns(plan.base)
-    rows = [_row(row, base, directory) for row in plan.rows if row.seeds]
-    digests = Counter(x.data_digest for row in rows for x in row.results if x.data_digest)
+    for row in plan.rows:
+        if len(set(row.seeds)) < len(row.seeds):
+            seeds = ", ".join(map(str, row.seeds))
+            raise InputError(
+                f"{directory / PLAN_FILE} lists a seed of row {row.name!r} twice ({seeds}): "
+                "name each once"
+            )
+    found = [_row(row, base, plan, directory) for row in plan.rows if row.seeds]
+    digests = Counter(x.data_digest for row in found for x in row.results if x.data_digest)
     if len(digests) > 1:  # figures of different data are not averaged
         data = digests.most_common(1)[0][0]
-        rows = [_row(row, base, directory, data) for row in plan.rows if row.seeds]
-    return Summary(plan=plan, rows=tuple(rows))
+        found = [_row(row, base, plan, directory, data) for row in plan.rows if row.seeds]
+    rows = tuple(found)
+    names = MEASURES if any(len(row.results) > 1 for row in rows) else ()
+    pools = {name: pool({row.row.name: _by_seed(row, name) for row in rows}) for name in names}
+    return Summary(
+        plan=plan,
+        rows=rows,
+        pools={name: found for name, found in pools.items() if found},
+        strangers=_strangers(plan, directory),
+    )
+
+
+def _strangers(plan: Plan, directory: Path) -> tuple[str, ...]:
+    known = {str(cell) for cell in plan.cells}
+    finished = sorted(path.parent for path in directory.glob(f"*/seed-*/{RESULT_FILE}"))
+    names = [path.relative_to(directory).as_posix() for path in finished if not number(path)]
+    return tuple(name for name in names if name not in known)
+
+
+def _by_seed(row: RowSummary, name: str) -> dict[int, float]:
+    return {result.seed: float(getattr(result, name)) for result in row.results}
+
+
+def _read(cell: Cell, plan: Plan, directory: Path, data: str | None) -> Result | Unfinished:
+    """The result of a cell, if it is there, whole, of this cell, and of ``data`` if that is given;
+    results from before data was noted count as of any.
+    """
+    path = locate(cell.directory(directory))
+    experiment = plan.experiment(cell)
+    try:
+        result = load_result(path)
+        if result is None:
+            return Unfinished(cell, read_progress(path))
+        refuse_another(path, experiment)  # by its config.json
+    except InputError as error:
+        return Unfinished(cell, None, str(error))
+    if (result.experiment, result.seed) != (experiment.name, cell.seed):
+        whose = f"{path / RESULT_FILE} is of {result.experiment}, seed {result.seed}"
+        return Unfinished(cell, None, whose)
+    if data is not None and result.data_digest not in (data, None):
+        other = f"its data is {result.data_digest}, that of most runs {data}"
+        return Unfinished(cell, None, other)
+    return result
 
 
 def _row(
-    row: PlannedRow, base: dict[str, Value], directory: Path, data: str | None = None
+    row: PlannedRow,
+    base: dict[str, Value],
+    plan: Plan,
+    directory: Path,
+    data: str | None = None,
 ) -> RowSummary:
-    """A row's summary; results of other data than ``data``, if it is given, are left out."""
     cells = {name: row.scaled.get(name, value) for name, value in base.items()}
     results: list[Result] = []
     unfinished: list[Unfinished] = []
-    for cell in (Cell(row.name, seed) for seed in row.seeds):
-        path = locate(cell.directory(directory))
-        result = read_result(path)
-        if result is None:
-            broken = (path / RESULT_FILE).exists()
-            unfinished.append(Unfinished(cell, read_progress(path), broken))
-        elif data is not None and result.data_digest not in (data, None):
-            reason = f"left out: its data is {result.data_digest}, that of most runs {data}"
-            unfinished.append(Unfinished(cell, Progress(stage="refused", message=reason)))
+    for seed in row.seeds:
+        found = _read(Cell(row.name, seed), plan, directory, data)
+        if isinstance(found, Unfinished):
+            unfinished.append(found)
         else:
-            results.append(result)
+            results.append(found)
     averaged = [result.averaged for result in results if result.averaged is not None]
     tokenised = [result.tokenised_bleu for result in results]
     return RowSummary(

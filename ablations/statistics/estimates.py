@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from ablations.statistics.student import quantile
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -28,17 +27,37 @@ class Estimate:
     count: int
 
     @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the deviation."""
+        return self.count - 1
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the mean; None without a deviation."""
+        return None if self.deviation is None else self.deviation / math.sqrt(self.count)
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the mean by Student's t; None without a deviation."""
-        if self.deviation is None:
+        if self.error is None:
             return None
-        half = _two_sided(self.count) * self.deviation / math.sqrt(self.count)
+        half = _two_sided(self.freedom) * self.error
         return self.mean - half, self.mean + half
 
 
 @dataclass(frozen=True, slots=True)
 class Difference(Estimate):
-    """A row less the base, paired by seed: an estimate over the ``count`` seeds both have."""
+    """A row less the base, paired by seed: an estimate over the ``count`` seeds both have.
+
+    ``pooled_freedom`` is of a deviation that is pooled over rows.
+    """
+
+    pooled_freedom: int | None = None
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the deviation."""
+        return self.pooled_freedom or self.count - 1
 
     @property
     def within_noise(self) -> bool | None:
@@ -72,9 +91,9 @@ def seeds_to_tell(difference: Difference) -> int | None:
     """About how many seeds tell the rows apart, if difference and spread are those seen.
 
     The least n of a paired t test at two-sided 5 % with a power of 80 %,
-    √n ≥ (t(0.975) + t(0.8)) · deviation / mean with n - 1 degrees of freedom (Zar 2010,
-    Biostatistical Analysis, section 7.7); the exact n, by the noncentral t, is the same or one
-    more. At least 2; None for more than ``MOST_SEEDS``.
+    √n ≥ (t(0.975) + t(0.8)) · deviation / mean with n - 1 degrees of freedom, or those of a
+    pooled deviation (Zar 2010, Biostatistical Analysis, section 7.7); the exact n, by the
+    noncentral t, is the same or one more. At least 2; None for more than ``MOST_SEEDS``.
 
     Raises:
         ValueError: if the difference has no deviation.
@@ -84,7 +103,8 @@ def seeds_to_tell(difference: Difference) -> int | None:
         raise ValueError("a difference of one pair has no spread")
 
     def enough(count: int) -> bool:
-        errors = _two_sided(count) + quantile(POWER, count - 1)
+        freedom = difference.pooled_freedom or count - 1
+        errors = _two_sided(freedom) + quantile(POWER, freedom)
         return errors * deviation <= math.sqrt(count) * abs(difference.mean)
 
     counts = range(2, MOST_SEEDS + 1)
@@ -92,9 +112,18 @@ def seeds_to_tell(difference: Difference) -> int | None:
     return counts[found] if found < len(counts) else None
 
 
-def _two_sided(count: int) -> float:
-    """How many standard errors the interval of a mean of ``count`` values reaches."""
-    return quantile((1 + CONFIDENCE) / 2, count - 1)
+@functools.cache
+def quantile(probability: float, freedom: int) -> float:
+    """The value that Student's t stays below with ``probability``."""
+    # Imported here: it takes 0.5 s, and one seed needs no interval.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
+
+
+def _two_sided(freedom: int) -> float:
+    """How many standard errors the 95 % interval of a mean reaches."""
+    return quantile((1 + CONFIDENCE) / 2, freedom)
 
 
 def _moments(values: Sequence[float]) -> tuple[float, float | None, int]:

@@ -82,6 +82,7 @@ def result(cell: Cell, perplexity: float = 3.0, bleu: float = 80.0) -> Result:
         versions={"torch": "2.13.0", "lightning": "2.6.6"},
         commit="0123abc",
         finished_at="2026-11-21T10:00:00+00:00",
+        corpus_target_tokens=400_000,
     )
 
 

@@ -53,7 +53,9 @@ def main(directory: Path) -> int:
         (directory / "progress.json").write_text(json.dumps(progress))
         time.sleep(120)
     result = json.loads((root / "result-template.json").read_text())
-    result["seed"] = int(cell.partition("/seed-")[2])
+    row, _, seed = cell.partition("/seed-")
+    table = result["experiment"].partition("/")[0]
+    result |= {"experiment": f"{table}/{row}", "seed": int(seed)}
     (directory / "result.json").write_text(json.dumps(result))
     return 134 if behaviour == "abort" else 0
 

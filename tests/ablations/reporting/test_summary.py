@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import pytest
 from ablations import formats
 from ablations.plan import claim_plan
 from ablations.reporting.document import compose
+from ablations.reporting.report import write_report
 from ablations.reporting.summary import summarise
 from ablations.statistics.correlation import ranks, spearman
 from ablations.table import Cell
+from experiments.experiment import claim
 from experiments.results import save_result
 from tests.ablations.samples import finish, small_plan
 from transformer.errors import InputError
@@ -36,7 +39,7 @@ def test_spearman_is_undefined_for_too_little() -> None:
     assert spearman([1, 2, 3], [5, 5, 5]) is None
 
 
-def test_means_spreads_and_the_pooled_spread(tmp_path: Path) -> None:
+def test_means_and_spreads(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
     for seed, bleu in ((1, 80.0), (2, 81.0), (3, 82.0)):
         finish(tmp_path, Cell("base", seed), bleu=bleu)
@@ -47,8 +50,6 @@ def test_means_spreads_and_the_pooled_spread(tmp_path: Path) -> None:
     assert base.bleu is not None and narrow.bleu is not None
     assert (base.bleu.mean, base.bleu.deviation, base.bleu.count) == (81.0, 1.0, 3)
     assert narrow.bleu.deviation == pytest.approx(2**0.5)
-    # sums of squares 2 and 2 over 2 + 1 degrees of freedom
-    assert summary.pooled_deviation("bleu") == pytest.approx((4 / 3) ** 0.5)
     assert [u.cell for u in narrow.unfinished] == [Cell("narrow", 2)]
     assert summary.base is base
 
@@ -58,7 +59,7 @@ def test_one_seed_has_no_spread(tmp_path: Path) -> None:
     finish(tmp_path, Cell("base", 1))
     summary = summarise(tmp_path)
     assert summary.rows[0].bleu is not None and summary.rows[0].bleu.deviation is None
-    assert summary.pooled_deviation("bleu") is None
+    assert not summary.pools
 
 
 def _saw(root: Path, digests: dict[int, str | None], name: str = "base") -> None:
@@ -77,10 +78,10 @@ def test_runs_that_saw_other_data_are_named_and_not_averaged(tmp_path: Path) -> 
     assert [result.seed for result in narrow.results] == [1, 2], "what is not known is kept"
     document = compose(summary)
     assert document.problems == (
-        "base, seed 1: refused (left out: its data is other, that of most runs most)",
-        "narrow, seed 3: refused (left out: its data is third, that of most runs most)",
+        "base, seed 1: left out: its data is other, that of most runs most",
+        "narrow, seed 3: left out: its data is third, that of most runs most",
     )
-    assert ("data", "most (runs: 3); not noted (runs: 1)") in document.facts
+    assert ("data", "most (runs: 3); not noted (narrow/seed-2)") in document.facts
 
 
 def test_results_from_before_data_was_noted_are_averaged(tmp_path: Path) -> None:
@@ -96,12 +97,45 @@ def test_results_from_before_data_was_noted_are_averaged(tmp_path: Path) -> None
     assert "data" not in dict(compose(summary).facts)
 
 
-def test_a_damaged_result_is_named(tmp_path: Path) -> None:
+def test_what_is_not_the_cells_is_left_out_by_name(tmp_path: Path) -> None:
+    plan = claim_plan(tmp_path, small_plan(seeds=[1, 2, 3, 5, 7]))
+    for seed in (1, 2, 3, 5, 7, 11):
+        finish(tmp_path, Cell("base", seed))
+        if seed < 11:
+            cell = Cell("base", seed)
+            claim(cell.directory(tmp_path), plan.experiment(cell))
+    folder = tmp_path / "base"
+    (folder / "seed-2" / "result.json").write_text('{"experiment": "pai')
+    (folder / "seed-3" / "config.json").write_text('{"name": "pai')
+    shutil.copy(folder / "seed-1" / "result.json", folder / "seed-5" / "result.json")
+    config = folder / "seed-7" / "config.json"
+    config.write_text(config.read_text().replace('"vocab_size": 4000', '"vocab_size": 8000'))
+    summary = summarise(tmp_path)
+    assert [result.seed for result in summary.results] == [1]
+    reasons = {each.cell.seed: each.left_out or "" for each in summary.rows[0].unfinished}
+    assert list(reasons) == [2, 3, 5, 7]
+    assert "seed-2/result.json cannot be read as JSON" in reasons[2]
+    assert "seed-3/config.json cannot be read as JSON" in reasons[3]
+    assert reasons[5].endswith("seed-5/result.json is of pair-tiny/base, seed 1")
+    assert "model.vocab_size: 8000 -> 4000" in reasons[7]
+    write_report(tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert "- base, seed 7: left out: " in text
+    assert "- base/seed-11: left out, for table.json does not list it" in text
+
+
+def test_a_cell_of_another_scale_is_left_out(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
-    finish(tmp_path, Cell("base", 1))
     path = tmp_path / "base" / "seed-1" / "result.json"
-    path.write_text(json.dumps({"experiment": "x"}))
-    with pytest.raises(InputError, match=r"base/seed-1/result\.json"):
+    finish(tmp_path, Cell("base", 1))
+    path.write_text(path.read_text().replace("pair-tiny", "pair-small"))
+    (unfinished,) = summarise(tmp_path).rows[0].unfinished
+    assert (unfinished.left_out or "").endswith("is of pair-small/base, seed 1")
+
+
+def test_a_seed_that_the_plan_lists_twice_is_refused(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 1]))
+    with pytest.raises(InputError, match=r"lists a seed of row 'base' twice \(1, 1\)"):
         summarise(tmp_path)
 
 

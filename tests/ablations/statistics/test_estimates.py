@@ -16,32 +16,6 @@ from ablations.statistics.estimates import (
     paired_difference,
     seeds_to_tell,
 )
-from ablations.statistics.student import quantile
-
-
-@pytest.mark.parametrize(
-    ("freedom", "in_975", "in_8"),
-    # scipy.special.stdtrit(freedom, probability), which the tables of textbooks round.
-    [
-        (1, 12.706205, 1.376382),
-        (2, 4.302653, 1.060660),
-        (3, 3.182446, 0.978472),
-        (7, 2.364624, 0.896030),
-        (30, 2.042272, 0.853767),
-        (99, 1.984217, 0.845267),
-    ],
-)
-def test_quantiles_of_t_are_the_tables(freedom: int, in_975: float, in_8: float) -> None:
-    assert quantile(0.975, freedom) == pytest.approx(in_975, abs=1e-6)
-    assert quantile(0.8, freedom) == pytest.approx(in_8, abs=1e-6)
-    assert quantile(0.5, freedom) == pytest.approx(0, abs=1e-12)
-
-
-@given(st.floats(0.5, 0.9999))
-def test_quantiles_of_t_have_closed_forms_for_one_and_two(p: float) -> None:
-    assert quantile(p, 1) == pytest.approx(math.tan(math.pi * (p - 0.5)), rel=1e-9, abs=1e-12)
-    two = (2 * p - 1) * math.sqrt(2 / (4 * p * (1 - p)))
-    assert quantile(p, 2) == pytest.approx(two, rel=1e-9, abs=1e-12)
 
 
 def test_the_interval_of_three_numbers_by_hand() -> None:
