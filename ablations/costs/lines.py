@@ -64,7 +64,7 @@ def _remarks(estimate: Estimate) -> Iterator[str]:
     if places.devices_per_trial > 1:
         yield f"{places.devices_per_trial} devices are taken to be as many times as fast as one"
     if places.sharing > 1:
-        yield f"{places.sharing:.3g} runs on a device are taken to be as many times as slow as one"
+        yield f"{places.sharing:.3g} runs at a time on a device are taken to share its speed"
     large = too_large(estimate)
     if large:
         yield (

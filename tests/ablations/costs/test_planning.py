@@ -67,7 +67,7 @@ def test_runs_that_share_a_device_share_its_speed_and_its_memory() -> None:
         assert two.seconds - 20 == pytest.approx(2 * (one.seconds - 20))
     work = sum(row.seconds - 20 for row in alone.rows)
     assert shared.device_seconds == pytest.approx(work + 20)
-    assert "2 runs on a device are taken to be as many times as slow" in "\n".join(describe(shared))
+    assert "2 runs at a time on a device are taken to share its" in "\n".join(describe(shared))
     crowded = plan(device="T4", rows="base,C-N2", seeds="1-4", workers=8)
     assert too_large(crowded) == ["base", "C-N2"] and not too_large(plan(device="T4", rows="C-N2"))
     assert "lower --trials-per-device or raise" in "\n".join(describe(crowded))
