@@ -98,7 +98,7 @@ def test_a_file_of_ones_own_that_is_not_the_declared_one_is_found(
     test = downloaded_config.data.corpus.test
     assert test is not None
     flip_a_bit(Path(test.target.location), 3)
-    problems = {problem for path, problem in verify(downloaded_config) if problem}
+    problems = {problem for _, problem in verify(downloaded_config) if problem}
     assert problems == {"not the declared file; remove it and fetch it again"}
 
 
