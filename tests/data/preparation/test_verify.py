@@ -15,6 +15,7 @@ from transformer.corpus import ParallelText, TextFile
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.fetching.cache import cache_directory
 from transformer.data.fetching.checksum import sha256_of
+from transformer.data.fetching.fetch import fetch
 from transformer.data.preparation.prepare import prepare
 from transformer.data.preparation.verify import verify
 from transformer.errors import InputError
@@ -46,6 +47,10 @@ def downloaded_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config
                 ),
             ),
             valid=dataclasses.replace(corpus.valid, source=download("valid.en")),
+            test=ParallelText(
+                source=TextFile(location=f"{folder}/test.en"),
+                target=TextFile(location=f"{folder}/test.de", sha256=sha256_of(folder / "test.de")),
+            ),
         )
     )
 
@@ -59,8 +64,17 @@ def test_what_was_just_prepared_is_sound(downloaded_config: Config) -> None:
     downloads = cache_directory() / "downloads" / "host"
     members = {path for path in checked if Path(path).parts[-2:] in (("x", "train.en"),)}
     assert {downloads / "a.tgz", downloads / "valid.en"} < set(checked) and len(members) == 1
-    # two downloads, two members, and all prepared files
-    assert len(checked) == 4 + len(corpus.manifest.files)
+    # two downloads, a file with a declared checksum, two members, and all prepared files
+    assert len(checked) == 5 + len(corpus.manifest.files)
+
+
+def test_a_damaged_download_is_not_prepared(downloaded_config: Config) -> None:
+    path = fetch(downloaded_config.data.corpus.valid.source)
+    flip_a_bit(path, keep_date=True)
+    with pytest.raises(InputError, match=f"{path} is not the declared file: remove it"):
+        prepare(downloaded_config)
+    path.unlink()
+    prepare(downloaded_config)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +89,17 @@ def test_one_bit_is_found_though_size_and_date_are_as_they_were(
     flip_a_bit(path, keep_date=True)
     problems = [each for each, problem in verify(downloaded_config, noted) if problem]
     assert problems == [path]
+
+
+def test_a_file_of_ones_own_that_is_not_the_declared_one_is_found(
+    downloaded_config: Config,
+) -> None:
+    prepare(downloaded_config)
+    test = downloaded_config.data.corpus.test
+    assert test is not None
+    flip_a_bit(Path(test.target.location), 3)
+    problems = {problem for _, problem in verify(downloaded_config) if problem}
+    assert problems == {"not the declared file; remove it and fetch it again"}
 
 
 def test_another_preparation_than_the_runs_is_found(tiny_config: Config) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from transformer.config import Config
 from transformer.corpus import Corpus
 from transformer.data.fetching.cache import cache_directory
-from transformer.data.fetching.checksum import sha256_of, verify
+from transformer.data.fetching.checksum import sha256_of
 from transformer.data.fetching.fetch import fetch
 from transformer.data.manifest import Manifest
 from transformer.data.preparation.cleaning import LocalText
@@ -71,8 +71,11 @@ def sources_read(
     for file, path, expected, (_, found) in zip(
         corpus.files, paths, contents, sources, strict=True
     ):
-        if file.sha256 is None and file.member is None and found != expected:
-            raise InputError(f"{path} changed while it was read: start again")
-        if file.sha256 is not None and file.member is None:
-            verify(file.sha256, found, path)
+        if file.member is None and found != expected:
+            reason = (
+                "changed while it was read: start again"
+                if file.sha256 is None
+                else "is not the declared file: remove it and fetch it again"
+            )
+            raise InputError(f"{path} {reason}")
     return sources

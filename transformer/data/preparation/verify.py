@@ -21,7 +21,7 @@ from transformer.data.preparation.sources import (
 )
 from transformer.errors import InputError
 
-_FETCHED_AGAIN = "damaged; remove it, and it is fetched again where it is needed"
+_FETCHED_AGAIN = "not the declared file; remove it and fetch it again"
 _OTHER_DATA = "changed since the run began"
 
 
@@ -35,7 +35,7 @@ def verify(config: Config, noted: Manifest | None = None) -> Iterator[tuple[Path
         InputError: if the corpus is not prepared, or a text of it cannot be had.
     """
     corpus = config.data.corpus
-    yield from _downloads(corpus)
+    yield from _declared(corpus)
     contents = source_contents(corpus)
     changed = [] if noted is None else changed_sources(corpus, contents, noted)
     yield from ((name, _OTHER_DATA) for name in changed)
@@ -57,10 +57,14 @@ def verify(config: Config, noted: Manifest | None = None) -> Iterator[tuple[Path
     yield from _members(corpus, contents, manifest)
 
 
-def _downloads(corpus: Corpus) -> Iterator[tuple[Path, str]]:
-    """Those in the cache; an archive may have been removed once it was unpacked."""
-    downloads = {cached_path(file): file.sha256 for file in corpus.files if file.is_download}
-    for path, sha256 in downloads.items():
+def _declared(corpus: Corpus) -> Iterator[tuple[Path, str]]:
+    """Files with a declared checksum; they may have been removed once the corpus was prepared."""
+    declared = {
+        cached_path(file) if file.is_download else Path(file.location).expanduser(): file.sha256
+        for file in corpus.files
+        if file.sha256 is not None
+    }
+    for path, sha256 in declared.items():
         if path.exists():
             yield path, "" if sha256_of(path) == sha256 else _FETCHED_AGAIN
 
@@ -71,4 +75,4 @@ def _members(
     """Unpacked members of archives, which may have been removed too."""
     for file, archive, (_, sha256) in zip(corpus.files, contents, manifest.sources, strict=True):
         if file.member is not None and (path := member_folder(archive) / file.member).exists():
-            yield path, "" if sha256_of(path) == sha256 else _FETCHED_AGAIN
+            yield path, "" if sha256_of(path) == sha256 else "damaged; remove it"
