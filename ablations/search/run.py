@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ablations.search.sampler import check_feasible
-from ablations.search.search import claim_search, make_search
+from ablations.search.search import Search, make_search
 from ablations.search.spaces import load_space
-from ablations.search.work import SearchWork
 from ablations.tables import find_scale
 
 
-def prepare_search(
-    space: str, scale: str, *, trials: int, seed: int = 1, directory: Path | None = None
-) -> SearchWork:
-    """Claim the directory, ``runs/SPACE-SCALE`` without one, for what the user asked for.
+def prepare_search(space: str, scale: str, *, trials: int, seed: int = 1) -> Search:
+    """The search that the user asks for.
 
     Raises:
         InputError: for anything that the user gave and that cannot be used.
@@ -22,6 +17,4 @@ def prepare_search(
     declared = load_space(space)
     search = make_search(declared, find_scale(declared, scale), trials=trials, seed=seed)
     check_feasible(search)
-    root = directory or Path("runs") / search.name
-    claim_search(root, search)
-    return SearchWork(root)
+    return search
