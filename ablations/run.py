@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,13 @@ from ablations.fleet.link import Link
 from ablations.fleet.machine import slots
 from ablations.fleet.meeting import meet
 from ablations.fleet.queue import Queue
-from ablations.fleet.storage import Patience, Storage, open_storage, refusing, storage_url
+from ablations.fleet.storage import Patience, open_storage, refusing, storage_url
 from ablations.fleet.work import Work
 from ablations.fleet.worker import Outcome, Worker
 from ablations.plan import claim_plan, make_plan, settle_plan
 from ablations.reporting.tracked import track_report
 from ablations.search.run import prepare_search
-from ablations.search.search import is_search
+from ablations.search.search import claim_search, is_search, settle_search
 from ablations.search.work import SearchWork
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.view import View
@@ -32,6 +32,8 @@ from ablations.table_work import TableWork
 from ablations.tables import find_scale, load_table, parse_seeds, select_rows
 from experiments import process, warm
 from experiments.attempt import read_attempt
+from experiments.experiment import CONFIG_FILE
+from experiments.files import make_directory
 from transformer.config import Config, Precision
 from transformer.errors import InputError
 
@@ -86,16 +88,16 @@ def run_table(
     if is_search(root):
         raise InputError(f"{root} belongs to a search: choose another --directory")
     plan = settle_plan(earlier or root, plan)
-    fleet = Fleet(root, options, plan.base)
-    if earlier is not None:
-        print(f"{len(collect(earlier, root))} finished runs taken from {earlier}")
-    claim_plan(root, plan)
-    if retry_failed:
-        for name in wanted:
-            forgive(root / name)
-    work = TableWork(root)
-    before = _done(work)
-    code = fleet.work(work, wanted)
+    with Fleet(root, options, plan.base) as fleet:
+        if earlier is not None:
+            print(f"{len(collect(earlier, root))} finished runs taken from {earlier}")
+        claim_plan(root, plan)  # not before it is known that the fleet can work
+        if retry_failed:
+            for name in wanted:
+                forgive(root / name)
+        work = TableWork(root)
+        before = _done(work)
+        code = fleet.work(work, wanted)
     if _done(work) != before:
         track_report(root)
     return code
@@ -108,10 +110,13 @@ def work_in(directory: Path, options: Options) -> int:
         InputError: if the directory is not a table's, or the storage cannot be used.
     """
     if is_search(directory):
-        search = SearchWork(directory)
-        return Fleet(directory, options, search.search.base).work(search, None)
-    table = TableWork(directory)
-    return Fleet(directory, options, table.plan.base).work(table, None)
+        work = SearchWork(directory)
+        base = work.search.base
+    else:
+        work = TableWork(directory)
+        base = work.plan.base
+    with Fleet(directory, options, base) as fleet:
+        return fleet.work(work, None)
 
 
 def run_search(
@@ -131,30 +136,32 @@ def run_search(
     Raises:
         InputError: for anything that the user gave and that cannot be used.
     """
-    work = prepare_search(
-        space,
-        scale,
-        trials=trials,
-        seed=seed,
-        directory=directory,
-        precision=precision,
-        threads=threads,
+    search = prepare_search(
+        space, scale, trials=trials, seed=seed, precision=precision, threads=threads
     )
-    if retry_failed:
-        for name in work.names:
-            forgive(work.root / name)
-    return Fleet(work.root, options, work.search.base).work(work, None)
+    root = directory or Path("runs") / search.name
+    search = settle_search(root, search)
+    with Fleet(root, options, search.base) as fleet:
+        claim_search(root, search)
+        work = SearchWork(root)
+        if retry_failed:
+            for name in work.names:
+                forgive(root / name)
+        return fleet.work(work, None)
 
 
 class Fleet:
-    """The fleet of the directory ``root``, as this process joins it; ``base`` is its base row's
-    configuration.
+    """The fleet of the directory ``root``, as this process joins it while it is entered; ``base``
+    is its base row's configuration.
 
     Raises:
-        InputError: for options that this machine cannot meet.
+        InputError: for options that this machine cannot meet, a directory that is a single run's,
+            or, when it is entered, a storage that cannot be used.
     """
 
     def __init__(self, root: Path, options: Options, base: Config) -> None:
+        if (root / CONFIG_FILE).exists():
+            raise InputError(f"{root} belongs to a single run: choose another --directory")
         if options.retries < 0:
             raise InputError(f"--retries is {options.retries}, but must be at least 0")
         if options.accumulate < 1:
@@ -169,6 +176,20 @@ class Fleet:
         self._patience = Patience.of_environment()
         self._url = storage_url(options.storage, root)
         self._console = Console(highlight=False)
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Fleet:
+        with ExitStack() as stack:
+            if self._url.get_backend_name() == "sqlite":
+                make_directory(self._root)  # where its file is, unless another one was given
+            self._storage = stack.enter_context(open_storage(self._url, self._patience))
+            make_directory(self._root)
+            meet(self._root, self._url, self._patience)
+            self._opened = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
 
     def work(self, work: Work, wanted: Collection[str] | None) -> int:
         """Work on those cells of ``work`` that are ``wanted``, all for None, and report; the exit
@@ -178,17 +199,16 @@ class Fleet:
         names = [name for name in work.names if wanted is None or name in wanted]
         done = sum(work.is_done(root / name) for name in names)
         outcome = Outcome()
-        with open_storage(self._url, self._patience) as storage:
-            view = View(self._console)
-            worker = self._worker(work, wanted, storage, view)
-            self._console.print(self._headline(work, len(names), done), soft_wrap=True)
-            try:
-                if done < len(names):
-                    warm.warm_up()
-                    with view:
-                        outcome = worker.run()
-            finally:
-                work.write_report()
+        view = View(self._console)
+        worker = self._worker(work, wanted, view)
+        self._console.print(self._headline(work, len(names), done), soft_wrap=True)
+        try:
+            if done < len(names):
+                warm.warm_up()
+                with view:
+                    outcome = worker.run()
+        finally:
+            work.write_report()
         work.announce()
         if outcome.signal is not None:
             self._console.print(STOPPED, soft_wrap=True)
@@ -200,15 +220,12 @@ class Fleet:
             )
         return 1 if any(wanted is None or name in wanted for name in given_up) else 0
 
-    def _worker(
-        self, work: Work, wanted: Collection[str] | None, storage: Storage, view: View
-    ) -> Worker:
+    def _worker(self, work: Work, wanted: Collection[str] | None, view: View) -> Worker:
         status = DirectoryReader(self._root)
         patience, name = self._patience, identity.own_name()
-        meet(self._root, self._url, patience)
         with refusing(self._url):
-            queue = Queue(storage, work, name)
-            lease = Lease(storage.engine, work.study, name, patience.grace_seconds)
+            queue = Queue(self._storage, work, name)
+            lease = Lease(self._storage.engine, work.study, name, patience.grace_seconds)
 
         def is_wanted(name: str) -> bool:
             return wanted is None or name in wanted

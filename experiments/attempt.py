@@ -40,8 +40,8 @@ class Attempt:
 
     ``worker`` is the unique name of the worker that started it, on ``host``, with ``devices``
     (numbers or UUIDs of its GPUs, none on the CPU) and ``ranks`` processes; ``started_at`` is in
-    seconds since the epoch. ``failures`` are those of earlier attempts; ``given_up`` says that
-    there will be no more; ``wandb_ids`` are the W&B runs of earlier attempts, oldest first.
+    seconds since the epoch. ``failures`` are those of earlier attempts; ``given_up`` says there
+    will be no more; ``wandb_ids`` are the W&B runs of earlier attempts, oldest first.
     ``kills`` counts the attempts in a row that were killed without coming beyond step ``furthest``.
     """
 

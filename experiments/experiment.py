@@ -33,7 +33,12 @@ def load_experiment(directory: Path) -> Experiment:
     """
     path = directory / CONFIG_FILE
     if not path.is_file():
-        raise InputError(f"{directory} is not the directory of a run: it has no {CONFIG_FILE}")
+        runs = (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}")  # a search's, a table's
+        below = sorted(path for pattern in runs for path in directory.glob(pattern))
+        hint = f"; one below it is {below[0].parent}" if below else ""
+        raise InputError(
+            f"{directory} is not the directory of a run: it has no {CONFIG_FILE}{hint}"
+        )
     if (directory / "model.bin").is_file():
         raise InputError(
             f"{directory} is an export for CTranslate2: give the run, with --engine ctranslate2"

@@ -26,6 +26,20 @@ def remove_unfinished(directory: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def make_directory(path: Path) -> None:
+    """Make the directory and those above it, where they are missing.
+
+    Raises:
+        InputError: if that cannot be.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        in_place = isinstance(error, FileExistsError | NotADirectoryError)
+        why = "a file is in its place" if in_place else error.strerror
+        raise InputError(f"{path} cannot be made ({why}): choose another --directory") from error
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace ``path``: a reader or a crash sees the old file or the new one whole."""
     temporary = unfinished(path)

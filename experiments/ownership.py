@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from experiments.attempt import read_attempt
 from experiments.experiment import CONFIG_FILE, Experiment, refuse_another
-from experiments.files import remove_unfinished
+from experiments.files import make_directory, remove_unfinished
 from experiments.ranks import is_first_rank
 from transformer.errors import InputError
 
@@ -33,14 +33,7 @@ def own(directory: Path, experiment: Experiment, *, make: bool) -> Generator[Non
         return
     refuse_another(directory, experiment)
     if make:
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise InputError(f"{directory} cannot be made: a file is in its place") from error
-        except OSError as error:
-            raise InputError(
-                f"{directory} cannot be made ({error.strerror}): choose another --directory"
-            ) from error
+        make_directory(directory)
     # An earlier attempt may be paused and hold its lock, which went with the directory.
     attempt = read_attempt(directory)
     lock = ".lock" if attempt is None else f".lock-{attempt.number}"

@@ -220,6 +220,10 @@ class Queue:
             return self._tell_failed(study, trial_id, "its figures are not finite")
         number = self._storage.get_trial_number_from_id(trial_id)
         if done.state == TrialState.PRUNED:
+            # All that the run came to before it ended: Optuna takes the last as its value.
+            with suppress(UpdateFinishedTrialError):
+                for step, value in done.intermediate_values.items():
+                    self._storage.set_trial_intermediate_value(trial_id, step, value)
             return study.tell(number, state=TrialState.PRUNED, skip_if_finished=True).state
         return study.tell(number, done.values, skip_if_finished=True).state
 

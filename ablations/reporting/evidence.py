@@ -45,6 +45,10 @@ def evidence(summary: Summary) -> Iterator[EvidenceLine]:
 def verdicts(summary: Summary) -> Iterator[str]:
     """Which rows are within noise of the base, in a sentence for each measure."""
     others = [row for row in summary.rows if not row.is_base and row.results]
+    if others and summary.base is None:
+        planned = [row.name for row in summary.plan.rows if not row.changes]
+        remedy = f"run --rows {planned[0]} trains it" if planned else 'add row("base") to the table'
+        yield f"No base was run, so there are no differences (Δ) to show: {remedy}."
     if not others or summary.base is None or not summary.base.results:
         return
     differences = [summary.difference(row, "bleu") for row in others]

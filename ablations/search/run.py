@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ablations.search.sampler import check_feasible
-from ablations.search.search import claim_search, make_search
+from ablations.search.search import Search, make_search
 from ablations.search.spaces import load_space
-from ablations.search.work import SearchWork
 from ablations.tables import find_scale
 from transformer.config import Precision
 
@@ -18,11 +15,10 @@ def prepare_search(
     *,
     trials: int,
     seed: int = 1,
-    directory: Path | None = None,
     precision: Precision | None = None,
     threads: int | None = None,
-) -> SearchWork:
-    """Claim the directory, ``runs/SPACE-SCALE`` without one, for what the user asked for.
+) -> Search:
+    """The search that the user asks for.
 
     Raises:
         InputError: for anything that the user gave and that cannot be used.
@@ -33,6 +29,4 @@ def prepare_search(
         declared, found, trials=trials, seed=seed, precision=precision, threads=threads
     )
     check_feasible(search)
-    root = directory or Path("runs") / search.name
-    claim_search(root, search)
-    return SearchWork(root)
+    return search

@@ -151,6 +151,12 @@ def load_search(directory: Path) -> Search:
     return from_dict(Search, read_json(path), str(path))
 
 
+def settle_search(directory: Path, search: Search) -> Search:
+    """``search`` with the precision and the threads of the trials in ``directory``."""
+    found = load_search(directory).base if is_search(directory) else None
+    return replace(search, base=same_arithmetic(search.base, found))
+
+
 def claim_search(directory: Path, search: Search) -> Search:
     """Make ``directory`` the search's, or extend the search there by further trials.
 
@@ -162,8 +168,7 @@ def claim_search(directory: Path, search: Search) -> Search:
     directory.mkdir(parents=True, exist_ok=True)
     with FileLock(directory / _LOCK_FILE):
         found = load_search(directory) if is_search(directory) else None
-        base = same_arithmetic(search.base, found and found.base)
-        search = replace(search, base=base)
+        search = settle_search(directory, search)
         if found is None:
             search = replace(search, study=f"{search.name}-{secrets.token_hex(4)}")
         else:

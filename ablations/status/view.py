@@ -125,7 +125,7 @@ def _grid(runs: list[Run], status: Status) -> Table:
         grid.add_column(name, justify="right", no_wrap=True)
     grid.add_column("on", no_wrap=True)
     grid.add_column("try", justify="right", no_wrap=True)
-    grid.add_column("left", justify="right", no_wrap=True)
+    grid.add_column("left/took", justify="right", no_wrap=True)
     for run in runs:
         grid.add_row(*_cells(run, status))
     return grid

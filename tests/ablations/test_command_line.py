@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -176,6 +177,55 @@ def test_a_searchs_directory_is_no_tables(
     assert call(RUN, monkeypatch) == 2
     assert "out belongs to a search: choose another --directory" in capsys.readouterr().err
     assert not (place / "out" / "table.json").exists()
+
+
+def test_a_run_directory_is_no_tables(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "out").mkdir()
+    (place / "out" / "config.json").write_text("{}")
+    for command in (RUN, "search base_lr --scale small --trials 3 --directory out"):
+        assert call(command, monkeypatch) == 2
+        assert "out belongs to a single run: choose another --directory" in capsys.readouterr().err
+    assert [path.name for path in (place / "out").iterdir()] == ["config.json"]
+
+
+def test_a_call_that_fails_changes_no_plan(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = "--storage postgresql://me@127.0.0.1:1/none"
+    for command in (RUN, "search base_lr --scale small --trials 3 --directory out"):
+        assert call(f"{command} {refused}", monkeypatch) == 2
+        assert "cannot be used" in capsys.readouterr().err
+        assert not (place / "out").exists()
+    claim_plan(place / "out", small_plan())
+    before = (place / "out" / "table.json").read_bytes()
+    assert call(f"{RUN} --seeds 1,2 {refused}", monkeypatch) == 2
+    assert [path.name for path in (place / "out").glob("*.json")] == ["table.json"]
+    assert (place / "out" / "table.json").read_bytes() == before
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(RUN.replace("out", "/proc/none/here"), monkeypatch) == 2
+    shown = capsys.readouterr().err
+    assert shown == (
+        "python -m ablations: error: /proc/none/here cannot be made (No such file or directory): "
+        "choose another --directory\n"
+    )
+
+
+def test_a_file_that_may_not_be_read_is_one_line(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "out/table.json")
+
+    monkeypatch.setattr("ablations.reporting.report.write_report", refuse)
+    assert call("report out", monkeypatch) == 2
+    shown = capsys.readouterr().err
+    assert shown.endswith("error: out/table.json: permission denied, check whose it is\n")
 
 
 def test_a_crashed_run_is_exit_code_1_and_in_the_report(

@@ -39,6 +39,15 @@ def test_another_corpus_is_told_by_its_name_alone(finished: Path):
     assert "model.d_ff: 17 -> 256" in said
 
 
+@pytest.mark.parametrize("below", ["base/seed-1", "trial-0003"])
+def test_the_directory_of_a_table_is_no_runs_and_names_one(
+    below: str, folder: Path, tmp_path: Path
+):
+    claim(tmp_path / below, tiny_experiment(folder))
+    with pytest.raises(InputError, match=f"no config.json; one below it is {tmp_path / below}$"):
+        load_experiment(tmp_path)
+
+
 def test_a_directory_in_use_is_refused(
     finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ablations.plan import claim_plan
+from ablations.plan import claim_plan, make_plan
 from ablations.reporting.report import to_text, write_report
 from ablations.table import Cell
 from tests.ablations.reporting.pages import parsed, rows_of
-from tests.ablations.samples import finish, small_plan
+from tests.ablations.samples import SMALL_TABLE, TINY, finish, small_plan
+
+
+@pytest.mark.parametrize("has_base", [True, False])
+def test_a_report_without_a_base_says_why_there_are_no_differences(
+    tmp_path: Path, has_base: bool
+) -> None:
+    own = replace(SMALL_TABLE, rows=SMALL_TABLE.rows[0 if has_base else 1 :])
+    claim_plan(tmp_path, make_plan(own, TINY, own.rows[-1:], (1,)))
+    finish(tmp_path, Cell("free", 1))
+    remedy = "run --rows base trains it" if has_base else 'add row("base") to the table'
+    told = f"No base was run, so there are no differences (Δ) to show: {remedy}."
+    assert told in to_text(write_report(tmp_path), 100)
 
 
 def test_noise_is_marked_and_explained(table3: Path) -> None:

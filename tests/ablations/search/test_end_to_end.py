@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ablations.search.run import prepare_search
-from ablations.search.search import load_search
+from ablations.search.search import claim_search, load_search
 from ablations.search.trials import best, read_trials
 from experiments.experiment import load_experiment
 from experiments.files import write_json
@@ -108,7 +108,7 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
 @pytest.mark.timeout(900)
 def test_a_trial_of_two_ranks_is_pruned_as_a_whole(place: Path) -> None:
     root = place / "runs" / "lr-mini"
-    claimed = prepare_search(str(place / "space.py"), "mini", trials=5, directory=root).search
+    claimed = claim_search(root, prepare_search(str(place / "space.py"), "mini", trials=5))
     # Hyperband's brackets go by the study's name.
     write_json(root / "search.json", to_dict(replace(claimed, study="lr-mini")))
     done = ablations(

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from ablations.search.trials import best, read_trials
+from ablations.fleet.queue import Queue
+from ablations.fleet.storage import STUDY_FILE, Patience, open_storage, storage_url
+from ablations.search.trials import best, read_trial, read_trials
 from ablations.search.work import SearchWork
+from tests.ablations.samples import empty_study
 from tests.ablations.search.samples import bowl, give_up, leave, small_search, work_on
 from transformer.errors import InputError
 
@@ -35,6 +38,28 @@ def test_poor_trials_are_pruned_and_good_ones_found(tmp_path: Path) -> None:
     assert found.perplexity == study.best_value
     assert found.perplexity < bowl(first.values)
     assert first.values == search.values(search.base)
+
+
+def test_a_pruned_trial_is_the_same_in_the_study_and_in_the_report(tmp_path: Path) -> None:
+    search, work = small_search(tmp_path), SearchWork(tmp_path)
+    every = search.base.training.validate_every_steps
+    (tmp_path / STUDY_FILE).write_bytes(empty_study())
+    with open_storage(storage_url(None, tmp_path), Patience(1, 3)) as storage:
+        queue = Queue(storage, work, "here")
+        queue.reconcile(judge=False, still_leads=lambda: True)
+        claim = queue.take(lambda name: True)
+        assert claim is not None
+        directory = tmp_path / claim.name
+        leave(search, directory, claim.trial.params, until=every)
+        queue.should_prune(claim, work.reports(directory))
+        # It was pruned at that step, and came to one more before it ended.
+        leave(search, directory, claim.trial.params, until=2 * every)
+        work.prune(directory, 2 * every, work.reports(directory)[2 * every])
+        queue.close(claim, "done")
+        told = storage.get_trial(claim.trial._trial_id)
+    found = read_trial(search, tmp_path, claim.name)
+    assert told.state == TrialState.PRUNED
+    assert (told.last_step, told.value) == (found.step, found.perplexity) and found.perplexity
 
 
 def test_a_search_whose_database_is_gone_goes_on_with_what_is_known(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def shown(status: Status, height: int) -> list[str]:
 def test_80_columns_hold_all_of_a_run() -> None:
     lines = shown(STATUS, 40)
     assert max(map(len, lines)) <= 80
+    assert any(line.endswith("left/took") for line in lines)  # of a run that is done, what it took
     assert (
         lines[0] == "table3 at scale small: 1 of 5 done, 2 running, 1 given up, 1 waiting, 24 h 00"
     )
