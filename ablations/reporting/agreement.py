@@ -8,18 +8,17 @@ from collections.abc import Iterator
 from ablations.reporting.summary import MEASURES, RowSummary, Summary
 
 AGREES, CONTRADICTS, WITHIN_NOISE = "agrees", "contradicts", "within noise"
-_EQUAL = "paper has none"
-# What a difference without an interval can show.
-_SAME, _OTHER = "same sign", "other sign"
-_PHRASES = {
+# Where the paper's row does not differ, and what a difference without an interval can show.
+_NONE, _SAME, _OTHER = "none in paper", "same sign", "other sign"
+_COUNTED = {
     AGREES: "agree beyond noise",
-    WITHIN_NOISE: "are within noise",
-    CONTRADICTS: "contradict it beyond noise",
-    _EQUAL: "differ where the paper's do not",
-    _SAME: "have the same sign",
-    _OTHER: "have the other sign",
+    WITHIN_NOISE: "within noise",
+    CONTRADICTS: "contradict beyond noise",
+    _NONE: "no difference in the paper",
+    _SAME: "same sign",
+    _OTHER: "other sign",
 }
-_NAMED = (CONTRADICTS, _EQUAL, _OTHER)
+_NAMED = (CONTRADICTS, _NONE, _OTHER)
 
 
 def agreement(summary: Summary, row: RowSummary, name: str) -> str:
@@ -35,10 +34,12 @@ def agreement(summary: Summary, row: RowSummary, name: str) -> str:
         return ""
     if ours.within_noise:
         return WITHIN_NOISE
+    if not paper:
+        return _NONE
     same = ours.mean * paper > 0
     if ours.interval is None:
         return _SAME if same else _OTHER
-    return AGREES if same else CONTRADICTS if paper else _EQUAL
+    return AGREES if same else CONTRADICTS
 
 
 def agreements(summary: Summary) -> Iterator[str]:
@@ -49,12 +50,11 @@ def agreements(summary: Summary) -> Iterator[str]:
             if not row.is_base and (kind := agreement(summary, row, name)):
                 found[kind].append(row.row.name)
         counts = ", ".join(
-            f"{len(found[kind])} {phrase}"
+            f"{words} {len(found[kind])}"
             + (f" ({', '.join(found[kind])})" if kind in _NAMED else "")
-            for kind, phrase in _PHRASES.items()
+            for kind, words in _COUNTED.items()
             if kind in found
         )
         if counts:
             total = sum(map(len, found.values()))
-            rows = "1 row" if total == 1 else f"{total} rows"
-            yield f"{label}, sign of Δ against that of the paper's Δ: of {rows} {counts}."
+            yield f"{label}, sign of Δ beside that of the paper's Δ, {total} row(s): {counts}."

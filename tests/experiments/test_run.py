@@ -87,6 +87,7 @@ def test_tokens_are_those_of_the_batches_that_were_planned(finished: Path, folde
     pairs = [pair for step in range(40) for pair in plan.batch(step)]
     result = _result(finished)
     assert (result.source_tokens, result.target_tokens) == tuple(lengths[pairs].sum(0).tolist())
+    assert result.corpus_target_tokens == sum(target for _, target in lengths.tolist())
 
 
 def test_every_step_and_validation_is_in_the_metrics(finished: Path):

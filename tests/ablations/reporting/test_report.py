@@ -11,6 +11,8 @@ from ablations.reporting.plot import ticks
 from ablations.reporting.report import to_text, write_report
 from ablations.table import Cell, Table, row
 from ablations.table3 import BASE
+from experiments.experiment import claim
+from experiments.results import hypotheses_path
 from tests.ablations.reporting.golden import GOLDEN
 from tests.ablations.reporting.pages import parsed, rows_of
 from tests.ablations.samples import TINY, finish, small_plan
@@ -96,6 +98,22 @@ def test_runs_of_different_machines_are_counted(tmp_path: Path) -> None:
     write_report(tmp_path)
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "- device: H200 (runs: 1); P100 (narrow/seed-1)" in text
+
+
+def test_a_table_and_finished_cells_are_enough(tmp_path: Path) -> None:
+    plan = claim_plan(tmp_path / "run", small_plan())
+    for cell in plan.cells:
+        finish(tmp_path / "run", cell)
+        claim(cell.directory(tmp_path / "run"), plan.experiment(cell))
+        hypotheses_path(cell.directory(tmp_path / "run"), "valid").write_text("Hallo\n")
+    kept = ("table.json", "config.json", "result.json", "valid.hypotheses.txt")
+    for path in (tmp_path / "run").rglob("*"):
+        if path.name in kept:
+            copy = tmp_path / "kept" / path.relative_to(tmp_path / "run")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+    assert write_report(tmp_path / "kept") == write_report(tmp_path / "run")
+    assert "2 of 2 runs finished" in (tmp_path / "kept" / "report.md").read_text()
 
 
 def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
