@@ -108,7 +108,8 @@ def row(
 
 
 def _check_type(row: str, change: str, value: object) -> None:
-    kinds = {int: (int,), float: (int, float)}.get(cast(type, _TYPES[change]), (str,))
+    numbers: dict[object, tuple[type, ...]] = {int: (int,), float: (int, float)}
+    kinds = numbers.get(_TYPES[change], (str,))
     if not isinstance(value, kinds) or isinstance(value, bool):
         kind = {int: "a whole number", float: "a number"}.get(kinds[-1], "a string")
         raise InputError(f"row {row!r}: {change} is {value!r}, but must be {kind}")

@@ -40,7 +40,10 @@ def plan_table(
     here: tuple[Slot, ...] = ()
     if device is None and devices is None:
         here = slots(
-            workers, devices_per_trial=devices_per_trial, trials_per_device=trials_per_device
+            workers,
+            devices_per_trial=devices_per_trial,
+            trials_per_device=trials_per_device,
+            threads=plan.base.training.threads or 1,
         )
     places = _places(devices, workers, devices_per_trial, trials_per_device)
     configs = row_configs(plan)

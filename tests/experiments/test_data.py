@@ -60,7 +60,8 @@ def test_a_resume_over_a_changed_text_is_refused_by_name(own_run: tuple[Path, Pa
 def test_a_resume_over_the_same_text_goes_on(own_run: tuple[Path, Path]):
     own, directory = own_run
     flip_a_bit(directory / "vocabulary.model")  # written again, as the data is the same
-    assert run(tiny_experiment(own), directory).steps == 40
+    result = run(tiny_experiment(own), directory)
+    assert result is not None and result.steps == 40
 
 
 def test_a_run_from_before_data_was_noted_keeps_its_vocabulary(own_run: tuple[Path, Path]):

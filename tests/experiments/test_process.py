@@ -80,7 +80,7 @@ def test_a_server_that_is_killed_while_a_process_starts_is_replaced():
 
 def test_a_process_whose_directory_is_gone_ends_without_a_word(tmp_path: Path):
     with pytest.raises(SystemExit) as ended:
-        run_forked(str(tmp_path / "gone"), str(tmp_path), {}, None, 1)
+        run_forked(str(tmp_path / "gone"), str(tmp_path), {}, 1)
     assert ended.value.code == STOPPED
 
 
