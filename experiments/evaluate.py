@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import IO
 
 from experiments.data import noted_data
-from experiments.device import default_device
 from experiments.display import Display
 from experiments.engine import open_engine
 from experiments.experiment import Experiment, load_experiment
@@ -56,7 +55,7 @@ def evaluate_run(
         else text_of_split(experiment, split, noted_data(directory))
     )
     decoding = _decoding(experiment, beam_size, length_penalty)
-    trained = load_trained(directory, average, device=default_device())
+    trained = load_trained(directory, average)
     model, vocabulary = trained.model, trained.vocabulary
     decode = open_engine(engine, model, vocabulary, decoding)
     display = Display(None)
@@ -102,7 +101,7 @@ def translate_stream(
     """
     experiment = load_experiment(directory)
     decoding = _decoding(experiment, beam_size, length_penalty)
-    trained = load_trained(directory, average, device=default_device())
+    trained = load_trained(directory, average)
     model, vocabulary = trained.model, trained.vocabulary
     decode = open_engine(engine, model, vocabulary, decoding)
     lines = (

@@ -27,7 +27,7 @@ class Averaged:
 class Result:
     """One finished run. BLEU and perplexities are of the validation set, as in Table 3; those of
     the test set, where one was scored, begin with ``test_``. ``bleu`` is sacreBLEU's and
-    ``tokenised_bleu`` the paper's way (:mod:`transformer.bleu`); ``averaged`` is there where the
+    ``tokenised_bleu`` the paper's way (:mod:`transformer.scores`); ``averaged`` is there where the
     configuration asks to score the mean of more checkpoints besides.
 
     ``perplexity`` is per word-piece and ``perplexity_per_char`` per character of the reference;

@@ -15,12 +15,12 @@ from experiments.experiment import Experiment
 from experiments.files import write_atomically
 from experiments.progress import Progress
 from experiments.results import Averaged, hypotheses_path
-from transformer.bleu import Bleu, bleu, tokenised_bleu
 from transformer.config import DecodingConfig
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.evaluation import Decode, Perplexity, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
+from transformer.scores import Bleu, bleu, tokenised_bleu
 from transformer.training.averaging import average_weights
 from transformer.training.module import TransformerModule
 

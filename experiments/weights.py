@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from experiments.data import run_vocabulary
+from experiments.device import default_device
 from experiments.experiment import Experiment, load_experiment
 from experiments.scoring import choose_checkpoints, load_model
 from transformer.data.vocabulary import Vocabulary
@@ -26,12 +27,18 @@ class Trained:
     averaged: int
 
 
-def load_trained(directory: Path, average: int | None, *, device: torch.device) -> Trained:
+def load_trained(
+    directory: Path | str, average: int | None = None, *, device: torch.device | None = None
+) -> Trained:
     """The model with the mean of the last ``average`` checkpoints; if None as configured.
+
+    Args:
+        device: where it is wanted; None takes a GPU where there is one
 
     Raises:
         InputError: if the directory holds no model, or not enough checkpoints.
     """
+    directory, device = Path(directory), device or default_device()
     experiment = load_experiment(directory)
     if (directory / WEIGHTS_FILE).is_file():
         if average is not None:

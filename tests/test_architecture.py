@@ -27,7 +27,7 @@ ALLOWED = {
     "transformer.errors": (),
     "transformer.corpus": ("transformer.errors",),
     "transformer.config": ("transformer.corpus", "transformer.errors"),
-    "transformer.bleu": (),
+    "transformer.scores": (),
     "transformer.flops": ("transformer.config",),
     "transformer.threads": (),
     "transformer.progress": (),
@@ -92,11 +92,11 @@ ALLOWED = {
 DOORS = {
     "sentencepiece": {"transformer.data.vocabulary"},
     "sacrebleu": {
-        "transformer.bleu",
+        "transformer.scores",
         "transformer.data.fetching.testsets",
         "experiments.significance",
     },
-    "sacremoses": {"transformer.bleu"},
+    "sacremoses": {"transformer.scores"},
     "wandb": {"experiments.tracking"},
     "optuna": {
         "ablations.fleet.queue",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ablations.tables import load_table
+from tests.samples import write_corpus
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -62,9 +63,17 @@ def test_the_table_of_ones_own_is_one(tmp_path: Path) -> None:
     assert [row.name for row in table.rows] == ["base", "deep"]
 
 
-@pytest.mark.skipif("DATA_MIRROR" not in os.environ, reason="DATA_MIRROR is not set")
-def test_the_library_example_trains(tmp_path: Path) -> None:
-    code = snippet("Trainer(max_steps").replace("max_steps=1_000", "max_steps=2")
+def test_the_library_example_trains_scores_loads_and_translates(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "numbers")
+    code = "from pathlib import Path\n" + snippet("Trainer(max_epochs")
+    for given, small in (
+        ("corpus=MULTI30K_EN_DE", f"corpus=folder_corpus(Path({str(corpus)!r}))"),
+        ("    MULTI30K_EN_DE,", "    folder_corpus,"),
+        ("vocab_size=4_000", "vocab_size=61"),
+        ("max_epochs=2", "max_epochs=2, limit_train_batches=2"),
+    ):
+        assert given in code
+        code = code.replace(given, small)
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -73,3 +82,6 @@ def test_the_library_example_trains(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
+    assert "Epoch 1/1" in done.stdout + done.stderr
+    for said in ("Bleu(score=", "Perplexity(per_token="):
+        assert said in done.stdout

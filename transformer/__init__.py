@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transformer.bleu import bleu, tokenised_bleu
     from transformer.config import (
         Config,
         DataConfig,
@@ -36,10 +35,11 @@ if TYPE_CHECKING:
     from transformer.evaluation import perplexity, translate
     from transformer.model.encoder_decoder import Transformer
     from transformer.pretrained import load_pretrained
+    from transformer.scores import bleu, tokenised_bleu
     from transformer.training.module import TransformerModule
 
 _MODULES = {
-    "transformer.bleu": ("bleu", "tokenised_bleu"),
+    "transformer.scores": ("bleu", "tokenised_bleu"),
     "transformer.config": (
         "Config",
         "DataConfig",

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.checkpoints import step_checkpoints
 from experiments.results import Result, load_result
 from tests.experiments.conftest import Command
 from tests.experiments.processes import Finished
 from tests.experiments.samples import copy_of
+from tests.test_readme import snippet
 
 
 def _printed(ended: Finished) -> tuple[float, float, float]:
@@ -101,6 +103,17 @@ def test_a_run_without_a_checkpoint_is_told_to_be_trained(
     assert ended.lines[0].endswith("has no checkpoint yet: train it first")
 
 
+def test_a_run_whose_checkpoints_are_all_damaged_is_told_so(
+    finished: Path, command: Command, tmp_path: Path
+):
+    directory = copy_of(finished, tmp_path / "run")
+    for _, path in step_checkpoints(directory):
+        path.write_bytes(path.read_bytes()[:1_000])
+    ended = command("experiments", "evaluate", directory)
+    assert ended.code == 2
+    assert f"none of the checkpoints of {directory} can be read: train it again" in ended.stderr
+
+
 def test_a_damaged_checkpoint_is_not_evaluated(finished: Path, command: Command, tmp_path: Path):
     directory = copy_of(finished, tmp_path / "run")
     (directory / "checkpoints" / "step-00000040.ckpt").write_bytes(b"")
@@ -129,6 +142,13 @@ def test_every_line_is_translated_in_its_place(finished: Path, command: Command)
 def test_line_ends_of_any_kind_give_the_same(text: bytes, finished: Path, command: Command):
     expected = command("experiments", "translate", finished, stdin=b"one two\nthree\n")
     assert command("experiments", "translate", finished, stdin=text) == expected
+
+
+def test_the_readme_loads_a_run_in_python(finished: Path, capsys: pytest.CaptureFixture[str]):
+    code = snippet("load_trained").replace("runs/multi30k-seed1", str(finished))
+    exec(code.replace("A dog runs.", "one two"), {})
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("['") and len(line) > len("['']")
 
 
 def test_nothing_is_translated_to_nothing(finished: Path, command: Command):

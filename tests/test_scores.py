@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from transformer.bleu import bleu, moses_tokens, tokenised_bleu
+from transformer.scores import bleu, moses_tokens, tokenised_bleu
 
 HYPOTHESES = ["The cat sat on the mat.", "A dog, barked loudly; at 3.5 cats!", "Quite another one."]
 TRUTHS = ["The cat sat on a mat.", "A dog barked loudly at 3.5 cats!", "Something else entirely."]
