@@ -129,3 +129,17 @@ def test_each_sentence_is_in_one_half_without_idle_columns(count: int, seed: int
     assert sorted(found) == [(i, *row) for i, row in enumerate(lengths.tolist())]
     first, second = (int(h.src.count_nonzero() + h.tgt.count_nonzero()) for h in halves)
     assert count == 2 or abs(first - second) <= 2 * 28
+
+
+def test_batches_of_as_many_sentences_are_cut_in_few_places() -> None:
+    """Each new number of sentences makes products of new shapes."""
+    random = np.random.default_rng(5)
+    cuts: list[int] = []
+    for _ in range(101):
+        lengths = np.sort(random.integers(7, 14, 67))
+        rows = torch.tensor([[1] * n + [PAD_ID] * (14 - n) for n in lengths])
+        first, second = split(Batch(src=rows, tgt=rows, source_tokens=1, target_tokens=1))
+        cuts.append(len(first.src))
+        tokens = [int(half.src.count_nonzero()) for half in (first, second)]
+        assert max(tokens) < 1.08 * sum(tokens) / 2
+    assert len(set(cuts)) <= 2

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from experiments.benchmark.shapes import ProductShapes
 from transformer.training import loss as loss_module
 from transformer.training.loss import smoothed_cross_entropy
 
@@ -159,3 +160,40 @@ def test_an_infinite_state_is_not_hidden() -> None:
     broken[3, 2] = torch.inf
     smoothed, _ = smoothed_cross_entropy(broken, weight, targets, 0.1, VOCAB)
     assert not smoothed.isfinite()
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 8, 13, 16, TOKENS])
+def test_padding_the_last_piece_changes_neither_sums_nor_gradients(
+    tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pieces of 16 rows; a target of its own in every row tells if a padded one counted."""
+    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", 16 * VOCAB)
+    states, weight, targets = inputs(tokens, torch.float32)
+
+    def found(sizes: int) -> tuple[Tensor, ...]:
+        monkeypatch.setattr(loss_module, "_SIZES", sizes)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            sums = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
+        return *sums, *gradients(sums[0], states, weight)
+
+    for one, other in zip(found(4), found(1_000), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def products_of(tokens: int, precision: torch.dtype | None) -> set[tuple[torch.Size, ...]]:
+    seen = ProductShapes()
+    states, weight, targets = inputs(tokens, torch.float32)
+    with torch.autocast("cpu", dtype=precision, enabled=precision is not None), seen:
+        smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
+    return {shapes for _, shapes in seen.seen}
+
+
+def test_products_of_bf16_on_a_cpu_are_of_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the number of targets, which is another one in nearly every batch."""
+    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", 64 * VOCAB)
+    few = set[tuple[torch.Size, ...]]().union(
+        *(products_of(tokens, torch.bfloat16) for tokens in range(1, 150))
+    )
+    assert len(few) == 8 * 3
+    # Those of fp32 are as quick to begin for any shape, and their rows are not padded.
+    assert {shapes[0][0] for shapes in products_of(67, None)} >= {64, 3}
