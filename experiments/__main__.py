@@ -80,7 +80,7 @@ def _parser() -> Parser:
     add = command.add_argument
     add("--size", choices=["tiny", "base", "big"], help="tiny on a CPU, base on a GPU")
     add("--device", choices=["cpu", "cuda"], help="cuda if there is one")
-    add("--what", choices=["train", "decode", "data"], help="all of it if not given")
+    add("--what", choices=["train", "memory", "decode", "data"], help="all of it if not given")
     add("--turns", type=int, metavar="N", help="how often each is timed")
     add("--compile", action="store_true", help="train with torch.compile")
     add("--output", type=Path, metavar="FILE", help="the figures as JSON (under runs/)")
