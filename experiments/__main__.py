@@ -153,7 +153,7 @@ def _export(command: argparse.ArgumentParser) -> None:
 
 def _benchmark(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    sizes, parts = ("tiny", "base", "big"), ("train", "decode", "data")
+    sizes, parts = ("tiny", "base", "big"), ("train", "memory", "decode", "data")
     add("--size", choices=sizes, help="of the model (default: tiny on a CPU, base on a GPU)")
     add("--device", choices=("cpu", "cuda"), help="where to run (default: cuda if there is one)")
     add("--what", choices=parts, help="what to measure (default: all)")

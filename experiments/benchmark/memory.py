@@ -20,7 +20,7 @@ class Peak:
 
     def look(self) -> None:
         """Add up what the processes hold now; a page that several share counts once."""
-        held = [_held(process) for process in _family(os.getpid())]
+        held = [bytes_held(process) for process in _family(os.getpid())]
         if any(held):
             self.bytes = max(self.bytes or 0, sum(held))
 
@@ -44,7 +44,8 @@ def peak_memory_of_all() -> Generator[Peak]:
         thread.join()
 
 
-def _held(process: int) -> int:
+def bytes_held(process: int) -> int:
+    """What a process holds now; 0 where the system does not tell."""
     with suppress(OSError):  # it has just ended
         for line in (_PROC / str(process) / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

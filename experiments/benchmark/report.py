@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 
 from experiments.benchmark.data import DataSpeed, measure_data
 from experiments.benchmark.decoding import DecodingSpeed, measure_decoding
+from experiments.benchmark.growth import MemoryGrowth, measure_growth
 from experiments.benchmark.training import TrainingSpeed, measure_training
 from experiments.benchmark.workload import Size, workload
 from experiments.device import default_device, device_name
@@ -19,11 +20,16 @@ from experiments.files import write_json
 from experiments.provenance import commit, versions
 from transformer.errors import InputError
 
-What = Literal["train", "decode", "data"]
+What = Literal["train", "memory", "decode", "data"]
+Speed = TrainingSpeed | MemoryGrowth | DecodingSpeed | DataSpeed
 Row = tuple[str, str, str, str]
 
 # Updates, and rounds of the others, by size and kind of device: some minutes for each.
 _TURNS = {"cpu": {"tiny": 40, "base": 8, "big": 4}, "cuda": {"tiny": 100, "base": 50, "big": 30}}
+_GROWTH_STEPS = {
+    "cpu": {"tiny": 1_000, "base": 100, "big": 30},
+    "cuda": {"tiny": 1_000, "base": 1_000, "big": 300},
+}
 _ROUNDS = 5
 
 
@@ -55,12 +61,13 @@ def benchmark(
     size = size or ("base" if device.type == "cuda" else "tiny")
     name = device_name() if device.type == default_device().type else device.type
     print(f"{size} on {name}, {_described(device)}", flush=True)
-    measures: dict[str, Callable[[], TrainingSpeed | DecodingSpeed | DataSpeed]] = {
-        "train": lambda: measure_training(
-            size, device, turns or _TURNS[device.type][size], compile=compile
-        ),
-        "decode": lambda: measure_decoding(size, device, turns or _ROUNDS),
-        "data": lambda: measure_data(device, turns or _ROUNDS),
+    measures: dict[str, Callable[[], Sequence[Speed]]] = {
+        "train": lambda: [
+            measure_training(size, device, turns or _TURNS[device.type][size], compile=compile)
+        ],
+        "memory": lambda: measure_growth(size, device, turns or _GROWTH_STEPS[device.type][size]),
+        "decode": lambda: [measure_decoding(size, device, turns or _ROUNDS)],
+        "data": lambda: [measure_data(device, turns or _ROUNDS)],
     }
     about = {"size": size, "device": name, "workload": asdict(workload(device))}
     made = {"commit": commit(), "versions": versions()}
@@ -69,18 +76,21 @@ def benchmark(
     speeds: dict[str, object] = {}
     for key, measure in measures.items():
         if what is None or what == key:
-            speed = measure()
-            speeds[key] = asdict(speed)
-            print("\n".join(map(_line, rows(speed))), flush=True)
+            found = measure()
+            listed = [asdict(speed) for speed in found]
+            speeds[key] = listed if key == "memory" else listed[0]
+            print("\n".join(_line(row) for speed in found for row in rows(speed)), flush=True)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             write_json(output, about | speeds | made | {"finished_at": now})
     print(output)
 
 
-def rows(speed: TrainingSpeed | DecodingSpeed | DataSpeed) -> list[Row]:
+def rows(speed: Speed) -> list[Row]:
     """The rows of the table that tell a measurement: what, ours, the plain way's, their ratio."""
     if isinstance(speed, TrainingSpeed):
         return _training_rows(speed)
+    if isinstance(speed, MemoryGrowth):
+        return _memory_rows(speed)
     if isinstance(speed, DecodingSpeed):
         return [
             (
@@ -124,6 +134,25 @@ def _training_rows(speed: TrainingSpeed) -> list[Row]:
         ("  peak memory, MiB", f"{memory / 2**20:,.0f}" if memory else "", "", ""),
         ("  ms a step", f"{1e3 * speed.seconds_per_step:.1f}", "", ""),
         ("  ms a step by the Trainer", f"{1e3 * overhead:.2f}", "", ""),
+    ]
+
+
+def _memory_rows(memory: MemoryGrowth) -> list[Row]:
+    known = memory.peak_bytes > 0
+    return [
+        (
+            f"memory, {memory.precision}: peak, MiB",
+            f"{memory.peak_bytes / 2**20:,.0f}" if known else "",
+            "",
+            "",
+        ),
+        (
+            f"  growth, step {memory.settled:,} to {memory.steps:,}",
+            f"{memory.growth:.1%}" if known else "",
+            "",
+            "",
+        ),
+        ("  steps with a new shape", f"{memory.new_shape_steps:.1%}", "", ""),
     ]
 
 

@@ -9,21 +9,23 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+Product = tuple[str, tuple[torch.Size, ...]]
+
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 
 
 class ProductShapes(TorchDispatchMode):
-    """Keeps the shapes of all products made within it, in the thread that enters it.
+    """Notes the products made within it, in the thread that enters it.
 
     Those of a backward pass follow from those of the forward pass, so the latter are enough.
 
-    Attributes:
-        seen: each kind of product with the shapes of its operands
+    Args:
+        seen: to which each kind of product is added with the shapes of its operands
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seen: set[Product]) -> None:
         super().__init__()
-        self.seen: set[tuple[str, tuple[torch.Size, ...]]] = set()
+        self._seen = seen
 
     def __torch_dispatch__(
         self,
@@ -36,5 +38,5 @@ class ProductShapes(TorchDispatchMode):
         name = str(func).split(".")[1]
         if name in _PRODUCTS:
             shapes = tuple(arg.shape for arg in args if isinstance(arg, Tensor))
-            self.seen.add((name, shapes[-2:]))
+            self._seen.add((name, shapes[-2:]))
         return func(*args, **(kwargs or {}))

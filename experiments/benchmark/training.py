@@ -104,7 +104,12 @@ def measure_training(
 
 def our_step(config: Config, device: torch.device) -> Step:
     """A new model of ours on ``device``, as a function that trains it by one batch."""
-    module = TransformerModule(config).to(device).train()
+    return step_of(TransformerModule(config).to(device))
+
+
+def step_of(module: TransformerModule) -> Step:
+    """A function that trains ``module`` by one batch."""
+    module.train()
     optimizer = module.configure_optimizers()["optimizer"]
 
     def step(batch: Batch) -> None:

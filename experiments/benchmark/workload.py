@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 from typing import Literal
 
@@ -62,10 +64,15 @@ class Workload:
         return PairsInMemory(side(0), side(1))
 
     def batches(self, number: int, device: torch.device) -> list[Batch]:
-        """The first batches of training; over several epochs where the text is short."""
+        """The first batches of training."""
+        return list(islice(self.all_batches(device), number))
+
+    def all_batches(self, device: torch.device) -> Iterator[Batch]:
+        """The batches of training, epoch after epoch without an end."""
         pairs = self.pairs()
         plan = BatchPlan(Buckets.of(pairs.lengths), self.tokens_per_batch, _SEED)
-        return [collate(pairs, plan.batch(n), number=n).to(device) for n in range(number)]
+        for number in count():
+            yield collate(pairs, plan.batch(number), number=number).to(device)
 
 
 def workload(device: torch.device) -> Workload:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.benchmark.shapes import ProductShapes
+from experiments.benchmark.shapes import Product, ProductShapes
 from transformer.training import loss as loss_module
 from transformer.training.loss import smoothed_cross_entropy
 
@@ -181,11 +181,11 @@ def test_padding_the_last_piece_changes_neither_sums_nor_gradients(
 
 
 def products_of(tokens: int, precision: torch.dtype | None) -> set[tuple[torch.Size, ...]]:
-    seen = ProductShapes()
+    seen = set[Product]()
     states, weight, targets = inputs(tokens, torch.float32)
-    with torch.autocast("cpu", dtype=precision, enabled=precision is not None), seen:
+    with torch.autocast("cpu", dtype=precision, enabled=precision is not None), ProductShapes(seen):
         smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
-    return {shapes for _, shapes in seen.seen}
+    return {shapes for _, shapes in seen}
 
 
 def test_products_of_bf16_on_a_cpu_are_of_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:

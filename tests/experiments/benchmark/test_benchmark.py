@@ -86,7 +86,10 @@ def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: 
     for name, peak in train["peak_tflops"].items():
         assert train["mfu"][name]["median"] == pytest.approx(train["tflops"] / peak)
     assert 20 < decode["mean_length"] <= 25
-    for word in ("target tokens/s", "sentences/s", "pairs/s", "fill", "MFU"):
+    (memory, *_) = figures["memory"]
+    assert memory["precision"] == "fp32" and memory["peak_bytes"] > 1e8
+    assert memory["new_shape_steps"] == 1.0  # there is but one
+    for word in ("new shape", "growth", "target tokens/s", "sentences/s", "pairs/s", "fill", "MFU"):
         assert word in printed
 
 
