@@ -1,4 +1,4 @@
-"""What the README shows exists and runs."""
+"""What the README and the pages of docs/ show exists and runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from ablations.tables import load_table
 from tests.samples import write_corpus
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, flags=re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    block
+    for page in PAGES
+    for block in re.findall(r"```(\w*)\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+]
 COMMANDS = [
     shlex.split(line.partition(" < ")[0], comments=True)
     for language, block in BLOCKS
@@ -24,6 +28,19 @@ COMMANDS = [
     for line in block.splitlines()
     if line
 ]
+
+
+LINKS = [
+    (page, link)
+    for page in PAGES
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8"))
+    if not link.startswith("http")
+]
+
+
+@pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: str(value).rpartition("/")[2])
+def test_each_link_leads_somewhere(page: Path, link: str) -> None:
+    assert (page.parent / link).exists()
 
 
 def snippet(word: str) -> str:
