@@ -59,9 +59,9 @@ def run_command_line(parser: Parser) -> int:
     except (InputError, OSError) as error:
         if not is_bad_input(error):
             raise
-        denied = isinstance(error, PermissionError) and error.filename
-        words = f"{error.filename}: permission denied, check whose it is" if denied else error
-        print(f"{parser.prog}: error: {words}", file=sys.stderr)
+        if isinstance(error, PermissionError) and error.filename:
+            error = InputError(f"{error.filename}: permission denied, check whose it is")
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

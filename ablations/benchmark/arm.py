@@ -25,7 +25,7 @@ class Place:
     """A core, and the GPU if there is one, which another place may share."""
 
     core: int
-    gpu: int | None
+    gpu: int | str | None
 
 
 def places() -> tuple[Place, Place]:

@@ -57,7 +57,8 @@ def place(run: Run, width: int | None = None) -> str:
     devices = run.devices
     first = devices[0] if devices and isinstance(devices[0], int) else 0
     is_range = len(devices) > 2 and devices == tuple(range(first, first + len(devices)))
-    numbers = f"{first}-{devices[-1]}" if is_range else ",".join(str(x)[:8] for x in devices)
+    last = first + len(devices) - 1
+    numbers = f"{first}-{last}" if is_range else ",".join(str(x)[:8] for x in devices)
     suffix = f":{numbers}" if numbers else ""
     host = run.host or ""
     if width is not None and len(host) + len(suffix) > width:
