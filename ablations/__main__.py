@@ -114,7 +114,7 @@ def _run(command: argparse.ArgumentParser) -> None:
         dest="earlier",
         type=Path,
         metavar="DIR",
-        help="begin with copies of the finished runs of DIR, such as a committed result",
+        help="copy the finished runs of DIR, such as a committed result, first (default: none)",
     )
     _retry_failed(command)
     _arithmetic(command)

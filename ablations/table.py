@@ -50,6 +50,10 @@ class Changes(TypedDict, total=False):
 
 CHANGES: tuple[str, ...] = tuple(Changes.__annotations__)
 _TYPES: dict[str, object] = get_type_hints(Changes)
+_KINDS: dict[object, tuple[tuple[type, ...], str]] = {
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+}
 # What lies in a table's directory beside the folders of its rows.
 OWN_FILES = (
     "fleet.json",
@@ -108,11 +112,9 @@ def row(
 
 
 def _check_type(row: str, change: str, value: object) -> None:
-    numbers: dict[object, tuple[type, ...]] = {int: (int,), float: (int, float)}
-    kinds = numbers.get(_TYPES[change], (str,))
+    kinds, words = _KINDS.get(_TYPES[change], ((str,), "a string"))
     if not isinstance(value, kinds) or isinstance(value, bool):
-        kind = {int: "a whole number", float: "a number"}.get(kinds[-1], "a string")
-        raise InputError(f"row {row!r}: {change} is {value!r}, but must be {kind}")
+        raise InputError(f"row {row!r}: {change} is {value!r}, but must be {words}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

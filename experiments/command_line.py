@@ -125,7 +125,7 @@ def run_command_line(parser: Parser) -> int:
         if not is_bad_input(error):
             raise
         denied = isinstance(error, OSError) and error.errno in _DENIED
-        remedy = ": choose a place that you may write to" if denied else ""
+        remedy = ": check whose it is, or choose a place that you may write to" if denied else ""
         print(f"{parser.prog}: error: {error}{remedy}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:

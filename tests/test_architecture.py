@@ -63,7 +63,13 @@ ALLOWED = {
     "experiments": ("transformer",),
     "ablations.statistics": (),
     "ablations.fleet": (*BELOW, "ablations.attempts", "ablations.formats"),
-    "ablations.costs": (*BELOW, *DECLARED, "ablations.attempts", "ablations.formats"),
+    "ablations.costs": (
+        *BELOW,
+        *DECLARED,
+        "ablations.attempts",
+        "ablations.formats",
+        "ablations.fleet.machine",
+    ),
     "ablations.status": (
         *BELOW,
         *DECLARED,

@@ -14,6 +14,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import URL
 
+from ablations.fleet.identity import is_gone
 from ablations.fleet.queue import TABLE_ATTRIBUTE
 from ablations.fleet.storage import Patience, open_storage, refusing, show
 from ablations.status.contents import contents_of
@@ -110,6 +111,8 @@ def _run(name: str, trials: list[FrozenTrial]) -> Run:
         return replace(run, state="stopped")
     if run.state == "done":
         return replace(run, **_figures(trial), progress=None, failures=run.failures)
+    if run.state == "running" and is_gone(run.worker or ""):
+        return replace(run, state="stopped")
     if run.state == "running":
         started = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
         heard = run.progress.updated_at if run.progress else 0.0

@@ -55,11 +55,10 @@ def place(run: Run, width: int | None = None) -> str:
     the beginning.
     """
     devices = run.devices
-    numbers = ",".join(str(device)[:8] for device in devices)
-    if len(devices) > 2 and isinstance(first := devices[0], int):
-        last = first + len(devices) - 1
-        if devices == tuple(range(first, last + 1)):
-            numbers = f"{first}-{last}"
+    first = devices[0] if devices and isinstance(devices[0], int) else 0
+    is_range = len(devices) > 2 and devices == tuple(range(first, first + len(devices)))
+    last = first + len(devices) - 1
+    numbers = f"{first}-{last}" if is_range else ",".join(str(x)[:8] for x in devices)
     suffix = f":{numbers}" if numbers else ""
     host = run.host or ""
     if width is not None and len(host) + len(suffix) > width:

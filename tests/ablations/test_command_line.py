@@ -225,7 +225,7 @@ def test_a_file_that_may_not_be_read_is_one_line(
     monkeypatch.setattr("ablations.reporting.report.write_report", refuse)
     assert call("report out", monkeypatch) == 2
     shown = capsys.readouterr().err
-    assert shown.endswith("error: out/table.json: permission denied, check whose it is\n")
+    assert "Permission denied: 'out/table.json': check whose it is" in shown
 
 
 def test_a_crashed_run_is_exit_code_1_and_in_the_report(

@@ -72,10 +72,10 @@ def test_a_cells_run_is_the_scaled_row_under_its_names() -> None:
 def test_what_the_scale_sets_for_one_row_alone_is_part_of_its_run(
     tmp_path: Path, name: str
 ) -> None:
-    claim_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (1,)))
+    claim_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (1,), precision="fp32"))
     plan = load_plan(tmp_path)
     (found,) = (row for row in TABLE.rows if row.name == name)
-    expected = override(TABLE.configure(found, PAPER), seed=1)
+    expected = override(TABLE.configure(found, PAPER), seed=1, precision="fp32", threads=1)
     assert plan.experiment(Cell(name, 1)).config == row_configs(plan)[name] == expected
     assert name in [row.row.name for row in summarise(tmp_path).rows]
 

@@ -317,4 +317,6 @@ def test_a_place_that_may_not_be_written_to_is_told_with_the_remedy(
     monkeypatch.setattr(sys, "argv", ["experiments"])
     assert run_command_line(parser) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("Permission denied: 'runs/x': choose a place that you may write to")
+    assert line.endswith(
+        "Permission denied: 'runs/x': check whose it is, or choose a place that you may write to"
+    )

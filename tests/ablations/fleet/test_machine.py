@@ -10,7 +10,7 @@ from transformer.errors import InputError
 
 @pytest.fixture(autouse=True)
 def nine_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablations.fleet.machine._cores", lambda: 9)
+    monkeypatch.setattr("ablations.fleet.machine.count_cores", lambda: 9)
 
 
 def test_gpus_and_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 from optuna.trial import TrialState
 from sqlalchemy.engine import URL
 
+from ablations.fleet.identity import own_name
 from ablations.fleet.queue import TABLE_ATTRIBUTE
 from ablations.fleet.storage import storage_url
 from ablations.status.from_storage import open_study
@@ -51,6 +52,8 @@ def _fill(study: optuna.Study) -> None:
     stopped = to_dict(training(9))
     study.tell(start("base/seed-3", 1, reason="stopped", progress=stopped), state=TrialState.FAIL)
     study.tell(start("narrow/seed-1", 1, reason="it broke", given_up=False), state=TrialState.FAIL)
+    machine = own_name().rpartition(":")[2]
+    start("narrow/seed-3", 1, worker=f"node-a:{2**22 + 1}:1:{machine}")  # which is no process
     study.enqueue_trial({}, user_attrs={"cell": "narrow/seed-2"})
 
 
@@ -58,7 +61,7 @@ def test_each_state_is_told_by_the_trials(url: URL) -> None:
     with open_study(url, "pair-tiny") as reader:
         status = reader.read()
     states = [run.state for run in status.runs]
-    assert states == ["done", "running", "stopped", "failed", "waiting", "waiting"]
+    assert states == ["done", "running", "stopped", "failed", "waiting", "stopped"]
     done, running, _, failed, *_ = status.runs
     assert (done.perplexity, done.bleu) == (3.0, 80.0)
     assert (running.attempt, running.host, running.devices) == (2, "node-a", (3,))
