@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.checkpoints import step_checkpoints
+from experiments.evaluate import translate_stream
 from experiments.results import Result, load_result
 from tests.experiments.conftest import Command
 from tests.experiments.processes import Finished
@@ -147,8 +150,9 @@ def test_line_ends_of_any_kind_give_the_same(text: bytes, finished: Path, comman
 def test_the_readme_loads_a_run_in_python(finished: Path, capsys: pytest.CaptureFixture[str]):
     code = snippet("load_trained").replace("runs/multi30k-seed1", str(finished))
     exec(code.replace("A dog runs.", "one two"), {})
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("['")
+    options: dict[str, Any] = {"average": 2, "beam_size": None, "length_penalty": None}
+    expected = list(translate_stream(finished, io.BytesIO(b"one two\n"), **options))
+    assert capsys.readouterr().out == f"{expected}\n"
 
 
 def test_nothing_is_translated_to_nothing(finished: Path, command: Command):
