@@ -14,10 +14,15 @@ _PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "sacremoses", "
 
 @functools.cache
 def commit() -> str:
-    """The commit of this project, ``-dirty`` where files differ from it; else ``unknown``."""
+    """The commit of this project, ``-dirty`` where files differ from it; else ``unknown``.
+
+    Without optional locks: a run that is killed here would leave one in the user's repository,
+    which then refuses to commit.
+    """
+    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"],
+        found = subprocess.run(
+            [*command, "--untracked-files=no"],
             cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
@@ -26,7 +31,9 @@ def commit() -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return described.stdout.strip()
+    (first, *lines) = found.stdout.splitlines()
+    is_dirty = any(not line.startswith("#") for line in lines)
+    return first.removeprefix("# branch.oid ")[:12] + ("-dirty" if is_dirty else "")
 
 
 def versions() -> dict[str, str]:

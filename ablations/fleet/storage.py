@@ -132,6 +132,8 @@ def _make(url: URL, patience: Patience) -> Storage:
     for turn in range(_CREATIONS):
         try:
             storage = _open(text, settings, patience)
+            if not sqlite:
+                _refuse_another_database(storage.engine, show(url))
         except STORAGE_ERRORS as error:
             # Two processes that make the tables at once get in each other's way, but once only.
             if turn + 1 < _CREATIONS and _is_collision(error):
@@ -222,14 +224,33 @@ def _refuse_another_file(engine: Engine, path: Path) -> None:
 
     def check(*_: object) -> None:
         if _file_identity(path) != opened:
-            raise InputError(
-                f"the database {path} was deleted or replaced while it was in use, so this "
-                "process no longer uses it: results and checkpoints are kept, and the same "
-                "command goes on with the new one"
-            )
+            raise _replaced(str(path))
 
     event.listen(engine, "do_connect", check)  # which would create a file that is missing
     event.listen(engine, "begin", check)
+
+
+def _refuse_another_database(engine: Engine, name: str) -> None:
+    """The same of a server's database, whose connections all end when it is deleted."""
+    question = "SELECT oid FROM pg_database WHERE datname = current_database()"
+    with engine.connect() as connection:
+        opened = connection.exec_driver_sql(question).scalar_one()
+
+    def check(connection: Any, _record: Any) -> None:
+        (found,) = connection.execute(question).fetchone()
+        connection.rollback()
+        if found != opened:
+            raise _replaced(name)
+
+    event.listen(engine, "connect", check)
+
+
+def _replaced(name: str) -> InputError:
+    return InputError(
+        f"the database {name} was deleted or replaced while it was in use, so this process no "
+        "longer uses it: results and checkpoints are kept, and the same command goes on with the "
+        "new one"
+    )
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
@@ -242,7 +263,8 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
 
 def reason(error: BaseException) -> str:
     """What a database says is the matter, in one line and without what SQLAlchemy adds."""
-    origin = getattr(error, "orig", None) or error
+    cause = error.__cause__ or error  # Optuna wraps some of SQLAlchemy's
+    origin = getattr(cause, "orig", None) or cause
     lines = [line.strip() for line in str(origin).splitlines() if line.strip()]
     return lines[0] if lines else type(origin).__name__
 

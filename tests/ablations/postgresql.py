@@ -135,6 +135,11 @@ class Server:
             connection.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"'.encode())
         return self.url(database)
 
+    def drop(self, database: str) -> None:
+        """Delete a database, whoever uses it."""
+        with self._connect() as connection:
+            connection.execute(f'DROP DATABASE "{database}" WITH (FORCE)'.encode())
+
     def start(self) -> None:
         """Start, and wait until it answers."""
         settings = (*_SETTINGS, f"listen_addresses={self._address}", f"port={self._port}")

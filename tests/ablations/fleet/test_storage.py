@@ -70,6 +70,18 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "refused" in message and "geheim7" not in message
 
 
+def test_a_servers_database_that_takes_the_place_of_another_is_refused(
+    tmp_path: Path, postgresql: Server
+) -> None:
+    url = storage_url(postgresql.create("replaced"), tmp_path)
+    with open_storage(url, Patience()) as storage:
+        delete_study(storage, "none")
+        postgresql.drop("replaced")
+        postgresql.create("replaced")
+        with pytest.raises(InputError, match="/replaced was deleted or replaced while it was in"):
+            delete_study(storage, "none")
+
+
 def test_another_versions_tables_are_refused(url: URL) -> None:
     with open_storage(url, Patience()) as storage, storage.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'v0.9.0.a'"))

@@ -26,6 +26,10 @@ class Database(Protocol):
         """Be of use again, if it was not."""
         ...
 
+    def delete(self) -> bool:
+        """Forget all; whether that could be done."""
+        ...
+
 
 def leader(database: Database) -> int | None:
     """The process that holds the lease; None while nobody does or that cannot be told."""
@@ -67,12 +71,20 @@ class SQLite:
             self._lock.close()
             self._lock = None
 
+    def delete(self) -> bool:
+        """Remove the file; not while a stop lasts."""
+        if self._lock is not None or not self._path.exists():
+            return False
+        for path in self._path.parent.glob(f"{self._path.name}*"):
+            path.unlink(missing_ok=True)
+        return True
+
 
 class PostgreSQL:
     """One database of a server, which is stopped as by a crash."""
 
     def __init__(self, server: Server, name: str) -> None:
-        self._server, self._stopped = server, False
+        self._server, self._name, self._stopped = server, name, False
         self.url = server.create(name)
 
     def stop(self) -> bool:
@@ -88,3 +100,11 @@ class PostgreSQL:
         if self._stopped:
             self._server.start()
             self._stopped = False
+
+    def delete(self) -> bool:
+        """Replace it by an empty one; not while a stop lasts."""
+        if self._stopped:
+            return False
+        self._server.drop(self._name)
+        self._server.create(self._name)
+        return True

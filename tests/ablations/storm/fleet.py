@@ -1,6 +1,6 @@
 """A fleet's processes as a storm sees them: which there are, whose they are, how they are hit.
 
-Every process carries the name of its worker in its environment, by which it is found whatever
+Every process has its worker's folder as its working directory, by which it is found whatever
 started it. That takes Linux's ``/proc``.
 """
 
@@ -20,8 +20,8 @@ from experiments.process import RunProcess
 
 ROOT = Path(__file__).parents[3]
 _MOMENT_SECONDS = 0.02
-_VARIABLE = "STORM_WORKER"
-# All that these tests have started carries it.
+_PARENT, _SESSION = 1, 3
+# The folders of all workers that these tests have started begin so.
 _OURS = secrets.token_hex(8)
 
 
@@ -49,9 +49,11 @@ class Worker:
         self, launch: Launch, command: Sequence[str], environment: Mapping[str, str], folder: Path
     ) -> None:
         self.mark = f"{_OURS}-{secrets.token_hex(4)}"
-        self.log = folder / f"{self.mark}.log"
+        self.log = folder / self.mark / "log.txt"
+        self.log.parent.mkdir()
         self.paused = False
-        self.process = launch(command, {**environment, _VARIABLE: self.mark}, self.log)
+        self.started_at = time.monotonic()
+        self.process = launch(command, environment, self.log)
 
     @property
     def lives(self) -> bool:
@@ -59,9 +61,19 @@ class Worker:
         return self.process.poll() is None
 
     @property
-    def trials(self) -> list[int]:
+    def descendants(self) -> list[int]:
         """The processes that the worker has started, and theirs."""
         return [pid for pid in marked(self.mark) if pid != self.process.pid]
+
+    @property
+    def trials(self) -> list[int]:
+        """Those that carry out an attempt: each leads a session of its own."""
+        return [pid for pid in self.descendants if _field(pid, _SESSION) == pid]
+
+    @property
+    def fork_servers(self) -> list[int]:
+        """Those that trials of real training are forked from."""
+        return sorted({_field(pid, _PARENT) for pid in self.trials} - {self.process.pid, 0, 1})
 
     def send(self, number: signal.Signals) -> None:
         """Signal the worker alone."""
@@ -71,7 +83,7 @@ class Worker:
     def send_all(self, number: signal.Signals) -> None:
         """Signal the worker and all that came of it, as if its machine did it."""
         self.send(number)
-        for pid in self.trials:
+        for pid in self.descendants:
             send(pid, number)
 
     def end(self) -> None:
@@ -88,19 +100,27 @@ class Worker:
 
 def marked(mark: str) -> list[int]:
     """The processes of that worker, or of all workers whose marks begin so."""
-    entry = f"\0{_VARIABLE}={mark}".encode()
     found: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for path in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):  # it ends, or is another user's
-            if entry in b"\0" + path.read_bytes():
+            if any(part.startswith(mark) for part in path.readlink().parts):
                 found.append(int(path.parent.name))
     return found
+
+
+def _field(pid: int, number: int) -> int:
+    """A number of ``/proc/PID/stat``, counted from the state; 0 of a process that is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[number])
 
 
 def end_marked(mark: str) -> None:
     """Kill them, those too that they start meanwhile."""
     unseen = 0
-    while unseen < 2:  # a program that is just being started has no environment for a moment
+    while unseen < 2:
         found = marked(mark)
         for pid in found:
             send(pid, signal.SIGKILL)

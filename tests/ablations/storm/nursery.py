@@ -1,10 +1,12 @@
-"""Forks ``python -m ablations`` with stand-ins from a process that has imported it all already.
+"""Forks ``python -m ablations`` from a process that has imported it all already.
 
-A storm starts dozens of workers, and each would import for a second or two.
+A storm starts dozens of workers, and each would import for a second or two, its fork server for
+several more.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -12,8 +14,11 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +38,23 @@ _PRELOADED = (
 
 
 class Nursery:
-    """The process that is forked from; it ends with :meth:`close` or with the tests."""
+    """The process that is forked from; it ends with :meth:`close` or with the tests.
 
-    def __init__(self) -> None:
+    It imports ``modules`` besides what all workers need.
+    """
+
+    def __init__(self, modules: Sequence[str] = ()) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", __name__, *modules],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
 
     def launch(
         self, command: Sequence[str], environment: Mapping[str, str], log: Path
     ) -> RunProcess:
         """Start ``command``, which is :meth:`Place.command`'s, in the log's folder."""
-        order = {"arguments": command[3:], "environment": dict(environment), "log": str(log)}
+        order = {"command": command[2:], "environment": dict(environment), "log": str(log)}
         return _Forked(self, self.ask(order))
 
     def ask(self, order: Mapping[str, Any]) -> Any:
@@ -80,7 +90,7 @@ class _Forked:
 
 
 def _serve() -> None:
-    for name in _PRELOADED:
+    for name in (*_PRELOADED, *sys.argv[1:]):
         importlib.import_module(name)
     children: set[int] = set()
     for line in sys.stdin:
@@ -99,7 +109,7 @@ def _serve() -> None:
         send(pid, signal.SIGKILL)
 
 
-def _become(arguments: list[str], environment: dict[str, str], log: str) -> None:
+def _become(command: list[str], environment: dict[str, str], log: str) -> None:
     os.setsid()
     os.chdir(Path(log).parent)
     os.environ.clear()
@@ -108,15 +118,34 @@ def _become(arguments: list[str], environment: dict[str, str], log: str) -> None
         for number, file in enumerate((source, target, target)):
             os.dup2(file.fileno(), number)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    sys.argv = ["ablations", *arguments]
-    from tests.ablations.storm.ablations_with_stand_ins import main
-
+    util.spawnv_passfds = _fork_in_place_of_spawning  # type: ignore[attr-defined]
+    sys.argv = ["ablations", *command[1:]]
     code = 1
     try:
-        code = main()
+        code = importlib.import_module(command[0]).main()
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         os._exit(code)
+
+
+def _fork_in_place_of_spawning(_path: str, arguments: list[str], passed: list[int]) -> int:
+    """Begin multiprocessing's fork server, or its tracker, without importing all anew."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        gc.freeze()  # nothing of the worker's is ended from here
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+        for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+            if descriptor > 2 and descriptor not in passed:
+                with suppress(OSError):
+                    os.close(descriptor)
+        exec(arguments[-1], {})
+    finally:
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ from tests.ablations.storm.fleet import ROOT
 from tests.samples import write_corpus
 from transformer.config import to_dict
 
-ROWS = 8
-SEEDS = (1, 2, 3)
 _TABLE = """
 from pathlib import Path
 
@@ -70,6 +68,7 @@ class Place:
 
     folder: Path
     step_seconds: float | None
+    seeds: tuple[int, ...]
 
     @property
     def out(self) -> Path:
@@ -82,16 +81,28 @@ class Place:
         return self.folder / "storm.py"
 
     @property
+    def cache(self) -> Path:
+        """Where its corpus is prepared."""
+        return self.folder / "cache"
+
+    @property
+    def texts(self) -> Path:
+        """The folder of its corpus."""
+        return self.folder / "numbers"
+
+    @property
     def cells(self) -> list[Cell]:
         """All that is to be done."""
         from ablations.tables import load_table
 
-        return [Cell(row.name, seed) for row in load_table(str(self.table)).rows for seed in SEEDS]
+        rows = load_table(str(self.table)).rows
+        return [Cell(row.name, seed) for row in rows for seed in self.seeds]
 
     @property
     def run(self) -> list[str | Path]:
         """The arguments that begin the table."""
-        options = ["--scale", "tiny", "--seeds", "1,2,3", "--directory"]
+        seeds = ",".join(map(str, self.seeds))
+        options = ["--scale", "tiny", "--seeds", seeds, "--directory"]
         return ["run", self.table, *options, self.out]
 
     @property
@@ -101,7 +112,7 @@ class Place:
 
     def command(self, *arguments: str | Path) -> list[str]:
         """``python -m ablations ARGUMENTS``."""
-        module = "ablations" if self.step_seconds is None else _STAND_INS
+        module = "ablations.__main__" if self.step_seconds is None else _STAND_INS
         return [sys.executable, "-m", module, *map(str, arguments)]
 
     def environment(self, **more: str) -> Mapping[str, str]:
@@ -112,6 +123,7 @@ class Place:
                 [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
             ),
             "CUDA_VISIBLE_DEVICES": "",
+            "DATA_CACHE": str(self.cache),
             "OMP_NUM_THREADS": "1",
             "WANDB_MODE": "disabled",
             "STORM_STEP_SECONDS": str(self.step_seconds),
@@ -123,11 +135,18 @@ class Place:
 _STAND_INS = "tests.ablations.storm.ablations_with_stand_ins"
 
 
-def make_place(folder: Path, *, steps: int, every: int, step_seconds: float | None) -> Place:
+def make_place(
+    folder: Path,
+    *,
+    steps: int,
+    every: int,
+    step_seconds: float | None,
+    seeds: tuple[int, ...] = (1, 2, 3),
+) -> Place:
     """Write the table and its corpus; a checkpoint comes each ``every`` of ``steps`` steps."""
-    corpus = write_corpus(folder / "numbers")
+    place = Place(folder=folder, step_seconds=step_seconds, seeds=seeds)
+    corpus = write_corpus(place.texts)
     text = _TABLE.format(corpus=str(corpus), steps=steps, every=every, validate=steps // 2)
-    place = Place(folder=folder, step_seconds=step_seconds)
     place.table.write_text(text, encoding="utf-8")
     write_json(folder / "result.json", to_dict(result(Cell("base", 1))))
     return place

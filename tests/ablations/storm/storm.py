@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
-from collections.abc import Callable
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
+from ablations.attempts import read_result
+from experiments.command_line import BAD_INPUT
+from tests.ablations.storm.damage import (
+    FlippedBit,
+    fill_disk,
+    flip_bit_of_data,
+    flip_bit_of_run,
+)
 from tests.ablations.storm.databases import Database, leader
 from tests.ablations.storm.fleet import Launch, Worker, launch, send
 from tests.ablations.storm.place import Place
@@ -18,13 +30,14 @@ _TICK_SECONDS = 0.02
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weather:
-    """How bad it is: how many faults, the mean seconds between two, and what the fleet is set to.
+    """How bad it is: how many faults of each kind, which are the methods of :class:`Storm` of that
+    name, the mean seconds between two, and what the fleet is set to.
 
     The fleet's heartbeat and grace are in seconds; a pause lasts one to two times the grace.
     """
 
     seed: int
-    faults: int
+    faults: Mapping[str, int]
     every: float
     heartbeat: int = 1
     grace: int = 2
@@ -50,7 +63,11 @@ class Storm:
         self._due: list[tuple[float, Callable[[], None]]] = []
         self.workers: list[Worker] = []
         self.journal: list[str] = []
-        self.faults = self.kills = 0
+        self.left = [kind for kind, count in weather.faults.items() for _ in range(count)]
+        self._random.shuffle(self.left)
+        self.struck: Counter[str] = Counter()
+        self.flipped: list[FlippedBit] = []
+        self._unmended: list[tuple[float, FlippedBit]] = []
         self._struck = 0.0  # by the clock of the file system
 
     def __enter__(self) -> Storm:
@@ -66,8 +83,14 @@ class Storm:
     def describe(self) -> str:
         """What was done when, and what the last workers said."""
         words = [worker.last_words() for worker in self.workers[-2 * self._weather.workers :]]
-        where = f"a storm of seed {self._weather.seed} in {self._place.folder}"
-        return "\n".join([where, *self.journal, *words])
+        where = f"in {self._place.folder}; not struck: {self.left}"
+        return "\n".join([self.summary(), where, *self.journal, *words])
+
+    def summary(self) -> str:
+        """The counts, in one line."""
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.struck.items()))
+        seconds = time.monotonic() - self._began
+        return f"a storm of seed {self._weather.seed}, {seconds:.0f} s: {counts}"
 
     def blow(self) -> None:
         """Disturb until all is done or the faults are used up, then wait for the end."""
@@ -79,7 +102,8 @@ class Storm:
             for moment, action in [entry for entry in self._due if entry[0] <= now]:
                 self._due.remove((moment, action))
                 action()
-            if now >= following and self.faults < self._weather.faults and self._has_moved():
+            self._mend_what_is_refused()
+            if now >= following and self.left and self._has_moved():
                 self._strike(now)
                 following = now + self._random.uniform(0.3, 1.7) * self._weather.every
             time.sleep(_TICK_SECONDS)
@@ -94,13 +118,16 @@ class Storm:
         return False
 
     def _done(self) -> bool:
-        return all(cell.directory(self._place.out).exists() for cell in self._place.cells)
+        directories = [cell.directory(self._place.out) for cell in self._place.cells]
+        return all(x.exists() for x in directories) and all(map(_has_result, directories))
 
     def _calm(self) -> None:
         """Undo what lasts; the workers must find by themselves that there is nothing left."""
         for _, action in self._due:
             action()
         self._due.clear()
+        for _, bit in self._unmended:
+            bit.mend()  # nobody has read it since
         deadline = time.monotonic() + 5 * self._weather.grace + 60
         for worker in self.workers:
             while worker.lives:
@@ -127,24 +154,31 @@ class Storm:
         self.workers.append(Worker(self._launch, command, environment, place.folder))
 
     def _strike(self, now: float) -> None:
-        faults = (
-            self._kill_worker,
-            self._kill_leader,
-            self._kill_trial,
-            self._kill_host,
-            self._pause_host,
-            self._pause_worker,
-            self._stop_database,
-        )
-        fault = self._random.choices(faults, weights=(2, 2, 4, 2, 2, 2, 1))[0]
+        """Do the first fault of those left that can be done now."""
         victims = [worker for worker in self.workers if worker.lives and not worker.paused]
-        if victims:
-            said = fault(self._random.choice(victims))
-            if said:
-                self.faults += 1
-                self.kills += said.startswith("killed")
+        if not victims:
+            return
+        victim = self._random.choice(victims)
+        for kind in dict.fromkeys(self.left):
+            if said := getattr(self, f"_{kind}")(victim):
+                self.left.remove(kind)
+                self.struck[kind] += 1
                 self._struck = time.time()
                 self.journal.append(f"{now:7.2f} s  {said}")
+                return
+
+    def _mend_what_is_refused(self) -> None:
+        """Restore a damaged file once a worker has ended by a word that names it."""
+        for moment, bit in list(self._unmended):
+            for worker in self.workers:
+                refused = worker.started_at > moment and worker.process.poll() == BAD_INPUT
+                if refused and bit.path.name in worker.last_words():
+                    bit.mend()
+                    self._unmended.remove((moment, bit))
+                    self.struck["mended"] += 1
+                    now = time.monotonic() - self._began
+                    self.journal.append(f"{now:7.2f} s  mended {bit.path}")
+                    break
 
     def _kill_worker(self, worker: Worker) -> str:
         worker.send(signal.SIGKILL)
@@ -159,12 +193,17 @@ class Storm:
         return ""
 
     def _kill_trial(self, worker: Worker) -> str:
-        trials = worker.trials
-        if not trials:
+        return self._kill_one("trial", worker.trials, worker)
+
+    def _kill_fork_server(self, worker: Worker) -> str:
+        return self._kill_one("fork server", worker.fork_servers, worker)
+
+    def _kill_one(self, what: str, pids: Sequence[int], worker: Worker) -> str:
+        if not pids:
             return ""
-        pid = self._random.choice(trials)
+        pid = self._random.choice(pids)
         send(pid, signal.SIGKILL)
-        return f"killed process {pid} of worker {worker.mark}"
+        return f"killed {what} {pid} of worker {worker.mark}"
 
     def _kill_host(self, worker: Worker) -> str:
         worker.send_all(signal.SIGKILL)
@@ -191,6 +230,43 @@ class Storm:
             return ""
         return f"stopped the database {self._later(self._weather.grace, self._database.start)}"
 
+    def _delete_database(self, _worker: Worker) -> str:
+        return "deleted the database" if self._database.delete() else ""
+
+    def _fill_disk(self, worker: Worker) -> str:
+        """Half-way through a checkpoint, or before any file that is larger than the first."""
+        size = int(2 ** self._random.uniform(10, 18))
+
+        def set_limit(limit: int) -> None:
+            fill_disk([worker.process.pid, *worker.descendants], limit)
+
+        set_limit(size)
+        how_long = self._later(self._weather.grace, lambda: set_limit(resource.RLIM_INFINITY))
+        return f"files over {size} bytes find no room, for worker {worker.mark} {how_long}"
+
+    def _flip_bit_of_run(self, worker: Worker) -> str:
+        """After a crash: what is damaged on a disk is seen by who reads it again."""
+        worker.end()
+        return self._note_flipped(flip_bit_of_run(self._place, self._random), "a worker")
+
+    def _flip_bit_of_data(self, _worker: Worker) -> str:
+        for worker in self.workers:
+            worker.end()
+        return self._note_flipped(flip_bit_of_data(self._place, self._random), "all workers")
+
+    def _note_flipped(self, bit: FlippedBit | None, after: str) -> str:
+        if bit is None:
+            return ""
+        self.flipped.append(bit)
+        if bit.must_be_mended:
+            self._unmended.append((time.monotonic(), bit))
+        return f"killed {after} and flipped a bit of {bit.path}"
+
     def _later(self, seconds: float, action: Callable[[], None]) -> str:
         self._due.append((time.monotonic() - self._began + seconds, action))
         return f"for {seconds:.1f} s"
+
+
+def _has_result(directory: Path) -> bool:
+    with warnings.catch_warnings(action="ignore"):  # it may be damaged just now
+        return read_result(directory) is not None
