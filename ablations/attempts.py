@@ -18,6 +18,7 @@ from math import isfinite
 from pathlib import Path
 
 from experiments.attempt import ATTEMPT_FILE, Attempt, Failure, read_attempt, write_attempt
+from experiments.experiment import CONFIG_FILE
 from experiments.files import read_json, write_json
 from experiments.progress import Progress, read_progress, write_progress
 from experiments.results import RESULT_FILE, Result, load_result
@@ -137,7 +138,12 @@ def _leave_out(error: InputError) -> None:
 
 def set_aside_broken(directory: Path) -> list[str]:
     """Rename what an attempt has taken over and cannot read; the names of those files."""
-    readers = {ATTEMPT_FILE: read_attempt, RESULT_FILE: read_result, PRUNED_FILE: read_pruned}
+    readers: dict[str, Callable[[Path], object | None]] = {
+        ATTEMPT_FILE: read_attempt,
+        CONFIG_FILE: _read_config,
+        RESULT_FILE: read_result,
+        PRUNED_FILE: read_pruned,
+    }
     broken = [
         name
         for name, read in readers.items()
@@ -146,6 +152,14 @@ def set_aside_broken(directory: Path) -> list[str]:
     for name in broken:
         (directory / name).replace(directory / f"{name}.broken")
     return broken
+
+
+def _read_config(directory: Path) -> object | None:
+    """Whatever JSON is there; whether it is the cell's is for others to judge."""
+    try:
+        return read_json(directory / CONFIG_FILE)
+    except InputError:
+        return None
 
 
 def elapsed(directory: Path, result: Result) -> float:

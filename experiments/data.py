@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+from experiments.experiment import load_experiment
 from experiments.files import write_atomically, write_json
 from transformer.config import to_dict
 from transformer.data.fetching.checksum import sha256_of
@@ -41,6 +44,22 @@ def note_data(directory: Path, corpus: PreparedCorpus) -> None:
             )
         write_json(directory / DATA_FILE, to_dict(corpus.manifest))
     write_atomically(vocabulary, content)
+
+
+def share_data(directory: Path, others: Iterable[Path]) -> None:
+    """Have the run in ``directory``, unless it has noted its data, use those of the first of the
+    ``others`` that has, with the same corpus and settings: their figures are to be compared.
+    """
+    if (directory / DATA_FILE).exists():
+        return
+    ours = load_experiment(directory).config
+    for other in others:
+        with suppress(InputError):  # damaged, or not begun
+            noted, theirs = noted_data(other), load_experiment(other).config
+            same = (theirs.data, theirs.model.vocab_size) == (ours.data, ours.model.vocab_size)
+            if noted is not None and same:
+                write_json(directory / DATA_FILE, to_dict(noted))
+                return
 
 
 def run_vocabulary(directory: Path) -> Vocabulary:

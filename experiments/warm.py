@@ -82,6 +82,7 @@ class ForkedProcess:
         if code == _UNSEEN:  # the server was killed, and the process may be alive
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
+            return -signal.SIGKILL
         return code
 
     def wait(self, timeout: float | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from ablations.fleet.work import Work
 from ablations.formats import duration
 from ablations.formats import number as figure
 from experiments.attempt import Attempt, read_attempt, wandb_id, write_attempt
+from experiments.data import share_data
 from experiments.endings import Ending
 from experiments.experiment import claim as claim_directory
 from transformer.config import to_dict
@@ -60,6 +61,7 @@ class Begin:
             broken = set_aside_broken(directory)
             attempt = self._attempt(directory, slot, claim)
             claim_directory(directory, claim.experiment)
+            share_data(directory, self._others(directory))
             write_attempt(directory, attempt)
             child = start_child(directory, slot, self._start)
         except FileNotFoundError:
@@ -67,6 +69,13 @@ class Begin:
                 raise
             return None  # this worker was paused just here, for so long that another took it
         return Run(claim, attempt, child, self._work, self._retries, broken)
+
+    def _others(self, directory: Path) -> Iterator[Path]:
+        """The directories of the fleet's other cells, as far as there are any."""
+        for name in self._work.names:
+            found = newest(self._work.root / name)
+            if found is not None and found != directory:
+                yield found
 
     def _attempt(self, directory: Path, slot: Slot, claim: Claim) -> Attempt:
         before = read_attempt(directory)

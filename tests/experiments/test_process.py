@@ -78,6 +78,26 @@ def test_a_server_that_is_killed_while_a_process_starts_is_replaced():
     assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
 
 
+_KILLED_SERVER_LATER = """
+import os, signal, time
+from multiprocessing import forkserver
+from experiments import warm
+
+warm.PRELOADED.clear()
+process = warm.ForkedProcess(time.sleep, 60)
+os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+print(process.wait(60))
+"""
+
+
+def test_a_process_whose_server_is_killed_counts_as_killed():
+    command = [sys.executable, "-c", _KILLED_SERVER_LATER]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=_ROOT, timeout=60
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("-9\n", "", 0)
+
+
 def test_a_process_whose_directory_is_gone_ends_without_a_word(tmp_path: Path):
     with pytest.raises(SystemExit) as ended:
         run_forked(str(tmp_path / "gone"), str(tmp_path), {}, 1)

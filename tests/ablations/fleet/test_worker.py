@@ -28,7 +28,9 @@ from ablations.plan import Plan, claim_plan
 from ablations.table import Cell
 from ablations.table_work import TableWork
 from experiments.attempt import read_attempt
+from experiments.data import DATA_FILE, noted_data
 from experiments.experiment import claim
+from experiments.files import write_json
 from experiments.progress import read_progress
 from experiments.results import load_result
 from tests.ablations.postgresql import Server
@@ -42,6 +44,8 @@ from tests.ablations.samples import (
     started,
     when,
 )
+from transformer.config import to_dict
+from transformer.data.manifest import make_manifest
 from transformer.errors import InputError
 
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
@@ -153,7 +157,7 @@ def test_a_crash_after_the_result_costs_nothing(tmp_path: Path) -> None:
 def test_a_cell_with_a_broken_file_is_done_again_and_no_other(tmp_path: Path) -> None:
     work_on(tmp_path, {})
     broken = BASE.directory(tmp_path)
-    for name in ("attempt.json", "result.json"):
+    for name in ("attempt.json", "config.json", "result.json"):
         (broken / name).write_bytes((broken / name).read_bytes()[:40])
     (broken / "checkpoint").touch()
     outcome, told = work_on(tmp_path, {})
@@ -162,7 +166,20 @@ def test_a_cell_with_a_broken_file_is_done_again_and_no_other(tmp_path: Path) ->
     assert "; result.json cannot be read, and is now result.json.broken" in told
     assert load_result(broken) is not None and read_attempt(broken) is not None
     left = {path.name for path in broken.iterdir()}
-    assert {"attempt.json.broken", "result.json.broken", "checkpoint"} < left
+    assert {f"{name}.json.broken" for name in ("attempt", "config", "result")} < left
+    assert {"checkpoint", "config.json"} < left
+
+
+@pytest.mark.filterwarnings("ignore:left out")
+def test_a_cell_begins_with_the_data_of_the_others(tmp_path: Path) -> None:
+    work_on(tmp_path, {NARROW: "crash"}, retries=0)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "train.en").write_text("one\n")
+    manifest = make_manifest(tmp_path / "text", [("text.en", "1")])
+    write_json(BASE.directory(tmp_path) / DATA_FILE, to_dict(manifest))
+    forgive(NARROW.directory(tmp_path))
+    work_on(tmp_path, {})
+    assert noted_data(NARROW.directory(tmp_path)) == manifest
 
 
 def test_a_row_whose_folder_is_a_file_is_refused(tmp_path: Path) -> None:

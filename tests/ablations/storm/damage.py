@@ -17,7 +17,7 @@ _WITHOUT_CHECKSUM = ("attempt.json", "config.json", "metrics.csv", "progress.jso
 _UNDER_WAY = ("*.json", "metrics.csv", "vocabulary.model", "checkpoints/step-*.ckpt")
 _KINDS = (".ckpt", ".ckpt", ".json", ".json", ".csv", ".model")
 # What a fleet cannot make again by itself: it refuses to go on until somebody restores the file.
-_ONLY_RESTORED = ("config.json", "data.json")
+_ONLY_RESTORED = ("data.json",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,11 @@ def flip_bit_of_run(place: Place, random: Random) -> FlippedBit | None:
 
 
 def flip_bit_of_data(place: Place, random: Random) -> FlippedBit | None:
-    """Flip one bit of a prepared file; None if nothing is prepared yet."""
-    files = [path for path in place.cache.glob("prepared/*/**/*") if path.is_file()]
+    """Flip one bit of a prepared file or of a text; None if no run has begun with them yet."""
+    prepared = [path for path in place.cache.glob("prepared/*/**/*") if path.is_file()]
+    files = random.choice([prepared, list(place.texts.iterdir())])
+    if not any(place.out.glob("*/seed-*/data.json")):
+        return None
     return _flip(None, random.choice(sorted(files)), random) if files else None
 
 
