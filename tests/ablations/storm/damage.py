@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from ablations.attempts import newest
+from experiments.command_line import BAD_INPUT
+from tests.ablations.storm.fleet import Worker
 from tests.ablations.storm.place import Place
 
 # Nothing tells a digit of these from another one, so the bit that is flipped makes them unreadable.
@@ -44,40 +47,73 @@ class FlippedBit:
                 _overwrite(path, self.sound)
 
 
-def flip_bit_of_run(place: Place, random: Random) -> FlippedBit | None:
-    """Flip one bit of a file of a run that is under way, or of a result; None if there is none."""
-    cells = {cell.directory(place.out): newest(cell.directory(place.out)) for cell in place.cells}
-    files = [
-        (stem, path)
-        for stem, directory in cells.items()
-        if directory is not None
-        for name in (("result.json",) if directory == stem else _UNDER_WAY)
-        for path in directory.glob(name)
-    ]
-    kinds = [kind for kind in _KINDS if any(path.suffix == kind for _, path in files)]
-    kind = random.choice(kinds) if kinds else ""
-    chosen = [each for each in files if each[1].suffix == kind]
-    return _flip(*random.choice(sorted(chosen)), random) if chosen else None
+class Damage:
+    """The files of a place of which bits were flipped.
 
+    Attributes:
+        flipped: all bits so far
+    """
 
-def flip_bit_of_data(place: Place, random: Random) -> FlippedBit | None:
-    """Flip one bit of a prepared file or of a text; None if no run has begun with them yet."""
-    prepared = [path for path in place.cache.glob("prepared/*/**/*") if path.is_file()]
-    files = random.choice([prepared, list(place.texts.iterdir())])
-    if not any(place.out.glob("*/seed-*/data.json")):
-        return None
-    return _flip(None, random.choice(sorted(files)), random) if files else None
+    def __init__(self, place: Place, random: Random) -> None:
+        self._place, self._random = place, random
+        self.flipped: list[FlippedBit] = []
+        self._unmended: list[tuple[float, FlippedBit]] = []
 
+    def flip_bit_of_run(self) -> Path | None:
+        """Flip one bit of a file of a run that is under way, or of a result; which it was."""
+        stems = [cell.directory(self._place.out) for cell in self._place.cells]
+        files = [
+            (stem, path)
+            for stem, directory in ((stem, newest(stem)) for stem in stems)
+            if directory is not None
+            for name in (("result.json",) if directory == stem else _UNDER_WAY)
+            for path in directory.glob(name)
+        ]
+        kinds = [kind for kind in _KINDS if any(path.suffix == kind for _, path in files)]
+        if not kinds:
+            return None
+        kind = self._random.choice(kinds)
+        chosen = [(stem, path) for stem, path in files if path.suffix == kind]
+        return self._flip(*self._random.choice(sorted(chosen)))
 
-def _flip(cell: Path | None, path: Path, random: Random) -> FlippedBit | None:
-    sound = path.read_bytes()
-    if not sound:
-        return None
-    damaged = bytearray(sound)
-    bit = 0x80 if path.name in _WITHOUT_CHECKSUM else 1 << random.randrange(8)
-    damaged[random.randrange(len(sound))] ^= bit
-    _overwrite(path, bytes(damaged))
-    return FlippedBit(path, cell, sound, bytes(damaged))
+    def flip_bit_of_data(self) -> Path | None:
+        """Flip one bit of a prepared file or of a text, once a run has begun with them."""
+        if not any(self._place.out.glob("*/seed-*/data.json")):
+            return None
+        prepared = [path for path in self._place.cache.glob("prepared/*/**/*") if path.is_file()]
+        files = self._random.choice([prepared, list(self._place.texts.iterdir())])
+        return self._flip(None, self._random.choice(sorted(files)))
+
+    def _flip(self, cell: Path | None, path: Path) -> Path | None:
+        sound = path.read_bytes()
+        if not sound:
+            return None
+        damaged = bytearray(sound)
+        bit = 0x80 if path.name in _WITHOUT_CHECKSUM else 1 << self._random.randrange(8)
+        damaged[self._random.randrange(len(sound))] ^= bit
+        _overwrite(path, bytes(damaged))
+        flipped = FlippedBit(path, cell, sound, bytes(damaged))
+        self.flipped.append(flipped)
+        if flipped.must_be_mended:
+            self._unmended.append((time.monotonic(), flipped))
+        return path
+
+    def mend_refused(self, workers: Sequence[Worker]) -> list[Path]:
+        """Restore the files that a worker named in its last words since; which these are."""
+        mended: list[Path] = []
+        for moment, bit in list(self._unmended):
+            later = [worker for worker in workers if worker.started_at > moment]
+            refusals = [each.last_words() for each in later if each.process.poll() == BAD_INPUT]
+            if any(bit.path.name in words for words in refusals):
+                bit.mend()
+                self._unmended.remove((moment, bit))
+                mended.append(bit.path)
+        return mended
+
+    def mend_rest(self) -> None:
+        """Restore what nobody has read since."""
+        for _, bit in self._unmended:
+            bit.mend()
 
 
 def _overwrite(path: Path, content: bytes) -> None:

@@ -14,13 +14,7 @@ from pathlib import Path
 from random import Random
 
 from ablations.attempts import read_result
-from experiments.command_line import BAD_INPUT
-from tests.ablations.storm.damage import (
-    FlippedBit,
-    fill_disk,
-    flip_bit_of_data,
-    flip_bit_of_run,
-)
+from tests.ablations.storm.damage import Damage, fill_disk
 from tests.ablations.storm.databases import Database, leader
 from tests.ablations.storm.fleet import Launch, Worker, launch, send
 from tests.ablations.storm.place import Place
@@ -66,8 +60,7 @@ class Storm:
         self.left = [kind for kind, count in weather.faults.items() for _ in range(count)]
         self._random.shuffle(self.left)
         self.struck: Counter[str] = Counter()
-        self.flipped: list[FlippedBit] = []
-        self._unmended: list[tuple[float, FlippedBit]] = []
+        self.damage = Damage(place, self._random)
         self._struck = 0.0  # by the clock of the file system
 
     def __enter__(self) -> Storm:
@@ -102,7 +95,9 @@ class Storm:
             for moment, action in [entry for entry in self._due if entry[0] <= now]:
                 self._due.remove((moment, action))
                 action()
-            self._mend_what_is_refused()
+            for path in self.damage.mend_refused(self.workers):
+                self.struck["mended"] += 1
+                self.journal.append(f"{now:7.2f} s  mended {path}")
             if now >= following and self.left and self._has_moved():
                 self._strike(now)
                 following = now + self._random.uniform(0.3, 1.7) * self._weather.every
@@ -126,8 +121,7 @@ class Storm:
         for _, action in self._due:
             action()
         self._due.clear()
-        for _, bit in self._unmended:
-            bit.mend()  # nobody has read it since
+        self.damage.mend_rest()
         deadline = time.monotonic() + 5 * self._weather.grace + 60
         for worker in self.workers:
             while worker.lives:
@@ -166,19 +160,6 @@ class Storm:
                 self._struck = time.time()
                 self.journal.append(f"{now:7.2f} s  {said}")
                 return
-
-    def _mend_what_is_refused(self) -> None:
-        """Restore a damaged file once a worker has ended by a word that names it."""
-        for moment, bit in list(self._unmended):
-            for worker in self.workers:
-                refused = worker.started_at > moment and worker.process.poll() == BAD_INPUT
-                if refused and bit.path.name in worker.last_words():
-                    bit.mend()
-                    self._unmended.remove((moment, bit))
-                    self.struck["mended"] += 1
-                    now = time.monotonic() - self._began
-                    self.journal.append(f"{now:7.2f} s  mended {bit.path}")
-                    break
 
     def _kill_worker(self, worker: Worker) -> str:
         worker.send(signal.SIGKILL)
@@ -247,20 +228,14 @@ class Storm:
     def _flip_bit_of_run(self, worker: Worker) -> str:
         """After a crash: what is damaged on a disk is seen by who reads it again."""
         worker.end()
-        return self._note_flipped(flip_bit_of_run(self._place, self._random), "a worker")
+        path = self.damage.flip_bit_of_run()
+        return f"killed worker {worker.mark} and flipped a bit of {path}" if path else ""
 
     def _flip_bit_of_data(self, _worker: Worker) -> str:
         for worker in self.workers:
             worker.end()
-        return self._note_flipped(flip_bit_of_data(self._place, self._random), "all workers")
-
-    def _note_flipped(self, bit: FlippedBit | None, after: str) -> str:
-        if bit is None:
-            return ""
-        self.flipped.append(bit)
-        if bit.must_be_mended:
-            self._unmended.append((time.monotonic(), bit))
-        return f"killed {after} and flipped a bit of {bit.path}"
+        path = self.damage.flip_bit_of_data()
+        return f"killed all workers and flipped a bit of {path}" if path else ""
 
     def _later(self, seconds: float, action: Callable[[], None]) -> str:
         self._due.append((time.monotonic() - self._began + seconds, action))

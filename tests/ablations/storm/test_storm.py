@@ -114,6 +114,6 @@ def test_a_trained_table_comes_through_a_storm(
         storm.blow()
         with capsys.disabled():
             print(f"\n{kind}: {storm.summary()}")
-        assert_as_undisturbed(place, undisturbed, database.url, storm.flipped)
+        assert_as_undisturbed(place, undisturbed, database.url, storm.damage.flipped)
         assert_tidy(place)
         assert storm.left == [], "the table was done before"
