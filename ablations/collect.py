@@ -14,12 +14,13 @@ from ablations.attempts import newest, read_result
 from ablations.plan import Plan, claim_plan, load_plan
 from ablations.table import Cell
 from experiments.curve import METRICS_FILE
+from experiments.data import DATA_FILE
 from experiments.experiment import CONFIG_FILE, load_experiment
 from experiments.results import RESULT_FILE, hypotheses_path
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
 
-_KEPT = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "*").name)
+_KEPT = (CONFIG_FILE, DATA_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "*").name)
 
 
 def collect(source: Path, target: Path) -> list[Cell]:

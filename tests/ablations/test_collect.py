@@ -25,7 +25,7 @@ def finish(root: Path, plan: Plan, cell: Cell, perplexity: float = 5.0) -> None:
     directory = cell.directory(root)
     claim(directory, plan.experiment(cell))
     save_result(directory, result(cell, perplexity, 20.0))
-    for name in ("metrics.csv", "valid.hypotheses.txt", "log.txt"):
+    for name in ("data.json", "metrics.csv", "valid.hypotheses.txt", "log.txt"):
         (directory / name).write_text(f"{cell} {name}\n")
     (directory / "checkpoints").mkdir()
 
@@ -43,7 +43,8 @@ def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     assert collect(source, target) == [BASE, NARROW]
     kept = {path.name for path in BASE.directory(target).iterdir()}
-    assert kept == {"config.json", "result.json", "metrics.csv", "valid.hypotheses.txt"}
+    files = {"config.json", "data.json", "metrics.csv", "result.json", "valid.hypotheses.txt"}
+    assert kept == files
     assert load_plan(target).cells == (BASE, NARROW)  # seed 2 has not finished
     rows = {row.row.name: row.results for row in summarise(target).rows}
     assert [rows["base"][0].perplexity, rows["narrow"][0].perplexity] == [5.0, 6.0]
