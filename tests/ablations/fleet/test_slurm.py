@@ -1,4 +1,4 @@
-"""The README's script for a SLURM array, its tasks as processes of this machine."""
+"""The SLURM script of docs/clusters.md, its tasks as processes of this machine."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Array:
     """A job whose runs are stand-ins, in the folder ``place``."""
 
     def __init__(self, place: Path, url: str) -> None:
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        (script,) = re.findall(r"```bash\n(.*?)```", readme, flags=re.DOTALL)
+        page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+        (script,) = re.findall(r"```bash\n(.*?)```", page, flags=re.DOTALL)
         for theirs, ours in OURS.items():
             assert theirs in script
             script = script.replace(theirs, ours.format(url=url))
