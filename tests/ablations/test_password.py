@@ -43,6 +43,7 @@ def test_one_among_the_parameters_is_not_shown() -> None:
     assert "geheim7" not in show(make_url("postgresql://me@host/db?password=geheim7"))
 
 
+@pytest.mark.slow
 def test_one_of_the_environment_is_in_no_file_of_a_table(
     tmp_path: Path, postgresql: Server
 ) -> None:

@@ -68,7 +68,7 @@ def nursery() -> Iterator[Nursery]:
     nursery.close()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_a_table_of_stand_ins_comes_through_a_storm(
     kind: str, nursery: Nursery, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

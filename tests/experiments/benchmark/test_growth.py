@@ -65,6 +65,6 @@ def test_growth_is_from_where_memory_has_settled(
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux alone tells")
-def test_what_a_process_holds_counts() -> None:
-    (first, *_) = growth.measure_growth("tiny", DEVICE, 2)
-    assert first.precision == "fp32" and first.peak_bytes >= first.bytes_when_settled > 2**26
+def test_what_the_process_holds_counts(small: None) -> None:
+    found = growth.train_watched("tiny", DEVICE, "fp32", 2)
+    assert found.peak_bytes >= found.bytes_when_settled > 2**26
