@@ -6,6 +6,7 @@ import argparse
 import errno
 import inspect
 import os
+import re
 import signal
 import sys
 import warnings
@@ -20,6 +21,7 @@ _ENVIRONMENT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *_DENIED)
 BAD_INPUT = 2
 _DISTRIBUTION = "attention-is-all-you-need"
 _EXAMPLES = "examples:"
+_USER_OF_URL = re.compile(r"://[^\s/]*@")
 
 
 class Command(NamedTuple):
@@ -43,8 +45,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, formatter_class=_Help, **settings)
 
     def error(self, message: str) -> NoReturn:
-        """End with exit code 2."""
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+        """End with exit code 2; the password of a URL in the message is left out."""
+        shown = _USER_OF_URL.sub("://...@", message)
+        self.exit(BAD_INPUT, f"{self.prog}: error: {shown}; see {self.prog} --help\n")
 
 
 class _Help(argparse.HelpFormatter):

@@ -121,6 +121,8 @@ def facts_of_results(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
         yield "data", _tally(results, lambda result: result.data_digest or "not noted")
     yield "device", _tally(results, lambda result: result.device)
     yield "precision", _tally(results, lambda result: result.precision)
+    if any(result.averaged_checkpoints > 1 for result in results):
+        yield "checkpoints averaged", _tally(results, lambda x: str(x.averaged_checkpoints))
     yield "versions", _tally(results, _versions)
     yield "commit", _tally(results, lambda result: result.commit)
     finished = sorted(result.finished_at[:16].replace("T", " ") for result in results)

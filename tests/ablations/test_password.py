@@ -39,6 +39,17 @@ def test_one_on_the_command_line_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+def test_one_behind_a_mistyped_option_is_not_echoed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "table3", "--scale", "quick", "--storge", "postgresql://me:geheim7@host/db"]
+    monkeypatch.setattr(sys, "argv", ["ablations", *words])
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr().err
+    assert "--storge postgresql://...@host/db" in said and "geheim7" not in said
+
+
 def test_one_among_the_parameters_is_not_shown() -> None:
     assert "geheim7" not in show(make_url("postgresql://me@host/db?password=geheim7"))
 

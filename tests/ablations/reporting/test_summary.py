@@ -84,6 +84,16 @@ def test_runs_that_saw_other_data_are_named_and_not_averaged(tmp_path: Path) -> 
     assert ("data", "most (runs: 3); not noted (narrow/seed-2)") in document.facts
 
 
+def test_runs_that_average_fewer_checkpoints_are_named(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
+    for seed, count in {1: 5, 2: 4, 3: 5}.items():  # one of seed 2's was damaged
+        made = finish(tmp_path, Cell("base", seed))
+        changed = dataclasses.replace(made, averaged_checkpoints=count)
+        save_result(Cell("base", seed).directory(tmp_path), changed)
+    facts = dict(compose(summarise(tmp_path)).facts)
+    assert facts["checkpoints averaged"] == "5 (runs: 2); 4 (base/seed-2)"
+
+
 def test_results_from_before_data_was_noted_are_averaged(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
     _saw(tmp_path, {1: None, 2: None, 3: None})
