@@ -13,9 +13,9 @@ from transformer.config import Precision
 
 def list_tables() -> int:
     """Print the tables with their rows, the search spaces, and the scales."""
-    from ablations.scales import SCALES
     from ablations.search.spaces import SPACES
-    from ablations.tables import TABLES, load_table
+    from ablations.tables.find import TABLES, load_table
+    from ablations.tables.scales import SCALES
 
     for name in TABLES:
         table = load_table(name)
@@ -141,7 +141,7 @@ def report(directory: Path) -> int:
 
         announce_search(write_search_report(directory), directory)
         return 0
-    from ablations.reporting.report import announce, write_report
+    from ablations.report.report import announce, write_report
 
     announce(write_report(directory), directory)
     return 0
@@ -153,7 +153,7 @@ def collect(directory: Path, target: Path) -> int:
     That one may hold other runs of the same table and scale; ``report`` draws it and ``run --from``
     adds to it.
     """
-    from ablations.collect import collect as copy
+    from ablations.runner.collect import collect as copy
 
     copied = copy(directory, target)
     print(f"{len(copied)} finished runs copied to {target}")
@@ -167,7 +167,7 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
     sacreBLEU's paired bootstrap over the lines, and over the seeds, by the 95 % interval of their
     differences.
     """
-    from ablations.reporting.compare import compare_rows
+    from ablations.report.compare import compare_rows
 
     for line in compare_rows(directory, first, second, seeds):
         print(line, flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from ablations.statistics.estimates import Estimate
+from ablations.report.estimates import Estimate
 
 MISSING = "\u2013"  # an en dash
 

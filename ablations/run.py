@@ -10,30 +10,29 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ablations.attempts import forgive, locate
-from ablations.collect import collect
-from ablations.fleet import identity
-from ablations.fleet.lease import Lease
-from ablations.fleet.link import Link
-from ablations.fleet.machine import slots
-from ablations.fleet.meeting import meet
-from ablations.fleet.queue import Queue
-from ablations.fleet.storage import Patience, open_storage, refusing, storage_url
-from ablations.fleet.work import Work
-from ablations.fleet.worker import Outcome, Worker
-from ablations.plan import claim_plan, make_plan, settle_plan
-from ablations.reporting.tracked import track_report
+from ablations.report.tracked import track_report
+from ablations.runner import identity, process, warm
+from ablations.runner.attempts import forgive, locate
+from ablations.runner.collect import collect
+from ablations.runner.lease import Lease
+from ablations.runner.link import Link
+from ablations.runner.machine import slots
+from ablations.runner.meeting import meet
+from ablations.runner.queue import Queue
+from ablations.runner.storage import Patience, open_storage, refusing, storage_url
+from ablations.runner.work import Work
+from ablations.runner.worker import Outcome, Worker
 from ablations.search.run import prepare_search
 from ablations.search.search import claim_search, is_search, settle_search
 from ablations.search.work import SearchWork
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.view import View
 from ablations.table_work import TableWork
-from ablations.tables import find_scale, load_table, parse_seeds, select_rows
-from experiments import process, warm
-from experiments.attempt import read_attempt
-from experiments.experiment import CONFIG_FILE
-from experiments.files import make_directory
+from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
+from ablations.tables.plan import claim_plan, make_plan, settle_plan
+from experiments.run.attempt import read_attempt
+from experiments.run.experiment import CONFIG_FILE
+from experiments.run.files import make_directory
 from transformer.config import Config, Precision
 from transformer.errors import InputError
 

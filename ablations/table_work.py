@@ -10,13 +10,13 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from ablations.attempts import read_result
 from ablations.costs.timing import work
-from ablations.fleet.work import Direction
-from ablations.plan import PLAN_FILE, Plan, load_plan
-from ablations.reporting.report import announce, write_report
-from ablations.table import Cell
-from experiments.experiment import Experiment
+from ablations.report.report import announce, write_report
+from ablations.runner.attempts import read_result
+from ablations.runner.work import Direction
+from ablations.tables.plan import PLAN_FILE, Plan, load_plan
+from ablations.tables.table import Cell
+from experiments.run.experiment import Experiment
 from transformer.config import to_dict
 
 

@@ -72,7 +72,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
-        from experiments.provenance import commit
+        from experiments.run.provenance import commit
 
         try:
             number = version(_DISTRIBUTION)

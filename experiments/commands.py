@@ -22,7 +22,7 @@ def list_experiments() -> int:
     These are the project's own and those that a search in runs/ has found; files:FOLDER and
     FILE.py stand for text and experiments of your own.
     """
-    from experiments.catalogue import EXPERIMENTS, searched
+    from experiments.catalog.find import EXPERIMENTS, searched
 
     for name, experiment in EXPERIMENTS.items():
         print(f"{name:18} {experiment.description}")
@@ -41,7 +41,7 @@ def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
     with a network. It prints how many lines were read, kept and dropped, and why. Called again it
     continues where it was stopped, and does nothing once all is there.
     """
-    from experiments.catalogue import find_experiment
+    from experiments.catalog.find import find_experiment
     from transformer.data.preparation.prepare import prepare as prepare_corpus
 
     if workers is not None and workers < 1:
@@ -59,7 +59,7 @@ def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
 
 def verify(name: str, vocab_size: int | None) -> int:
     """Check every byte of an experiment's data, or of a run and its data."""
-    from experiments.verify import verify_all
+    from experiments.evaluate.verify import verify_all
 
     verify_all(name, vocab_size)
     return 0
@@ -83,12 +83,12 @@ def train(
     Called again with the same directory it continues where it was stopped. The scores are printed
     and written to result.json in that directory.
     """
-    from experiments.carry_out import carry_out
-    from experiments.catalogue import find_experiment
-    from experiments.limits import Limits
-    from experiments.ranks import is_first_rank
-    from experiments.results import load_result, score_lines
-    from experiments.settings import with_settings
+    from experiments.catalog.find import find_experiment
+    from experiments.catalog.settings import with_settings
+    from experiments.run.carry_out import carry_out
+    from experiments.run.devices import is_first_rank
+    from experiments.run.limits import Limits
+    from experiments.run.results import load_result, score_lines
 
     experiment = find_experiment(
         name,
@@ -136,7 +136,7 @@ def evaluate(
 
     Prints BLEU with its signature and the perplexity.
     """
-    from experiments.evaluate import evaluate_run
+    from experiments.evaluate.evaluate import evaluate_run
 
     evaluate_run(
         directory,
@@ -158,7 +158,7 @@ def compare(first: Path, second: Path, split: str | None, reference: Path | None
     Uses sacreBLEU's paired bootstrap. Two runs are compared by the translations that they wrote;
     two files need --reference.
     """
-    from experiments.compare import compare_files, compare_runs
+    from experiments.evaluate.compare import compare_files, compare_runs
 
     if reference is None:
         print(compare_runs(first, second, split or "valid"))
@@ -180,7 +180,7 @@ def translate(
 
     The input is plain UTF-8 text, a sentence on each line.
     """
-    from experiments.evaluate import translate_stream
+    from experiments.evaluate.evaluate import translate_stream
 
     for line in translate_stream(
         directory,
@@ -207,7 +207,7 @@ def export(
 
     Needs the extra 'export': pip install '.[export]'.
     """
-    from experiments.export import export_run
+    from experiments.export.export import export_run
 
     export_run(
         directory,

@@ -16,22 +16,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("transformer", "experiments", "ablations")
 
 BELOW = ("transformer", "experiments")
-# What a table is, before anything is done with it.
-DECLARED = tuple(
-    f"ablations.{name}"
-    for name in ("names", "plan", "scale", "scales", "table", "table3", "tables")
-)
 
 # What each may import of the project, besides itself; the longest prefix of a module counts.
 ALLOWED = {
     "transformer.errors": (),
     "transformer.corpus": ("transformer.errors",),
     "transformer.config": ("transformer.corpus", "transformer.errors"),
-    "transformer.scores": (),
-    "transformer.flops": ("transformer.config",),
-    "transformer.threads": (),
     "transformer.progress": (),
-    "transformer.model": ("transformer.config",),
+    "transformer.kernels": ("transformer.config", "transformer.data.batches"),
+    "transformer.model": ("transformer.config", "transformer.kernels"),
     "transformer.data": (
         "transformer.config",
         "transformer.corpus",
@@ -40,14 +33,15 @@ ALLOWED = {
     ),
     "transformer.training": (
         "transformer.config",
+        "transformer.kernels",
         "transformer.model",
         "transformer.data.batches",
-        "transformer.threads",
     ),
-    "transformer.decoding": ("transformer.config", "transformer.model", "transformer.threads"),
+    "transformer.decoding": ("transformer.config", "transformer.kernels", "transformer.model"),
     "transformer.evaluation": (
         "transformer.config",
         "transformer.errors",
+        "transformer.kernels",
         "transformer.model",
         "transformer.data",
         "transformer.training",
@@ -61,36 +55,34 @@ ALLOWED = {
     ),
     "transformer": ("transformer",),
     "experiments": ("transformer",),
-    "ablations.statistics": (),
-    "ablations.fleet": (*BELOW, "ablations.attempts", "ablations.formats"),
+    "ablations.formats": ("ablations.report.estimates",),
+    "ablations.tables": BELOW,
+    "ablations.runner": (*BELOW, "ablations.formats", "ablations.tables"),
     "ablations.costs": (
         *BELOW,
-        *DECLARED,
-        "ablations.attempts",
         "ablations.formats",
-        "ablations.fleet.machine",
+        "ablations.tables",
+        "ablations.runner",
     ),
     "ablations.status": (
         *BELOW,
-        *DECLARED,
-        "ablations.attempts",
         "ablations.formats",
+        "ablations.tables",
+        "ablations.runner",
         "ablations.costs",
-        "ablations.fleet",
     ),
-    "ablations.reporting": (
+    "ablations.report": (
         *BELOW,
-        *DECLARED,
-        "ablations.attempts",
         "ablations.formats",
-        "ablations.statistics",
+        "ablations.tables",
+        "ablations.runner",
     ),
     "ablations.search": (
         *BELOW,
-        *DECLARED,
-        "ablations.attempts",
         "ablations.formats",
-        "ablations.reporting",
+        "ablations.tables",
+        "ablations.runner",
+        "ablations.report",
     ),
     "ablations": (*BELOW, "ablations"),
 }
@@ -98,29 +90,32 @@ ALLOWED = {
 DOORS = {
     "sentencepiece": {"transformer.data.vocabulary"},
     "sacrebleu": {
-        "transformer.scores",
+        "transformer.evaluation.bleu",
         "transformer.data.fetching.testsets",
-        "experiments.significance",
+        "experiments.evaluate.significance",
     },
-    "sacremoses": {"transformer.scores"},
-    "wandb": {"experiments.tracking"},
+    "sacremoses": {"transformer.evaluation.bleu"},
+    "wandb": {"experiments.run.tracking"},
     "optuna": {
-        "ablations.fleet.queue",
-        "ablations.fleet.storage",
+        "ablations.runner.queue",
+        "ablations.runner.storage",
         "ablations.table_work",
-        "ablations.fleet.work",
+        "ablations.runner.work",
         "ablations.status.from_storage",
         "ablations.search.sampler",
         "ablations.search.study",
         "ablations.search.work",
     },
     "safetensors": {"transformer.pretrained"},
-    "ctranslate2": {"experiments.ctranslate2_model", "experiments.ctranslate2_engine"},
+    "ctranslate2": {
+        "experiments.export.ctranslate2_model",
+        "experiments.export.ctranslate2_engine",
+    },
     "babel": {"transformer.data.corpora.cldr_phrases"},
     "sqlalchemy": {
-        "ablations.fleet.lease",
-        "ablations.fleet.meeting",
-        "ablations.fleet.storage",
+        "ablations.runner.lease",
+        "ablations.runner.meeting",
+        "ablations.runner.storage",
         "ablations.status.from_storage",
     },
     "loky": {"transformer.data.preparation.workers"},

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ablations.scales import QUICK
-from ablations.table3 import TABLE
+from ablations.tables.scales import QUICK
+from ablations.tables.table3 import TABLE
 from tests.plain_search import Hypothesis, plain_beam_search
 from tests.plain_transformer import plain_logits, plain_loss
 from tests.samples import random_sentences, random_targets, tiny

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ablations.__main__ import parser as ablations_parser
-from ablations.plan import claim_plan
+from ablations.tables.plan import claim_plan
 from experiments.__main__ import parser as experiments_parser
 from experiments.command_line import Parser
 from tests.ablations.samples import small_plan

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.tables import load_table
+from ablations.tables.find import load_table
 from tests.samples import write_corpus
 
 ROOT = Path(__file__).parents[1]

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from transformer.data.corpora.folders import files_corpus, folder_corpus
     from transformer.data.module import TranslationDataModule
     from transformer.errors import InputError
-    from transformer.evaluation import perplexity, translate
+    from transformer.evaluation.bleu import bleu, tokenised_bleu
+    from transformer.evaluation.perplexity import perplexity, translate
     from transformer.model.encoder_decoder import Transformer
     from transformer.pretrained import load_pretrained
-    from transformer.scores import bleu, tokenised_bleu
     from transformer.training.module import TransformerModule
 
 _MODULES = {
-    "transformer.scores": ("bleu", "tokenised_bleu"),
+    "transformer.evaluation.bleu": ("bleu", "tokenised_bleu"),
     "transformer.config": (
         "Config",
         "DataConfig",
@@ -61,7 +61,7 @@ _MODULES = {
     "transformer.data.corpora.folders": ("files_corpus", "folder_corpus"),
     "transformer.data.module": ("TranslationDataModule",),
     "transformer.errors": ("InputError",),
-    "transformer.evaluation": ("perplexity", "translate"),
+    "transformer.evaluation.perplexity": ("perplexity", "translate"),
     "transformer.model.encoder_decoder": ("Transformer",),
     "transformer.pretrained": ("load_pretrained",),
     "transformer.training.module": ("TransformerModule",),

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablations.fleet.machine import gpus
+from ablations.runner.machine import gpus
 from transformer.errors import InputError
 
 _END_SECONDS = 20.0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ablations.attempts import locate
 from ablations.benchmark.arm import Arm, Place, carry_out, places
 from ablations.benchmark.figures import Overhead, overhead
 from ablations.benchmark.reference import TIMES_FILE
 from ablations.benchmark.timeline import Timeline
-from ablations.fleet.interrupt import Interrupt
-from ablations.fleet.storage import URL_VARIABLE
-from ablations.plan import Plan, claim_plan
-from experiments.attempt import read_attempt
-from experiments.files import read_json
-from experiments.results import Result, load_result
+from ablations.runner.attempts import locate
+from ablations.runner.interrupt import Interrupt
+from ablations.runner.storage import URL_VARIABLE
+from ablations.tables.plan import Plan, claim_plan
+from experiments.run.attempt import read_attempt
+from experiments.run.files import read_json
+from experiments.run.results import Result, load_result
 from transformer.progress import show_progress
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ablations.benchmark.timeline import Marks
-from experiments.results import Result
+from experiments.run.results import Result
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,9 +16,9 @@ from ablations.benchmark.arm import places
 from ablations.benchmark.comparison import Comparison, Interrupted
 from ablations.benchmark.figures import Overhead, lines
 from ablations.costs.measure import measure
-from ablations.fleet import identity
-from ablations.fleet.lease import Lease
-from ablations.fleet.storage import (
+from ablations.runner import identity
+from ablations.runner.lease import Lease
+from ablations.runner.storage import (
     URL_VARIABLE,
     Patience,
     delete_study,
@@ -27,13 +27,13 @@ from ablations.fleet.storage import (
     show,
     storage_url,
 )
-from ablations.plan import Plan, make_plan
-from ablations.scales import QUICK
-from ablations.table import Table, row
-from ablations.table3 import BASE
-from experiments.files import write_json
-from experiments.provenance import commit, versions
-from experiments.tracking import tracking_mode
+from ablations.tables.plan import Plan, make_plan
+from ablations.tables.scales import QUICK
+from ablations.tables.table import Table, row
+from ablations.tables.table3 import BASE
+from experiments.run.files import write_json
+from experiments.run.provenance import commit, versions
+from experiments.run.tracking import tracking_mode
 from transformer.data.preparation.prepare import prepare
 from transformer.errors import InputError
 

@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-from ablations.plan import load_plan
+from ablations.runner.warm import PRELOADED
+from ablations.tables.plan import load_plan
 from experiments.command_line import show_warnings_in_one_line
-from experiments.files import write_json
-from experiments.run import run
-from experiments.warm import PRELOADED
+from experiments.run.files import write_json
+from experiments.run.run import run
 
 TIMES_FILE = "times.json"
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablations.attempts import newest
-from experiments.attempt import read_attempt
-from experiments.progress import Progress, read_progress
-from experiments.results import RESULT_FILE
+from ablations.runner.attempts import newest
+from experiments.run.attempt import read_attempt
+from experiments.run.progress import Progress, read_progress
+from experiments.run.results import RESULT_FILE
 
 # Of a run of about a minute; only a display depends on it.
 _SCORING_SHARE = 0.1

@@ -11,8 +11,8 @@ from ablations.costs.memory import Hardware
 from ablations.costs.past import finished
 from ablations.costs.rounding import two_digits
 from ablations.costs.timing import Timing, predict, step_work, work
-from ablations.plan import PLAN_FILE, Plan, load_plan
-from experiments.peak import nominal_peak
+from ablations.tables.plan import PLAN_FILE, Plan, load_plan
+from experiments.run.peak import nominal_peak
 from transformer.config import Config
 from transformer.errors import InputError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from transformer.config import Config
-from transformer.sizes import trained_numbers
+from transformer.evaluation.sizes import trained_numbers
 
 # Weights in fp32, and Adam's two moments of each.
 _WEIGHT_BYTES = 4

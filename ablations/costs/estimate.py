@@ -11,7 +11,7 @@ from ablations.costs.disk import run_bytes
 from ablations.costs.memory import training_bytes
 from ablations.costs.timing import until_the_last, work
 from transformer.config import Config
-from transformer.sizes import trained_numbers
+from transformer.evaluation.sizes import trained_numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from ablations.costs.timing import Timing
 from experiments.benchmark.timing import wait_for
 from experiments.benchmark.training import Step, our_step
 from experiments.benchmark.workload import Workload
-from experiments.device import default_device, device_name
+from experiments.run.devices import default_device, device_name
 from transformer.config import Config, override
 from transformer.data.batches import Batch
 from transformer.progress import show_progress

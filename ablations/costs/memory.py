@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from transformer.config import Config, ModelConfig
-from transformer.sizes import trained_numbers
+from transformer.evaluation.sizes import trained_numbers
 
 # Weights, and Adam's two moments of each, in fp32; gradients are as large as the weights.
 _STATE_BYTES, _GRADIENT_BYTES = 12, 4

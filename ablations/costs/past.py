@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ablations.attempts import elapsed, read_result
 from ablations.costs.timing import Timing
-from ablations.plan import Plan
-from ablations.table import Cell
-from experiments.results import Result
+from ablations.runner.attempts import elapsed, read_result
+from ablations.tables.plan import Plan
+from ablations.tables.table import Cell
+from experiments.run.results import Result
 from transformer.config import Config, override
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from ablations.costs.basis import find_basis
 from ablations.costs.estimate import CorpusCost, Estimate, Places, row_cost
 from ablations.costs.past import row_configs
-from ablations.fleet.machine import Slot, count_cores, slots
-from ablations.plan import make_plan
-from ablations.tables import find_scale, load_table, parse_seeds, select_rows
+from ablations.runner.machine import Slot, count_cores, slots
+from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
+from ablations.tables.plan import make_plan
 from transformer.corpus import Corpus
 from transformer.errors import InputError
 

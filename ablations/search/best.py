@@ -8,8 +8,8 @@ from pathlib import Path
 from ablations import formats
 from ablations.search.search import Search
 from ablations.search.trials import Trial, best
-from experiments.experiment import BEST_FILE, Experiment
-from experiments.files import write_json
+from experiments.run.experiment import BEST_FILE, Experiment
+from experiments.run.files import write_json
 from transformer.config import to_dict
 
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ablations import formats
-from ablations.reporting.document import SETTINGS
-from ablations.reporting.evidence import BLEU_DIGITS, PERPLEXITY_DIGITS
-from ablations.reporting.remarks import facts_of_base, facts_of_results
+from ablations.report.document import SETTINGS
+from ablations.report.evidence import BLEU_DIGITS, PERPLEXITY_DIGITS
+from ablations.report.remarks import facts_of_base, facts_of_results
 from ablations.search.parameter import Value
 from ablations.search.plot import Bars, History, bars, history
 from ablations.search.search import Search
 from ablations.search.trials import State, Trial, best
 from transformer.config import Config
-from transformer.sizes import trained_numbers
+from transformer.evaluation.sizes import trained_numbers
 
 # Fewer trials than this order parameters by chance.
 ENOUGH = 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ablations.scale import Scale
-from ablations.table3 import BASE
+from ablations.tables.scale import Scale
+from ablations.tables.table3 import BASE
 from transformer.config import TrainingConfig, override
 from transformer.errors import InputError, unknown_name
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ablations import formats
-from ablations.reporting.plot import ticks
+from ablations.report.plot import ticks
 from ablations.search.trials import Trial
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 36.0, 420.0, 12.0, 180.0

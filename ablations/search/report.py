@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ablations.reporting.layout import bullets, columns, escape, grid
-from ablations.reporting.page import render
-from ablations.reporting.report import HTML_FILE, MARKDOWN_FILE
+from ablations.report.layout import bullets, columns, escape, grid
+from ablations.report.page import render
+from ablations.report.report import HTML_FILE, MARKDOWN_FILE
 from ablations.search.document import ENOUGH, Document, compose
 from ablations.search.search import load_search
 from ablations.search.trials import ranked, read_trials
-from experiments.files import write_atomically
+from experiments.run.files import write_atomically
 
 _BEST = ("setting", "base", "best")
 

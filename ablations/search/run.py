@@ -5,7 +5,7 @@ from __future__ import annotations
 from ablations.search.sampler import check_feasible
 from ablations.search.search import Search, make_search
 from ablations.search.spaces import load_space
-from ablations.tables import find_scale
+from ablations.tables.find import find_scale
 from transformer.config import Precision
 
 

@@ -14,16 +14,16 @@ from typing import Any
 
 from filelock import FileLock
 
-from ablations.plan import PLAN_FILE, choose_arithmetic, same_arithmetic
-from ablations.scale import Scale
 from ablations.search.parameter import Parameter, Value
 from ablations.search.space import Space
-from ablations.table3 import BASE
-from experiments.experiment import Experiment
-from experiments.files import read_json, write_json
+from ablations.tables.plan import PLAN_FILE, choose_arithmetic, same_arithmetic
+from ablations.tables.scale import Scale
+from ablations.tables.table3 import BASE
+from experiments.run.experiment import Experiment
+from experiments.run.files import read_json, write_json
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.errors import InputError
-from transformer.sizes import trained_numbers
+from transformer.evaluation.sizes import trained_numbers
 
 SEARCH_FILE = "search.json"
 _LOCK_FILE = ".search.lock"

@@ -15,17 +15,17 @@ A space of your own is one small file::
 
 ``python -m ablations search smoothing.py --scale quick --trials 20`` searches it. Values are in
 the paper's units and the scale maps them, as those of a table's row. ``scales=(scale("mine", …),)``
-adds a scale with a corpus of your own, see :mod:`ablations.scale`.
+adds a scale with a corpus of your own, see :mod:`ablations.tables.scale`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablations.names import check_name
-from ablations.scale import Scale
 from ablations.search.parameter import Parameter, Value, choice, uniform, whole
-from ablations.table3 import BASE
+from ablations.tables.names import check_name
+from ablations.tables.scale import Scale
+from ablations.tables.table3 import BASE
 from transformer.config import Config, override
 from transformer.errors import InputError
 
@@ -37,7 +37,7 @@ class Space:
     """Parameters around the paper's base model, in the paper's units.
 
     With a ``budget`` only models are tried that have at most so many times the parameters of the
-    base at the same scale. ``scales`` come beside the built-in ones of :mod:`ablations.scales`.
+    base at the same scale. ``scales`` come beside the built-in ones of :mod:`ablations.tables.scales`.
 
     Raises:
         InputError: if two parameters set the same, or one takes a value that no model can.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablations.search.space import Space, choice, uniform, whole
-from experiments.user_files import load_file
+from experiments.catalog.user_files import load_file
 from transformer.errors import InputError, unknown_name
 
 # The bounds hold what the built-in scales set, with room on either side.

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ablations.attempts import newest, read_pruned, read_result
+from ablations.runner.attempts import newest, read_pruned, read_result
 from ablations.search.parameter import Value
 from ablations.search.search import Search
-from experiments.attempt import read_attempt
-from experiments.curve import valid_perplexities
-from experiments.experiment import CONFIG_FILE, load_experiment
-from experiments.progress import read_progress
-from experiments.results import Result
+from experiments.callbacks.curve import valid_perplexities
+from experiments.run.attempt import read_attempt
+from experiments.run.experiment import CONFIG_FILE, load_experiment
+from experiments.run.progress import read_progress
+from experiments.run.results import Result
 from transformer.errors import InputError
 
 State = Literal["finished", "pruned", "diverged", "failed", "running", "waiting"]

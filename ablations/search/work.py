@@ -12,7 +12,7 @@ from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
-from ablations.attempts import leave_pruned
+from ablations.runner.attempts import leave_pruned
 from ablations.search.best import write_best
 from ablations.search.report import announce_search, write_search_report
 from ablations.search.sampler import FeasibleSampler
@@ -24,13 +24,13 @@ from ablations.search.trials import (
     read_trials,
     refuse_hopeless,
 )
-from experiments.curve import valid_perplexities
-from experiments.experiment import Experiment
+from experiments.callbacks.curve import valid_perplexities
+from experiments.run.experiment import Experiment
 from transformer.config import to_dict
 
 
 class SearchWork:
-    """The search that ``search.json`` in ``root`` describes; see ``ablations.fleet.work.Work``.
+    """The search that ``search.json`` in ``root`` describes; see ``ablations.runner.work.Work``.
 
     Pruned by Hyperband (https://arxiv.org/abs/1603.06560) on the perplexity of the validation set
     by step. What Optuna knows beside the files, the rungs that trials have passed, begins anew

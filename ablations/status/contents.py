@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ablations.costs.past import row_configs
-from ablations.plan import PLAN_FILE, Plan, load_plan
-from experiments.files import read_json
+from ablations.tables.plan import PLAN_FILE, Plan, load_plan
+from experiments.run.files import read_json
 from transformer.config import Config, from_dict
 from transformer.errors import InputError
 

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from ablations.attempts import elapsed, locate, number, read_pruned, read_result
-from ablations.fleet import identity
+from ablations.runner import identity
+from ablations.runner.attempts import elapsed, locate, number, read_pruned, read_result
+from ablations.runner.process import LOG_FILE
 from ablations.status.contents import read_contents
 from ablations.status.ending import expect
 from ablations.status.model import Run, State, Status
-from experiments.attempt import Attempt, Failure, read_attempt
-from experiments.process import LOG_FILE
-from experiments.progress import Progress, read_progress
+from experiments.run.attempt import Attempt, Failure, read_attempt
+from experiments.run.progress import Progress, read_progress
 
 _LOG_LINES = 10
 # What a process that has ended leaves as its last stage.

@@ -14,14 +14,14 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import URL
 
-from ablations.fleet.identity import is_gone
-from ablations.fleet.queue import TABLE_ATTRIBUTE
-from ablations.fleet.storage import Patience, open_storage, refusing, show
+from ablations.runner.identity import is_gone
+from ablations.runner.queue import TABLE_ATTRIBUTE
+from ablations.runner.storage import Patience, open_storage, refusing, show
 from ablations.status.contents import contents_of
 from ablations.status.ending import expect
 from ablations.status.model import Run, State, Status
-from experiments.attempt import Failure
-from experiments.progress import Progress
+from experiments.run.attempt import Failure
+from experiments.run.progress import Progress
 from transformer.config import from_dict
 from transformer.errors import InputError, unknown_name
 

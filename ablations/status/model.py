@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.attempt import Failure
-from experiments.progress import Progress
+from experiments.run.attempt import Failure
+from experiments.run.progress import Progress
 
 State = Literal["running", "failed", "given up", "stopped", "waiting", "done", "pruned"]
 ENDED: tuple[State, ...] = ("done", "pruned", "given up")

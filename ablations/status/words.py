@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ablations.formats import MISSING, count, duration, number, steps
 from ablations.status.model import ENDED, Host, Run, State, Status
-from experiments.attempt import Failure
+from experiments.run.attempt import Failure
 
 # What a person wants to see first.
 ORDER: tuple[State, ...] = (

@@ -18,7 +18,7 @@ from experiments.benchmark.memory import bytes_held
 from experiments.benchmark.shapes import Product, ProductShapes
 from experiments.benchmark.training import step_of
 from experiments.benchmark.workload import Size, config_of, workload
-from experiments.files import read_json, write_json
+from experiments.run.files import read_json, write_json
 from transformer.config import Precision, from_dict, override
 from transformer.data.batches import Batch
 from transformer.training.module import TransformerModule

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from experiments.benchmark.multiplied import multiply
 from experiments.benchmark.stages import PLAIN_PAIRS, Stages, measure_stages
-from experiments.catalogue import find_experiment
-from experiments.device import device_name
-from experiments.files import write_json
-from experiments.provenance import commit, versions
+from experiments.catalog.find import find_experiment
+from experiments.run.devices import device_name
+from experiments.run.files import write_json
+from experiments.run.provenance import commit, versions
 from transformer.config import ModelConfig
 from transformer.data.batches import BatchPlan, collate
 from transformer.data.buckets import Buckets

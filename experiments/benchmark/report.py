@@ -15,9 +15,9 @@ from experiments.benchmark.decoding import DecodingSpeed, measure_decoding
 from experiments.benchmark.growth import MemoryGrowth, measure_growth
 from experiments.benchmark.training import TrainingSpeed, measure_training
 from experiments.benchmark.workload import Size, workload
-from experiments.device import default_device, device_name
-from experiments.files import write_json
-from experiments.provenance import commit, versions
+from experiments.run.devices import default_device, device_name
+from experiments.run.files import write_json
+from experiments.run.provenance import commit, versions
 from transformer.errors import InputError
 
 What = Literal["train", "memory", "decode", "data"]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from experiments.benchmark.memory import peak_memory_of_all
-from experiments.files import read_json, write_json
+from experiments.run.files import read_json, write_json
 from transformer.config import from_dict
 from transformer.data.buckets import Buckets
 from transformer.data.preparation.cleaning import clean

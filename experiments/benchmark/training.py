@@ -15,10 +15,10 @@ from experiments.benchmark.hardware import matrix_product, peak_memory, product_
 from experiments.benchmark.plain import PlainTransformer, plain_step
 from experiments.benchmark.timing import Ratio, in_turn, ratio_of
 from experiments.benchmark.workload import Size, config_of, workload
-from experiments.quiet import quieten_libraries
+from experiments.run.quiet import quieten_libraries
 from transformer.config import Config, override
 from transformer.data.batches import Batch, FixedBatches
-from transformer.flops import training_flops
+from transformer.evaluation.flops import training_flops
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision, multiplies_bf16
 

@@ -14,16 +14,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ablations.attempts import locate
-from ablations.fleet.storage import STUDY_FILE, Patience, open_storage, storage_url
-from ablations.plan import Plan, claim_plan, make_plan
-from ablations.scale import scale
-from ablations.table import Cell, Table, row
-from ablations.table3 import BASE, TABLE
-from experiments.files import write_json
-from experiments.process import LOG_FILE
-from experiments.progress import Progress, read_progress
-from experiments.results import Averaged, Result, save_result
+from ablations.runner.attempts import locate
+from ablations.runner.process import LOG_FILE
+from ablations.runner.storage import STUDY_FILE, Patience, open_storage, storage_url
+from ablations.tables.plan import Plan, claim_plan, make_plan
+from ablations.tables.scale import scale
+from ablations.tables.table import Cell, Table, row
+from ablations.tables.table3 import BASE, TABLE
+from experiments.run.files import write_json
+from experiments.run.progress import Progress, read_progress
+from experiments.run.results import Averaged, Result, save_result
 from transformer.config import to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 
@@ -180,7 +180,7 @@ def start_fake(
     ranks: int = 1,
     accumulate: int = 1,
 ) -> subprocess.Popen[bytes]:
-    """In place of ``experiments.process.start``."""
+    """In place of ``ablations.runner.process.start``."""
     del ranks
     environment = dict(os.environ) | {"ACCUMULATE": str(accumulate)}
     if devices:

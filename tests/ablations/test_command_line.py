@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from ablations.__main__ import main
-from ablations.plan import claim_plan, load_plan
-from ablations.table import OWN_FILES, Cell
-from ablations.tables import parse_seeds
-from experiments.results import load_result
+from ablations.tables.find import parse_seeds
+from ablations.tables.plan import claim_plan, load_plan
+from ablations.tables.table import OWN_FILES, Cell
+from experiments.run.results import load_result
 from tests.ablations.samples import (
     finish,
     hangs,
@@ -38,8 +38,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr("experiments.process.start", start_fake)
-    monkeypatch.setattr("experiments.warm.warm_up", lambda: None)
+    monkeypatch.setattr("ablations.runner.process.start", start_fake)
+    monkeypatch.setattr("ablations.runner.warm.warm_up", lambda: None)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     return tmp_path
 
@@ -130,7 +130,9 @@ def test_a_table_runs_and_is_reported(
 ) -> None:
     prepare_fakes(place / "out", {})
     tracked: list[Any] = []
-    monkeypatch.setattr("experiments.tracking.track_table", lambda *words: tracked.append(words))
+    monkeypatch.setattr(
+        "experiments.run.tracking.track_table", lambda *words: tracked.append(words)
+    )
     assert call(RUN, monkeypatch) == 0
     shown = capsys.readouterr().out
     assert "pair at scale tiny in out: 2 runs, 0 done before, 1 at a time on the CPU" in shown
@@ -152,7 +154,7 @@ def test_a_table_runs_and_is_reported(
 def test_a_table_adds_to_finished_runs_of_another_directory(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("experiments.tracking.track_table", lambda *words: None)
+    monkeypatch.setattr("experiments.run.tracking.track_table", lambda *words: None)
     prepare_fakes(place / "out", {})
     assert call(f"{RUN} --rows base --threads 3", monkeypatch) == 0
     assert call("collect out --into kept", monkeypatch) == 0
@@ -222,7 +224,7 @@ def test_a_file_that_may_not_be_read_is_one_line(
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "out/table.json")
 
-    monkeypatch.setattr("ablations.reporting.report.write_report", refuse)
+    monkeypatch.setattr("ablations.report.report.write_report", refuse)
     assert call("report out", monkeypatch) == 2
     shown = capsys.readouterr().err
     assert "Permission denied: 'out/table.json': check whose it is" in shown
@@ -280,7 +282,7 @@ def test_a_second_worker_helps_and_a_killed_one_is_replaced(
 ) -> None:
     out, base = place / "out", Cell("base", 1)
     prepare_fakes(out, {base: "hang"})
-    command = [sys.executable, "-m", "tests.ablations.fleet.fake_ablations", *RUN.split()]
+    command = [sys.executable, "-m", "tests.ablations.runner.fake_ablations", *RUN.split()]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     when(lambda: hangs(out, base), lambda: None).join()
     prepare_fakes(out, {})

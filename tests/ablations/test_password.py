@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from ablations.__main__ import main
-from ablations.fleet.storage import show
+from ablations.runner.storage import show
 from tests.ablations.postgresql import Server
 from tests.ablations.storm.place import make_place
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run import run
-from tests.experiments.processes import Finished, Running, start
+from experiments.run.run import run
+from tests.ablations.runner.processes import Finished, Running, start
 from tests.experiments.samples import tiny_experiment
 from tests.samples import write_corpus
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from experiments.__main__ import parser
-from experiments.carry_out import Outcome
-from experiments.catalogue import EXPERIMENTS
+from experiments.catalog.find import EXPERIMENTS
+from experiments.catalog.settings import with_settings
 from experiments.command_line import Parser, run_command_line
-from experiments.experiment import Experiment, load_experiment
-from experiments.results import load_result
-from experiments.settings import with_settings
+from experiments.run.carry_out import Outcome
+from experiments.run.experiment import Experiment, load_experiment
+from experiments.run.results import load_result
 from tests.experiments.conftest import Command
 from tests.samples import write_corpus
 from transformer.config import differences, to_dict
@@ -112,7 +112,7 @@ def test_a_field_set_for_one_run_is_part_of_its_name_and_its_directory(
         runs.append((experiment, directory))
         return Outcome("stopped")
 
-    monkeypatch.setattr("experiments.carry_out.carry_out", carry_out)
+    monkeypatch.setattr("experiments.run.carry_out.carry_out", carry_out)
     settings = "training.max_steps=2 dropout=0.20 clip_norm=none schedule=inverse_sqrt"
     words = [word for setting in settings.split() for word in ("--set", setting)]
     arguments = vars(parser().parse_args(["train", "multi30k", "--seed", "5", *words]))

@@ -8,11 +8,11 @@ import math
 import pytest
 import torch
 
-from ablations.table import Row
-from ablations.table3 import TABLE
+from ablations.tables.table import Row
+from ablations.tables.table3 import TABLE
 from tests.samples import TINY_MODEL, random_sentences, random_targets, tiny_model
 from transformer.config import ModelConfig
-from transformer.model.dropout import Dropout
+from transformer.kernels.dropout import Dropout
 from transformer.model.encoder_decoder import (
     Transformer,
     causal_mask,

@@ -21,7 +21,7 @@ from transformer.corpus import Corpus
 from transformer.data.batches import Batch, collate
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.module import FixedBatches, TranslationDataModule
-from transformer.evaluation import perplexity, translate
+from transformer.evaluation.perplexity import perplexity, translate
 from transformer.training.module import NonFiniteError, TransformerModule
 from transformer.training.schedule import learning_rate
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
 from transformer.decoding.beams import Beams, length_limits
-from transformer.decoding.candidates import best_continuations
+from transformer.kernels.candidates import best_continuations
+from transformer.kernels.threads import map_on_threads
 from transformer.model.encoder_decoder import Transformer
-from transformer.threads import map_on_threads
 
 # Word-pieces of the sources of a batch: a CPU's caches hold the logits of so many sentences,
 # a GPU is filled by more.

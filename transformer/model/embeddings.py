@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer.config import ModelConfig
-from transformer.model.dropout import Dropout
+from transformer.kernels.dropout import Dropout
 
 
 def sinusoids(length: int, d_model: int, start: int = 0) -> Tensor:

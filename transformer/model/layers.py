@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from transformer.config import ModelConfig
+from transformer.kernels.dropout import Dropout
 from transformer.model.attention import KeyValueCache, MultiHeadAttention
-from transformer.model.dropout import Dropout
 
 
 class FeedForward(nn.Module):

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch
+from transformer.kernels.halves import loss_of_halves
 from transformer.model.encoder_decoder import Transformer
-from transformer.training.halves import loss_of_halves
 from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.precision import autocast
 from transformer.training.resuming import note_accumulation, pad_moments, recount_batches

@@ -8,7 +8,7 @@ import pytest
 
 from ablations.benchmark.figures import Times, lines, overhead
 from ablations.benchmark.timeline import Marks
-from ablations.table import Cell
+from ablations.tables.table import Cell
 from tests.ablations.samples import result
 
 RESULTS = [result(Cell("base", seed)) for seed in (1, 2, 3)]

@@ -10,7 +10,7 @@ import pytest
 
 from ablations.benchmark import overhead
 from ablations.benchmark.overhead import measure_overhead
-from ablations.scale import scale
+from ablations.tables.scale import scale
 from transformer.config import Corpus
 from transformer.errors import InputError
 

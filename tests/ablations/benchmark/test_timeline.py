@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ablations.attempts import publish
 from ablations.benchmark.timeline import Marks, Timeline
-from ablations.table import Cell
-from experiments.attempt import Attempt, write_attempt
-from experiments.progress import Progress, read_progress, write_progress
-from experiments.results import save_result
+from ablations.runner.attempts import publish
+from ablations.tables.table import Cell
+from experiments.run.attempt import Attempt, write_attempt
+from experiments.run.progress import Progress, read_progress, write_progress
+from experiments.run.results import save_result
 from tests.ablations.samples import result
 
 CELL = Cell("base", 1)

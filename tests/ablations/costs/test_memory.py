@@ -9,7 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ablations.costs.memory import Hardware, training_bytes
-from ablations.table3 import BASE
+from ablations.tables.table3 import BASE
 from experiments.benchmark.training import our_step
 from tests.samples import random_sentences, tiny
 from transformer.config import Config, Corpus

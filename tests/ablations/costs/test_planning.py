@@ -15,8 +15,8 @@ from ablations.costs.estimate import Estimate, too_large
 from ablations.costs.lines import describe, to_json
 from ablations.costs.planning import plan_table
 from ablations.costs.rounding import large_size, long_time, two_digits
-from ablations.plan import claim_plan
-from ablations.table import Cell
+from ablations.tables.plan import claim_plan
+from ablations.tables.table import Cell
 from tests.ablations.samples import finish, small_plan
 from transformer.errors import InputError
 
@@ -97,7 +97,7 @@ def test_this_machine_is_shared_out_as_run_does(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr("ablations.fleet.machine.count_cores", lambda: 2)
+    monkeypatch.setattr("ablations.runner.machine.count_cores", lambda: 2)
     monkeypatch.setattr("ablations.costs.planning.count_cores", lambda: 2)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     claim_plan(tmp_path / "runs/pair-tiny", small_plan())

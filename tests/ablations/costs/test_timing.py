@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ablations.costs.timing import Timing, predict, step_work, time_left, work
-from ablations.table3 import BASE, TABLE
+from ablations.tables.table3 import BASE, TABLE
 from tests.ablations.samples import TINY
 from transformer.config import Config, override
 

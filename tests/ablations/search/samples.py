@@ -10,18 +10,18 @@ from typing import Any
 
 import optuna
 
-from ablations.fleet.work import Work
+from ablations.runner.work import Work
 from ablations.search.parameter import Value
 from ablations.search.search import Search, claim_search, make_search
 from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
 from ablations.search.study import DIRECTIONS
 from ablations.search.work import SearchWork
-from ablations.table import Cell
-from experiments.attempt import Attempt, Failure, write_attempt
-from experiments.curve import METRICS_FILE
-from experiments.experiment import claim
-from experiments.results import save_result
+from ablations.tables.table import Cell
+from experiments.callbacks.curve import METRICS_FILE
+from experiments.run.attempt import Attempt, Failure, write_attempt
+from experiments.run.experiment import claim
+from experiments.run.results import save_result
 from tests.ablations.samples import TINY, result
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

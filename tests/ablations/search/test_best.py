@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ablations.scales import SMALL
 from ablations.search.best import write_best
 from ablations.search.search import Search, claim_search, make_search
 from ablations.search.spaces import BASE_LR
 from ablations.search.trials import read_trials
+from ablations.tables.scales import SMALL
 from experiments import commands
-from experiments.catalogue import find_experiment, searched
-from experiments.experiment import load_experiment
+from experiments.catalog.find import find_experiment, searched
+from experiments.run.experiment import load_experiment
 from tests.ablations.search.samples import leave, small_search
 from transformer.config import override
 from transformer.errors import InputError

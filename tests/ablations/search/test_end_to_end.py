@@ -13,14 +13,14 @@ import pytest
 from ablations.search.run import prepare_search
 from ablations.search.search import claim_search, load_search
 from ablations.search.trials import best, read_trials
-from experiments.experiment import load_experiment
-from experiments.files import write_json
+from experiments.run.experiment import load_experiment
+from experiments.run.files import write_json
 from tests.samples import write_corpus
 from transformer.config import to_dict
 
 ROOT = Path(__file__).parents[3]
 SPACE = """
-from ablations.scale import scale
+from ablations.tables.scale import scale
 from ablations.search.space import Space, uniform, whole
 from transformer import folder_corpus
 from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.attempts import leave_pruned
+from ablations.runner.attempts import leave_pruned
 from ablations.search.plot import history
 from ablations.search.report import to_text, write_search_report
 from ablations.search.search import Search
@@ -16,7 +16,7 @@ from ablations.search.space import Value
 from ablations.search.spaces import REGULARISATION, SHAPE
 from ablations.search.study import importances
 from ablations.search.trials import Trial, read_trials
-from tests.ablations.reporting.pages import parsed, rows_of
+from tests.ablations.report.pages import parsed, rows_of
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
 
 FACTORS = (0.2, 0.5, 0.7, 0.8, 0.9, 1.1, 1.5, 2.1, 2.5, 3.1, 3.5)

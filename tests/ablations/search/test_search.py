@@ -8,16 +8,16 @@ from pathlib import Path
 import optuna
 import pytest
 
-from ablations.plan import claim_plan
-from ablations.scales import QUICK
 from ablations.search.sampler import FeasibleSampler, check_feasible, distributions
 from ablations.search.search import claim_search, load_search, make_search
 from ablations.search.space import Space, choice, uniform
 from ablations.search.spaces import BASE_LR, REGULARISATION, SHAPE
+from ablations.tables.plan import claim_plan
+from ablations.tables.scales import QUICK
 from tests.ablations.samples import TINY, small_plan
 from tests.ablations.search.samples import small_search
 from transformer.errors import InputError
-from transformer.sizes import trained_numbers
+from transformer.evaluation.sizes import trained_numbers
 
 
 def test_a_search_is_read_back_as_it_was_claimed(tmp_path: Path) -> None:

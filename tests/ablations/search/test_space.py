@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ablations.scales import QUICK, SCALES, SMALL
 from ablations.search.parameter import Parameter
 from ablations.search.search import make_search
 from ablations.search.space import Space, choice, uniform, whole
 from ablations.search.spaces import BASE_LR, SHAPE, SPACES, load_space
+from ablations.tables.scales import QUICK, SCALES, SMALL
 from tests.ablations.samples import TINY
 from transformer.errors import InputError
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_searched_is_named(declare: Callable[[], object], message
 
 
 OWN = """
-from ablations.scale import scale
+from ablations.tables.scale import scale
 from ablations.search.space import Space, choice, uniform
 from transformer.corpus import Corpus, ParallelText, TextFile
 

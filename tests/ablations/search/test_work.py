@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from ablations.fleet.queue import Queue
-from ablations.fleet.storage import STUDY_FILE, Patience, open_storage, storage_url
+from ablations.runner.queue import Queue
+from ablations.runner.storage import STUDY_FILE, Patience, open_storage, storage_url
 from ablations.search.trials import best, read_trial, read_trials
 from ablations.search.work import SearchWork
 from tests.ablations.samples import empty_study

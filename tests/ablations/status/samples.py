@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from experiments.attempt import Attempt, Failure, write_attempt
-from experiments.files import write_json
-from experiments.process import LOG_FILE
-from experiments.progress import Progress
+from ablations.runner.process import LOG_FILE
+from experiments.run.attempt import Attempt, Failure, write_attempt
+from experiments.run.files import write_json
+from experiments.run.progress import Progress
 from transformer.config import to_dict
 
 CRASH = Failure(

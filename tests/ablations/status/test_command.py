@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ablations.plan import claim_plan
 from ablations.status import command
 from ablations.status.command import show_status
-from ablations.table import Cell
+from ablations.tables.plan import claim_plan
+from ablations.tables.table import Cell
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import begin, training
 

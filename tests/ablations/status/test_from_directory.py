@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ablations.fleet import identity
-from ablations.plan import claim_plan
+from ablations.runner import identity
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import Run, Status
-from ablations.table import Cell
-from experiments.files import write_json
-from experiments.progress import Progress
+from ablations.tables.plan import claim_plan
+from ablations.tables.table import Cell
+from experiments.run.files import write_json
+from experiments.run.progress import Progress
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import CRASH, begin, training
 from transformer.errors import InputError

@@ -10,9 +10,9 @@ import pytest
 from optuna.trial import TrialState
 from sqlalchemy.engine import URL
 
-from ablations.fleet.identity import own_name
-from ablations.fleet.queue import TABLE_ATTRIBUTE
-from ablations.fleet.storage import storage_url
+from ablations.runner.identity import own_name
+from ablations.runner.queue import TABLE_ATTRIBUTE
+from ablations.runner.storage import storage_url
 from ablations.status.from_storage import open_study
 from tests.ablations.samples import small_plan
 from tests.ablations.status.samples import training

@@ -11,7 +11,7 @@ from rich.console import Console
 from ablations.status.lines import describe_all
 from ablations.status.model import Run, Status
 from ablations.status.view import View, block
-from experiments.progress import Progress
+from experiments.run.progress import Progress
 from tests.ablations.status.samples import CRASH
 
 NOW = 1_000.0

@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from experiments import process, warm
+from ablations.runner import process, warm
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
 
 def start(directory: Path, **_place: object) -> subprocess.Popen[bytes]:
-    """In place of ``experiments.process.start``."""
+    """In place of ``ablations.runner.process.start``."""
     with (directory / process.LOG_FILE).open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-S", str(STAND_IN), str(directory)],

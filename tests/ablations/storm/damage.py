@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from ablations.attempts import newest
+from ablations.runner.attempts import newest
 from experiments.command_line import BAD_INPUT
 from tests.ablations.storm.fleet import Worker
 from tests.ablations.storm.place import Place

@@ -9,7 +9,7 @@ from typing import Protocol
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from ablations.fleet.identity import pid_of
+from ablations.runner.identity import pid_of
 from tests.ablations.postgresql import Server
 
 

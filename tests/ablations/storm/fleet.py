@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from experiments.process import RunProcess
+from ablations.runner.process import RunProcess
 
 ROOT = Path(__file__).parents[3]
 _MOMENT_SECONDS = 0.02

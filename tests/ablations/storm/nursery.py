@@ -22,7 +22,7 @@ from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
-from experiments.process import RunProcess
+from ablations.runner.process import RunProcess
 from tests.ablations.storm.fleet import send
 
 _POLL_SECONDS = 0.01

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablations.table import Cell
-from experiments.files import write_json
+from ablations.tables.table import Cell
+from experiments.run.files import write_json
 from tests.ablations.samples import result
 from tests.ablations.storm.fleet import ROOT
 from tests.samples import write_corpus
@@ -18,9 +18,9 @@ from transformer.config import to_dict
 _TABLE = """
 from pathlib import Path
 
-from ablations.scale import scale
-from ablations.table import Table, row
-from ablations.table3 import BASE
+from ablations.tables.scale import scale
+from ablations.tables.table import Table, row
+from ablations.tables.table3 import BASE
 from transformer.data.corpora.folders import folder_corpus
 
 TABLE = Table(
@@ -93,7 +93,7 @@ class Place:
     @property
     def cells(self) -> list[Cell]:
         """All that is to be done."""
-        from ablations.tables import load_table
+        from ablations.tables.find import load_table
 
         rows = load_table(str(self.table)).rows
         return [Cell(row.name, seed) for row in rows for seed in self.seeds]

@@ -1,7 +1,7 @@
 """Stands in for training in a storm: ``python stand_in.py DIRECTORY``.
 
 It is deterministic, writes checkpoints, goes on from the newest, and keeps to what
-``experiments.process`` promises: the same files, the same exit codes, an end after a checkpoint
+``ablations.runner.process`` promises: the same files, the same exit codes, an end after a checkpoint
 when it is asked to or its parent is gone, and none of its writes reaches another's directory. It
 imports nothing of the project, so that it starts in a moment.
 """
@@ -21,7 +21,7 @@ _ended: list[int] = []
 
 
 def main(directory: Path) -> int:
-    """Train, as it were; see the exit codes of ``experiments.process``."""
+    """Train, as it were; see the exit codes of ``ablations.runner.process``."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: _ended.append(number))
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from ablations.attempts import read_result
+from ablations.runner.attempts import read_result
 from tests.ablations.storm.damage import Damage, fill_disk
 from tests.ablations.storm.databases import Database, leader
 from tests.ablations.storm.fleet import Launch, Worker, launch, send

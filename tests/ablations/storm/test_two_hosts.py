@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ablations.attempts import newest
-from ablations.table import Cell
-from experiments.attempt import Attempt, read_attempt
-from experiments.progress import read_progress
+from ablations.runner.attempts import newest
+from ablations.tables.table import Cell
+from experiments.run.attempt import Attempt, read_attempt
+from experiments.run.progress import read_progress
 from tests.ablations.postgresql import Server, programs
 from tests.ablations.storm.fleet import Worker, launch
 from tests.ablations.storm.hosts import Host, Link, need_hosts

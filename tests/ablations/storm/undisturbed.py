@@ -13,12 +13,12 @@ import pytest
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
-from ablations.plan import load_plan, make_plan
-from ablations.tables import load_table
-from experiments.curve import METRICS_FILE, read_metrics
-from experiments.experiment import claim
-from experiments.results import RESULT_FILE
-from experiments.run import run
+from ablations.tables.find import load_table
+from ablations.tables.plan import load_plan, make_plan
+from experiments.callbacks.curve import METRICS_FILE, read_metrics
+from experiments.run.experiment import claim
+from experiments.run.results import RESULT_FILE
+from experiments.run.run import run
 from tests.ablations.storm import stand_in
 from tests.ablations.storm.damage import FlippedBit
 from tests.ablations.storm.place import Place

@@ -13,7 +13,7 @@ from experiments.benchmark.workload import SIZES, Workload
 from tests.samples import random_sentences, random_targets
 from transformer.config import ModelConfig
 from transformer.data.batches import Batch
-from transformer.threads import torch_threads
+from transformer.kernels.threads import torch_threads
 
 DEVICE = torch.device("cpu")
 SMALL = ModelConfig(num_layers=1, d_model=14, d_ff=22, num_heads=2, d_k=7, d_v=7)

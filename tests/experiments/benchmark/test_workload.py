@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from experiments.benchmark.workload import SIZES, Workload, config_of, workload
-from experiments.multi30k import MULTI30K
+from experiments.catalog.multi30k import MULTI30K
 from transformer.config import EOS_ID, ModelConfig, override
 from transformer.data.preparation.prepare import prepare
 

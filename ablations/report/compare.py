@@ -1,0 +1,107 @@
+"""Two rows of a table against each other, by the translations that their runs left."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ablations import formats
+from ablations.report.estimates import mean_difference
+from ablations.report.evidence import interval, needed
+from ablations.runner.attempts import read_result
+from ablations.tables.find import parse_seeds
+from ablations.tables.plan import Plan, load_plan
+from ablations.tables.table import Cell
+from experiments.evaluate.compare import compare_runs
+from experiments.evaluate.significance import Significance
+from transformer.errors import InputError, unknown_name
+
+_DIGITS = 2
+
+
+def compare_rows(directory: Path, first: str, second: str, seeds: str | None) -> Iterator[str]:
+    """A line for each seed, by sacreBLEU's paired bootstrap, and one over the seeds.
+
+    Args:
+        directory: of a table's runs
+        first: a row
+        second: another, whose BLEU less the first's is the difference
+        seeds: such as ``1,2``; None for all that both rows have finished
+
+    Raises:
+        InputError: for a row that is unknown or given twice, for a seed that is not finished in
+            both rows, and where :func:`experiments.evaluate.compare.compare_runs` raises it.
+    """
+    plan = load_plan(directory)
+    chosen = _seeds(plan, directory, (first, second), seeds)
+    yield (
+        f"{plan.table} at scale {plan.scale}, validation set, BLEU: {second} less {first}, "
+        "sacreBLEU's paired bootstrap"
+    )
+    found: list[Significance] = []
+    for seed in chosen:
+        ours, theirs = (Cell(row, seed).directory(directory) for row in (first, second))
+        found.append(_named(compare_runs(ours, theirs, "valid"), first, second))
+        yield f"seed {seed}: {_line(found[-1])}"
+    yield _over_seeds(found)
+    yield found[0].signature
+
+
+def _seeds(plan: Plan, directory: Path, rows: tuple[str, str], wanted: str | None) -> Sequence[int]:
+    """The seeds to compare: those wanted, or all that are finished in both rows."""
+    by_name = {row.name: row for row in plan.rows}
+    for name in rows:
+        if name not in by_name:
+            raise unknown_name("row", name, by_name)
+    if rows[0] == rows[1]:
+        raise InputError(f"row {rows[0]!r} is given twice: name two rows")
+    done = [
+        [seed for seed in by_name[name].seeds if read_result(Cell(name, seed).directory(directory))]
+        for name in rows
+    ]
+    common = [seed for seed in done[0] if seed in done[1]]
+    chosen = common if wanted is None else parse_seeds(wanted)
+    missing = [seed for seed in chosen if seed not in common]
+    if missing or not chosen:
+        what = f"seed {missing[0]} is not" if missing else "no seed is"
+        has = " and ".join(
+            f"{name} has {', '.join(map(str, seeds)) or 'none'}"
+            for name, seeds in zip(rows, done, strict=True)
+        )
+        raise InputError(f"{what} finished in both rows of {directory}: {has}")
+    return chosen
+
+
+def _named(found: Significance, first: str, second: str) -> Significance:
+    """The same under the names of the rows in place of their runs' directories."""
+    return dataclasses.replace(
+        found,
+        first=dataclasses.replace(found.first, name=first),
+        second=dataclasses.replace(found.second, name=second),
+    )
+
+
+def _line(found: Significance) -> str:
+    scores = ", ".join(f"{x.name} {x.bleu:.{_DIGITS}f}" for x in (found.first, found.second))
+    return (
+        f"{scores}, difference {formats.difference(found.difference, _DIGITS)}, "
+        f"p = {found.p_value:.3f}, {found.lines:,} lines: {found.verdict}"
+    )
+
+
+def _over_seeds(found: Sequence[Significance]) -> str:
+    """What the seeds say together, which a bootstrap over lines cannot know."""
+    over = mean_difference([each.difference for each in found])
+    if over.within_noise is None:
+        return "one seed: p is of the choice of lines alone; run --seeds 1,2,3 adds seeds"
+    better, worse = (found[0].first, found[0].second)[:: -1 if over.mean > 0 else 1]
+    verdict = (
+        f"within noise; to tell them apart takes about this many seeds: {needed(over)}"
+        if over.within_noise
+        else f"{better.name} is better than {worse.name}"
+    )
+    return (
+        f"over {over.count} seeds: difference {formats.difference(over.mean, _DIGITS)}, "
+        f"95 % in {interval(over, _DIGITS, signed=True)}: {verdict}"
+    )

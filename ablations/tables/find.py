@@ -1,0 +1,103 @@
+"""Which tables and scales there are, by name or from a file of the user's, and what is asked of
+them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from ablations.tables.scale import Scale
+from ablations.tables.scales import SCALES
+from ablations.tables.table import Row, Table
+from experiments.catalog.user_files import load_file
+from transformer.errors import InputError, unknown_name
+
+# More than anyone trains: a range that is longer is a slip of the fingers.
+_MOST_SEEDS = 1_000
+# A built-in table is a module whose TABLE is its declaration.
+TABLES = {"table3": "ablations.tables.table3"}
+
+
+def load_table(name: str) -> Table:
+    """The table of that name, or the ``TABLE`` of a Python file such as ``path/to/depth.py``,
+    from whose folder the relative paths of its scales' corpora are taken.
+
+    Raises:
+        InputError: for an unknown name, or a file that is missing, fails or declares no table.
+    """
+    if name.endswith(".py"):
+        module = load_file(Path(name), "table")
+    elif name in TABLES:
+        module = importlib.import_module(TABLES[name])
+    else:
+        raise unknown_name("table", name, TABLES)
+    table = getattr(module, "TABLE", None)
+    if not isinstance(table, Table):
+        raise InputError(f"{name} declares no TABLE = Table(…), see ablations/tables/table.py")
+    if name in TABLES:
+        return table
+    folder = Path(name).parent
+    return replace(table, scales=tuple(scale.anchored(folder) for scale in table.scales))
+
+
+class HasScales(Protocol):
+    """A declaration that brings scales of its own: a table, or a search space."""
+
+    @property
+    def scales(self) -> tuple[Scale, ...]: ...
+
+
+def find_scale(declared: HasScales, name: str) -> Scale:
+    """The scale of that name, the declaration's own before the built-in ones.
+
+    Raises:
+        InputError: for an unknown name.
+    """
+    scales = {scale.name: scale for scale in (*SCALES, *declared.scales)}
+    if name not in scales:
+        raise unknown_name("scale", name, scales)
+    return scales[name]
+
+
+def select_rows(table: Table, names: Sequence[str] | None) -> tuple[Row, ...]:
+    """The rows of those names in the table's order, or all of them for None.
+
+    Raises:
+        InputError: for an unknown name, or one that is given twice.
+    """
+    if names is None:
+        return table.rows
+    known = [row.name for row in table.rows]
+    for name in names:
+        if name not in known:
+            raise unknown_name("row", name, known)
+        if names.count(name) > 1:
+            raise InputError(f"row {name!r} is given twice")
+    return tuple(row for row in table.rows if row.name in names)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """The seeds of ``--seeds``, such as ``1-3,7``.
+
+    Raises:
+        InputError: for what is no whole number from 0 or range of them, or is given twice.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?", part)
+        if found is None:
+            raise InputError(f"--seeds holds {part!r}, but takes whole numbers such as 1,2 or 1-5")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not first <= last < first + _MOST_SEEDS:
+            raise InputError(
+                f"--seeds holds {part!r}, but a range goes up, and to at most {_MOST_SEEDS:,} seeds"
+            )
+        for seed in range(first, last + 1):
+            if seed in seeds:
+                raise InputError(f"--seeds holds {seed} twice")
+            seeds.append(seed)
+    return tuple(seeds)

@@ -1,0 +1,224 @@
+"""What a table's directory is for: which rows, at which scale, with which seeds.
+
+``table.json`` holds all that execution and report need, so that neither reads a declaration that
+may have changed since.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from filelock import FileLock
+
+from ablations.tables.scale import Scale
+from ablations.tables.table import CHANGES, Cell, Reported, Row, Table
+from experiments.run.devices import native_precision
+from experiments.run.experiment import Experiment
+from experiments.run.files import read_json, write_json
+from transformer.config import Config, Precision, differences, from_dict, override, to_dict
+from transformer.errors import InputError
+
+PLAN_FILE = "table.json"
+_LOCK_FILE = ".plan.lock"
+Value = int | float | str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRow:
+    """A row with its changes in the paper's units and as they are run, where ``scaled`` also has
+    what the scale sets for this row and not for the base.
+
+    ``seeds`` is empty for a row that nobody has asked for yet.
+    """
+
+    name: str
+    reported: Reported
+    changes: dict[str, Value]
+    scaled: dict[str, Value]
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A table at a scale. ``base`` is the base's configuration as it is run, its seed unused.
+    ``study`` is the name under which the storage knows the directory, given when it is claimed.
+    """
+
+    table: str
+    title: str
+    scale: str
+    divide_widths: int
+    divide_layers: int
+    base: Config
+    rows: tuple[PlannedRow, ...]
+    study: str = ""
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every row and seed that was asked for, in the table's order."""
+        return tuple(Cell(row.name, seed) for row in self.rows for seed in row.seeds)
+
+    def experiment(self, cell: Cell) -> Experiment:
+        """What is trained for ``cell``, and under which names it is tracked."""
+        row = next(row for row in self.rows if row.name == cell.row)
+        name = f"{self.table}-{self.scale}/{cell.row}"
+        return Experiment(
+            name=name,
+            description=f"{self.title}, row {cell.row} at scale {self.scale}",
+            config=override(self.base, **row.scaled, seed=cell.seed),
+            group=name,
+            tags=(self.table, self.scale, cell.row, f"seed-{cell.seed}"),
+        )
+
+
+def make_plan(
+    table: Table,
+    scale: Scale,
+    rows: Sequence[Row],
+    seeds: Sequence[int],
+    *,
+    precision: Precision | None = None,
+    threads: int | None = None,
+) -> Plan:
+    """The plan that runs ``rows`` of ``table`` with every one of ``seeds``.
+
+    Raises:
+        InputError: if the scale makes no valid configuration of a row.
+    """
+    wanted = {row.name for row in rows}
+    base = scale.apply(table.base)
+    unchanged = _settings(base)
+    return Plan(
+        table=table.name,
+        title=table.title,
+        scale=scale.name,
+        divide_widths=scale.divide_widths,
+        divide_layers=scale.divide_layers,
+        base=choose_arithmetic(base, precision, threads),
+        rows=tuple(
+            PlannedRow(
+                name=row.name,
+                reported=row.reported,
+                changes=cast(dict[str, Value], dict(row.changes)),
+                scaled={
+                    name: value
+                    for name, value in _settings(table.configure(row, scale)).items()
+                    if name in row.changes or value != unchanged[name]
+                },
+                seeds=tuple(sorted(seeds)) if row.name in wanted else (),
+            )
+            for row in table.rows
+        ),
+    )
+
+
+def columns(config: Config) -> dict[str, Value]:
+    """The fields of ``config`` that a row may change, by name."""
+    found = _settings(config)
+    return {name: found[name] for name in CHANGES}
+
+
+def _settings(config: Config) -> dict[str, Value]:
+    return {**to_dict(config.model), **to_dict(config.training)}
+
+
+def load_plan(directory: Path) -> Plan:
+    """The plan of a table's directory.
+
+    Raises:
+        InputError: if the directory is not a table's.
+    """
+    path = directory / PLAN_FILE
+    if not path.is_file():
+        raise InputError(f"{directory} is not the directory of a table: it has no {PLAN_FILE}")
+    return from_dict(Plan, read_json(path), str(path))
+
+
+def choose_arithmetic(base: Config, precision: Precision | None, threads: int | None) -> Config:
+    """``base`` with what the user chose of how numbers are rounded; None is no choice."""
+    chosen = {"precision": precision, "threads": threads}
+    return override(base, **{name: value for name, value in chosen.items() if value is not None})
+
+
+def same_arithmetic(base: Config, found: Config | None) -> Config:
+    """``base`` with the precision and the number of threads that all its runs shall share, as both
+    change the rounding: where ``base`` leaves them open, those of ``found``, which is the base of
+    earlier runs, else what this machine multiplies natively on one thread.
+    """
+    training, earlier = base.training, found and found.training
+    threads = training.threads or (earlier.threads if earlier else 1)
+    precision = training.precision
+    if precision == "auto":
+        precision = earlier.precision if earlier else native_precision()
+    return override(base, threads=threads, precision=precision)
+
+
+def settle_plan(directory: Path, plan: Plan) -> Plan:
+    """``plan`` with the precision and the threads of the runs in ``directory``.
+
+    Raises:
+        InputError: if the directory belongs to another table or scale; the message says what
+            differs.
+    """
+    found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
+    plan = dataclasses.replace(plan, base=same_arithmetic(plan.base, found and found.base))
+    if found is not None:
+        _refuse_another(found, plan, directory)
+    return plan
+
+
+def claim_plan(directory: Path, plan: Plan) -> Plan:
+    """Make ``directory`` the plan's, or extend the plan there by further rows and seeds.
+
+    Raises:
+        InputError: if it belongs to another table or scale; the message says what differs.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with FileLock(directory / _LOCK_FILE):
+        plan = settle_plan(directory, plan)
+        found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
+        if found is not None:
+            plan = _extend(found, plan)
+        study = (found and found.study) or f"{plan.table}-{plan.scale}-{secrets.token_hex(4)}"
+        plan = dataclasses.replace(plan, study=study)
+        if plan != found:
+            write_json(directory / PLAN_FILE, to_dict(plan))
+    return plan
+
+
+def _refuse_another(found: Plan, plan: Plan, directory: Path) -> None:
+    """Check that both are of one table at one scale; rows without seeds may have changed."""
+    taken = [row.name for row in found.rows if row.seeds]
+    changes = differences(_identity(found, taken), _identity(plan, taken))
+    before, now = ({"table": each.table, "scale": each.scale} for each in (found, plan))
+    names = differences(before, now)
+    if changes:
+        raise InputError(
+            f"{directory} belongs to another table ({'; '.join(names or changes)}): "
+            "choose another --directory, or remove this one"
+        )
+
+
+def _extend(found: Plan, plan: Plan) -> Plan:
+    """``plan`` with the seeds of ``found`` too."""
+    seeds = {row.name: set(row.seeds) for row in found.rows}
+    rows = [
+        dataclasses.replace(row, seeds=tuple(sorted({*row.seeds, *seeds.get(row.name, ())})))
+        for row in plan.rows
+    ]
+    return dataclasses.replace(plan, rows=tuple(rows))
+
+
+def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:
+    """What must not change once rows of those names have been asked for."""
+    return {
+        "table": plan.table,
+        "scale": plan.scale,
+        "base": to_dict(plan.base),
+        "rows": {row.name: row.scaled for row in plan.rows if row.name in taken},
+    }

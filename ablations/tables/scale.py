@@ -1,0 +1,119 @@
+"""A scale fits a table to a machine: smaller models, less text, fewer steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from ablations.tables.names import check_name
+from transformer.config import Config, Precision, Schedule, TrainingConfig, override
+from transformer.corpus import Corpus
+from transformer.data.corpora.folders import anchored
+from transformer.errors import InputError, unknown_name
+
+_PAPER_STEPS = TrainingConfig().max_steps
+
+
+class Checkpoints(TypedDict, total=False):
+    """How often a checkpoint is written, and how many of the last are averaged besides."""
+
+    checkpoint_every_steps: int
+    also_average: int
+
+
+class Settings(Checkpoints, total=False):
+    """What a scale may set for all rows alike, beyond its corpus, widths, depth and steps."""
+
+    vocab_size: int
+    max_positions: int
+    tokens_per_batch: int
+    max_length: int
+    warmup_steps: int
+    schedule: Schedule
+    learning_rate_factor: float
+    adam_beta2: float
+    clip_norm: float | None
+    precision: Precision
+    average_checkpoints: int
+    validate_every_steps: int
+    log_every_steps: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scale:
+    """A mapping from the paper's units to what fits a machine.
+
+    ``d_model``, ``d_ff``, ``d_k`` and ``d_v`` are divided by ``divide_widths`` and N by
+    ``divide_layers``; h stays. ``max_steps`` is for a row that takes the paper's 100,000, and
+    others are scaled in proportion. ``longer`` is set for rows that take more than those 100,000,
+    in place of ``settings``.
+    """
+
+    name: str
+    corpus: Corpus
+    divide_widths: int
+    divide_layers: int
+    max_steps: int
+    settings: Settings
+    longer: Checkpoints
+
+    def anchored(self, folder: Path) -> Scale:
+        """The scale with the relative paths of its corpus taken from ``folder``."""
+        return replace(self, corpus=anchored(self.corpus, folder))
+
+    def apply(self, config: Config) -> Config:
+        """The configuration that is run in place of ``config``.
+
+        Raises:
+            InputError: where a width or the depth cannot be divided without a remainder.
+        """
+        model = config.model
+        longer = self.longer if config.training.max_steps > _PAPER_STEPS else {}
+        return override(
+            config,
+            corpus=self.corpus,
+            num_layers=_divide("num_layers", model.num_layers, self.divide_layers),
+            **{
+                name: _divide(name, getattr(model, name), self.divide_widths)
+                for name in ("d_model", "d_ff", "d_k", "d_v")
+            },
+            max_steps=max(1, config.training.max_steps * self.max_steps // _PAPER_STEPS),
+            **(self.settings | longer),
+        )
+
+
+def scale(
+    name: str,
+    *,
+    corpus: Corpus,
+    divide_widths: int = 1,
+    divide_layers: int = 1,
+    max_steps: int = _PAPER_STEPS,
+    longer: Checkpoints | None = None,
+    **settings: Unpack[Settings],
+) -> Scale:
+    """A scale; without any further argument than the corpus it is the identity.
+
+    Raises:
+        InputError: for a setting that a scale does not have.
+    """
+    check_name("scale", name)
+    for setting in (*settings, *(longer or {})):
+        if setting not in Settings.__annotations__:
+            raise unknown_name("setting", setting, Settings.__annotations__)
+    return Scale(
+        name=name,
+        corpus=corpus,
+        divide_widths=divide_widths,
+        divide_layers=divide_layers,
+        max_steps=max_steps,
+        settings=settings,
+        longer=longer or {},
+    )
+
+
+def _divide(name: str, value: int, divisor: int) -> int:
+    if value % divisor:
+        raise InputError(f"{name} is {value}, which the scale cannot divide by {divisor}")
+    return value // divisor

@@ -1,0 +1,94 @@
+"""How much a run has done and how fast, and its end when its time is up."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import lightning.pytorch as lightning
+
+from experiments.callbacks.steps import completes_step
+from transformer.data.batches import Batch
+
+
+class Clock(lightning.Callback):
+    """Counts the seconds and real tokens of training over all its sessions.
+
+    Args:
+        max_seconds: training ends at the first step after so many; None for no limit
+
+    Attributes:
+        seconds: of training, validation in between included
+        device_seconds: the same for each device, added up
+        source_tokens: of all devices
+        target_tokens: likewise
+    """
+
+    def __init__(self, max_seconds: float | None = None) -> None:
+        self._max_seconds = max_seconds
+        self._before = self._device_before = 0.0
+        self._devices = 1
+        self._started: float | None = None
+        self._ended: float | None = None
+        self.source_tokens = 0
+        self.target_tokens = 0
+
+    @property
+    def seconds(self) -> float:
+        """Time spent, earlier sessions included."""
+        return self._before + self._session
+
+    @property
+    def device_seconds(self) -> float:
+        """Time spent by all devices, of which each session may have had other numbers."""
+        return self._device_before + self._devices * self._session
+
+    @property
+    def _session(self) -> float:
+        if self._started is None:  # resumed where nothing is left to train
+            return 0.0
+        return (self._ended or time.monotonic()) - self._started
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "seconds": self.seconds,
+            "device_seconds": self.device_seconds,
+            "source_tokens": self.source_tokens,
+            "target_tokens": self.target_tokens,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the counts of a checkpoint."""
+        self._before = state_dict["seconds"]
+        self._device_before = state_dict.get("device_seconds", self._before)
+        self.source_tokens = state_dict["source_tokens"]
+        self.target_tokens = state_dict["target_tokens"]
+
+    def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Start counting: what lies before is loading, not training."""
+        self._devices = trainer.world_size
+        self._started = time.monotonic()
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        """Stop counting."""
+        self._ended = time.monotonic()
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        """Add a step; stop when the time is up."""
+        del pl_module, outputs, batch_idx
+        if not completes_step(trainer):
+            return
+        self.source_tokens += batch.source_tokens
+        self.target_tokens += batch.target_tokens
+        if self._max_seconds is not None:
+            # Ranks must end at the same step, so that of the first decides.
+            up = trainer.strategy.broadcast(self.seconds >= self._max_seconds)
+            trainer.should_stop = trainer.should_stop or bool(up)

@@ -1,0 +1,53 @@
+"""The complete check of what a run or an experiment stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.callbacks.checkpoints import damaged_checkpoints, step_checkpoints
+from experiments.catalog.find import find_experiment
+from experiments.run.data import noted_data, run_vocabulary
+from experiments.run.experiment import CONFIG_FILE, load_experiment
+from transformer.data.preparation.verify import verify
+from transformer.data.prepared import VOCABULARY_FILE
+from transformer.errors import InputError
+
+
+def verify_all(name: str, vocab_size: int | None) -> None:
+    """Check every byte of the data of an experiment, or of a run in a directory with its
+    checkpoints; print each file that is not as it was, and how many were checked.
+
+    Raises:
+        InputError: if a file is not as it was, or there is nothing to check.
+    """
+    directory = Path(name)
+    if (directory / CONFIG_FILE).is_file():
+        checked = [
+            *_of_run(directory),
+            *verify(load_experiment(directory).config, noted_data(directory)),
+        ]
+    elif directory.is_dir():
+        raise InputError(
+            f"{name} is not the directory of a run; for a folder of text: files:{name}"
+        )
+    else:
+        checked = list(verify(find_experiment(name, vocab_size=vocab_size).config))
+    problems = [(path, problem) for path, problem in checked if problem]
+    for path, problem in problems:
+        print(f"{path}: {problem}")
+    if problems:
+        raise InputError(f"{name}: {len(problems)} of {len(checked)} files are not as they were")
+    print(f"{len(checked)} files, all as they were")
+
+
+def _of_run(directory: Path) -> Iterator[tuple[Path, str]]:
+    try:
+        run_vocabulary(directory)
+        problem = ""
+    except InputError:
+        problem = "changed since the run began; restore it from the prepared corpus"
+    yield directory / VOCABULARY_FILE, problem
+    damaged = damaged_checkpoints(directory)
+    for _, path in step_checkpoints(directory):
+        yield path, "damaged; train goes on from an earlier one" if path in damaged else ""

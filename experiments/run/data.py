@@ -1,0 +1,78 @@
+"""The data that a run began with: noted in its directory, and no other is used for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from experiments.run.experiment import load_experiment
+from experiments.run.files import write_atomically, write_json
+from transformer.config import to_dict
+from transformer.data.fetching.checksum import sha256_of
+from transformer.data.manifest import Manifest, read_manifest
+from transformer.data.prepared import VOCABULARY_FILE, PreparedCorpus
+from transformer.data.vocabulary import Vocabulary
+from transformer.errors import InputError
+
+DATA_FILE = "data.json"
+
+
+def noted_data(directory: Path) -> Manifest | None:
+    """The data of the run in ``directory``; None before its first step, and for runs that were
+    made before data was noted.
+
+    Raises:
+        InputError: if the file is damaged.
+    """
+    path = directory / DATA_FILE
+    return read_manifest(path) if path.exists() else None
+
+
+def note_data(directory: Path, corpus: PreparedCorpus) -> None:
+    """Write down which data the run uses, and copy its vocabulary.
+
+    Raises:
+        InputError: if the run has noted no data, but has another vocabulary.
+    """
+    vocabulary, content = directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes()
+    if not (directory / DATA_FILE).exists():
+        if vocabulary.exists() and vocabulary.read_bytes() != content:
+            raise InputError(
+                f"{vocabulary} is not the vocabulary of the data as it is now: restore the data, "
+                "or start a new run in another --directory"
+            )
+        write_json(directory / DATA_FILE, to_dict(corpus.manifest))
+    write_atomically(vocabulary, content)
+
+
+def share_data(directory: Path, others: Iterable[Path]) -> None:
+    """Have the run in ``directory``, unless it has noted its data, use those of the first of the
+    ``others`` that has, with the same corpus and settings: their figures are to be compared.
+    """
+    if (directory / DATA_FILE).exists():
+        return
+    ours = load_experiment(directory).config
+    for other in others:
+        with suppress(InputError):  # damaged, or not begun
+            noted, theirs = noted_data(other), load_experiment(other).config
+            same = (theirs.data, theirs.model.vocab_size) == (ours.data, ours.model.vocab_size)
+            if noted is not None and same:
+                write_json(directory / DATA_FILE, to_dict(noted))
+                return
+
+
+def run_vocabulary(directory: Path) -> Vocabulary:
+    """The vocabulary of the run, or of the export, in ``directory``.
+
+    Raises:
+        InputError: if it is not the one that the run began with.
+    """
+    path, noted = directory / VOCABULARY_FILE, noted_data(directory)
+    trained_with = None if noted is None else noted.files[VOCABULARY_FILE].sha256
+    if trained_with is not None and path.exists() and sha256_of(path) != trained_with:
+        raise InputError(
+            f"{path} is not the vocabulary that the run was trained with: restore it from "
+            "the prepared corpus, whose folder python -m experiments prepare prints"
+        )
+    return Vocabulary(path)

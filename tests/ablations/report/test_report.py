@@ -1,0 +1,145 @@
+"""The report in its three forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ablations.report.plot import ticks
+from ablations.report.report import to_text, write_report
+from ablations.tables.plan import claim_plan, make_plan
+from ablations.tables.table import Cell, Table, row
+from ablations.tables.table3 import BASE
+from experiments.run.experiment import claim
+from experiments.run.results import hypotheses_path
+from tests.ablations.report.golden import GOLDEN
+from tests.ablations.report.pages import parsed, rows_of
+from tests.ablations.samples import TINY, finish, small_plan
+from transformer.errors import InputError
+
+
+def test_markdown_is_the_golden_file(table3: Path) -> None:
+    found = (table3 / "report.md").read_text(encoding="utf-8")
+    assert found == GOLDEN.read_text(encoding="utf-8"), "python -m tests.ablations.report.golden"
+
+
+def test_a_broken_result_is_named_and_left_out(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    finish(tmp_path, Cell("base", 1))
+    finish(tmp_path, Cell("narrow", 1))
+    (tmp_path / "narrow" / "seed-1" / "result.json").write_text("{}")
+    document = write_report(tmp_path)
+    assert "1 of 2 runs finished" in document.headline
+    assert [line.state for line in document.lines] == ["", "left out"]
+    assert document.problems[0].startswith("narrow, seed 1: left out: ")
+
+
+def test_html_is_well_formed_and_needs_no_other_file(table3: Path) -> None:
+    page = parsed(table3)
+    assert not [tag for name in ("link", "script", "img") for tag in page.iter(name)]
+    assert not [tag for tag in page.iter() if {"src", "href"} & set(tag.keys())]
+    assert "url(" not in "".join(page.itertext())
+    assert [len(row) for row in rows_of(table3)] == [22] * 20
+    for svg in page.iter("svg"):
+        assert len(list(svg.iter("circle"))) == 16
+
+
+def test_html_escapes_what_runs_and_users_wrote(table3: Path) -> None:
+    text = (table3 / "report.html").read_text(encoding="utf-8")
+    assert "&lt;Oops&gt; &amp; a | pipe" in text
+    assert "<Oops>" not in text
+
+
+def test_html_and_markdown_agree(table3: Path) -> None:
+    lines = (table3 / "report.md").read_text(encoding="utf-8").splitlines()
+    for cells in rows_of(table3):
+        line = next(line for line in lines if line.startswith(f"| {cells[0]} "))
+        assert [cell.strip() for cell in line.strip("|").split("|")] == cells
+
+
+def test_the_terminal_shows_each_row_at_any_width(table3: Path) -> None:
+    document = write_report(table3)
+    texts = [to_text(document, width) for width in (180, 120, 80)]
+    narrow = texts[-1]
+    assert ["h=1 d_k=64 d_v=64" in text for text in texts] == [True, False, False]
+    assert ["BLEU averaged" in text for text in texts] == [True, True, False]
+    for line in document.lines:
+        assert all(f"\n{line.name} " in text for text in texts)
+    tables = narrow.split("Spearman")[0].splitlines()
+    assert max(len(line) for line in tables) <= 80
+    assert "rank correlation with the paper's rows: perplexity +0.99 (17 rows, 95 % in " in narrow
+    assert "\n\nPerplexity: rows within noise of the base, 2 of 16; to tell them" in narrow
+
+
+def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    finish(tmp_path, Cell("base", 1))
+    write_report(tmp_path)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "is of one seed" in text and "pooled" not in text and "95 %" not in text
+    assert "What the seeds can tell" not in text
+    assert "± " not in text.split("## How to read it")[0]
+    assert "undefined (1 row)" in text
+
+
+def test_nothing_done_is_a_report_too(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    write_report(tmp_path)
+    assert "0 of 2 runs finished" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_runs_of_different_machines_are_counted(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    for name, device in (("base", "H200"), ("narrow", "P100")):
+        finish(tmp_path, Cell(name, 1))
+        path = tmp_path / name / "seed-1" / "result.json"
+        path.write_text(path.read_text().replace("AMD EPYC, 1 thread", device))
+    write_report(tmp_path)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "- device: H200 (runs: 1); P100 (narrow/seed-1)" in text
+
+
+def test_a_table_and_finished_cells_are_enough(tmp_path: Path) -> None:
+    plan = claim_plan(tmp_path / "run", small_plan())
+    for cell in plan.cells:
+        finish(tmp_path / "run", cell)
+        claim(cell.directory(tmp_path / "run"), plan.experiment(cell))
+        hypotheses_path(cell.directory(tmp_path / "run"), "valid").write_text("Hallo\n")
+    kept = ("table.json", "config.json", "result.json", "valid.hypotheses.txt")
+    for path in (tmp_path / "run").rglob("*"):
+        if path.name in kept:
+            copy = tmp_path / "kept" / path.relative_to(tmp_path / "run")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+    assert write_report(tmp_path / "kept") == write_report(tmp_path / "run")
+    assert "2 of 2 runs finished" in (tmp_path / "kept" / "report.md").read_text()
+
+
+def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not the directory of a table"):
+        write_report(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(23.5, 26.5), (0.0, 100.0), (1.5, 1.51), (4.2, 6.3), (-3.0, 900.0)]
+)
+def test_ticks_are_few_and_inside(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 2 <= len(found) <= 5
+    assert low <= found[0] and found[-1] <= high
+
+
+def test_a_table_that_is_not_the_papers_has_no_columns_for_it(tmp_path: Path) -> None:
+    own = Table(
+        name="pair", title="<Own> & mine", base=BASE, rows=(row("base"), row("a", d_ff=512))
+    )
+    claim_plan(tmp_path, make_plan(own, TINY, own.rows, (1,)))
+    finish(tmp_path, Cell("base", 1), bleu=80.0)
+    finish(tmp_path, Cell("a", 1), bleu=79.0)
+    text = to_text(write_report(tmp_path), 80)
+    assert "BLEU" in text and "paper" not in text.split("parameters")[0]
+    assert "changes" in text and "tokenised" not in text and "averaged" not in text
+    assert rows_of(tmp_path)[1][-4:] == ["3.000", "0.000", "79.0", "\u22121.0"]
+    assert "&lt;Own&gt; &amp; mine" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,174 @@
+"""The numbers of a report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ablations import formats
+from ablations.report.correlation import ranks, spearman
+from ablations.report.document import compose
+from ablations.report.report import write_report
+from ablations.report.summary import summarise
+from ablations.tables.plan import claim_plan
+from ablations.tables.table import Cell
+from experiments.run.experiment import claim
+from experiments.run.results import save_result
+from tests.ablations.samples import finish, small_plan
+from transformer.errors import InputError
+
+
+def test_tied_ranks_are_averaged() -> None:
+    assert ranks([3.0, 1.0, 3.0, 7.0]) == [2.5, 1.0, 2.5, 4.0]
+
+
+def test_spearman_by_hand() -> None:
+    # ranks 1 2 3 4 against 1 3 2 4: 1 - 6 * 2 / (4 * 15)
+    assert spearman([1, 2, 3, 4], [10, 30, 20, 40]) == pytest.approx(0.8)
+    assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
+    # with ties, ranks 1.5 1.5 3 4 against 1 2 3.5 3.5: 4 / sqrt(4.5 * 4.5)
+    assert spearman([1, 1, 2, 3], [5, 6, 7, 7]) == pytest.approx(4 / 4.5)
+
+
+def test_spearman_is_undefined_for_too_little() -> None:
+    assert spearman([1, 2], [1, 2]) is None
+    assert spearman([1, 2, 3], [5, 5, 5]) is None
+
+
+def test_means_and_spreads(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
+    for seed, bleu in ((1, 80.0), (2, 81.0), (3, 82.0)):
+        finish(tmp_path, Cell("base", seed), bleu=bleu)
+    finish(tmp_path, Cell("narrow", 1), bleu=70.0)
+    finish(tmp_path, Cell("narrow", 3), bleu=72.0)
+    summary = summarise(tmp_path)
+    base, narrow = summary.rows
+    assert base.bleu is not None and narrow.bleu is not None
+    assert (base.bleu.mean, base.bleu.deviation, base.bleu.count) == (81.0, 1.0, 3)
+    assert narrow.bleu.deviation == pytest.approx(2**0.5)
+    assert [u.cell for u in narrow.unfinished] == [Cell("narrow", 2)]
+    assert summary.base is base
+
+
+def test_one_seed_has_no_spread(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    finish(tmp_path, Cell("base", 1))
+    summary = summarise(tmp_path)
+    assert summary.rows[0].bleu is not None and summary.rows[0].bleu.deviation is None
+    assert not summary.pools
+
+
+def _saw(root: Path, digests: dict[int, str | None], name: str = "base") -> None:
+    for seed, digest in digests.items():
+        made = finish(root, Cell(name, seed), bleu=80.0 + seed)
+        save_result(Cell(name, seed).directory(root), dataclasses.replace(made, data_digest=digest))
+
+
+def test_runs_that_saw_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
+    _saw(tmp_path, {1: "other", 2: "most", 3: "most"})
+    _saw(tmp_path, {1: "most", 2: None, 3: "third"}, "narrow")
+    summary = summarise(tmp_path)
+    base, narrow = summary.rows
+    assert base.bleu is not None and (base.bleu.mean, base.bleu.count) == (82.5, 2)
+    assert [result.seed for result in narrow.results] == [1, 2], "what is not known is kept"
+    document = compose(summary)
+    assert document.problems == (
+        "base, seed 1: left out: its data is other, that of most runs most",
+        "narrow, seed 3: left out: its data is third, that of most runs most",
+    )
+    assert ("data", "most (runs: 3); not noted (narrow/seed-2)") in document.facts
+
+
+def test_runs_that_average_fewer_checkpoints_are_named(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
+    for seed, count in {1: 5, 2: 4, 3: 5}.items():  # one of seed 2's was damaged
+        made = finish(tmp_path, Cell("base", seed))
+        changed = dataclasses.replace(made, averaged_checkpoints=count)
+        save_result(Cell("base", seed).directory(tmp_path), changed)
+    facts = dict(compose(summarise(tmp_path)).facts)
+    assert facts["checkpoints averaged"] == "5 (runs: 2); 4 (base/seed-2)"
+
+
+def test_results_from_before_data_was_noted_are_averaged(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
+    _saw(tmp_path, {1: None, 2: None, 3: None})
+    for seed in (1, 2, 3):  # as an older version left them
+        path = Cell("base", seed).directory(tmp_path) / "result.json"
+        values = json.loads(path.read_text())
+        del values["data_digest"]
+        path.write_text(json.dumps(values))
+    summary = summarise(tmp_path)
+    assert summary.rows[0].bleu is not None and summary.rows[0].bleu.count == 3
+    assert "data" not in dict(compose(summary).facts)
+
+
+def test_what_is_not_the_cells_is_left_out_by_name(tmp_path: Path) -> None:
+    plan = claim_plan(tmp_path, small_plan(seeds=[1, 2, 3, 5, 7]))
+    for seed in (1, 2, 3, 5, 7, 11):
+        finish(tmp_path, Cell("base", seed))
+        if seed < 11:
+            cell = Cell("base", seed)
+            claim(cell.directory(tmp_path), plan.experiment(cell))
+    folder = tmp_path / "base"
+    (folder / "seed-2" / "result.json").write_text('{"experiment": "pai')
+    (folder / "seed-3" / "config.json").write_text('{"name": "pai')
+    shutil.copy(folder / "seed-1" / "result.json", folder / "seed-5" / "result.json")
+    config = folder / "seed-7" / "config.json"
+    config.write_text(config.read_text().replace('"vocab_size": 4000', '"vocab_size": 8000'))
+    summary = summarise(tmp_path)
+    assert [result.seed for result in summary.results] == [1]
+    reasons = {each.cell.seed: each.left_out or "" for each in summary.rows[0].unfinished}
+    assert list(reasons) == [2, 3, 5, 7]
+    assert "seed-2/result.json cannot be read as JSON" in reasons[2]
+    assert "seed-3/config.json cannot be read as JSON" in reasons[3]
+    assert reasons[5].endswith("seed-5/result.json is of pair-tiny/base, seed 1")
+    assert "model.vocab_size: 8000 -> 4000" in reasons[7]
+    write_report(tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert "- base, seed 7: left out: " in text
+    assert "- base/seed-11: left out, for table.json does not list it" in text
+
+
+def test_a_cell_of_another_scale_is_left_out(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    path = tmp_path / "base" / "seed-1" / "result.json"
+    finish(tmp_path, Cell("base", 1))
+    path.write_text(path.read_text().replace("pair-tiny", "pair-small"))
+    (unfinished,) = summarise(tmp_path).rows[0].unfinished
+    assert (unfinished.left_out or "").endswith("is of pair-small/base, seed 1")
+
+
+def test_a_seed_that_the_plan_lists_twice_is_refused(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 1]))
+    with pytest.raises(InputError, match=r"lists a seed of row 'base' twice \(1, 1\)"):
+        summarise(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (formats.duration(59.4), "59 s"),
+        (formats.duration(59.6), "1 min 00 s"),
+        (formats.duration(3_600), "1 h 00 min"),
+        (formats.duration(None), "\u2013"),
+        (formats.number(1234.5, 2), "1.23e+03"),
+        (formats.number(float("inf"), 2), "∞"),
+        (formats.number(float("nan"), 2), "not a number"),
+        (formats.difference(0.04, 1), "0.0"),
+        (formats.difference(-0.04, 1), "0.0"),
+        (formats.difference(-0.06, 1), "\u22120.1"),
+        (formats.difference(0.06, 1), "+0.1"),
+        (formats.millions(562_432), "0.562"),
+        (formats.millions(2_927_872), "2.93"),
+        (formats.millions(168_000_000), "168.0"),
+        (formats.steps(300_000), "300K"),
+        (formats.steps(4_500), "4,500"),
+    ],
+)
+def test_formats(text: str, expected: str) -> None:
+    assert text == expected

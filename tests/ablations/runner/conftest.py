@@ -1,0 +1,42 @@
+"""The databases that a fleet may share, an empty one for each test."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from optuna.storages import RDBStorage
+from sqlalchemy.engine import URL
+
+from ablations.runner.storage import STUDY_FILE, Patience, open_storage, storage_url
+from tests.ablations.postgresql import Server
+from tests.ablations.samples import empty_study
+
+OpenStorage = Callable[[URL], RDBStorage]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+    """Where the storage of the directory ``tmp_path`` is."""
+    if request.param == "sqlite":
+        (tmp_path / STUDY_FILE).write_bytes(empty_study())
+        return storage_url(None, tmp_path)
+    server = request.getfixturevalue("postgresql")
+    return storage_url(server.create(tmp_path.name, _template(server)), tmp_path)
+
+
+@functools.cache
+def _template(server: Server) -> str:
+    """A database with Optuna's tables, to copy: making them takes longer than most tests."""
+    with open_storage(storage_url(server.create("template"), Path()), Patience()):
+        return "template"
+
+
+@pytest.fixture
+def open_() -> Iterator[OpenStorage]:
+    """Opens a storage as each worker does for itself, until the end of the test."""
+    with ExitStack() as stack:
+        yield lambda url: stack.enter_context(open_storage(url, Patience(1, 2)))

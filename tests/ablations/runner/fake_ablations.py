@@ -1,0 +1,12 @@
+"""``python -m ablations`` with stand-ins for the runs: for tests that need a whole process."""
+
+import sys
+
+from ablations.runner import process
+from tests.ablations.samples import start_fake
+
+process.start = start_fake
+
+from ablations.__main__ import main  # noqa: E402  (after the stand-in is in place)
+
+sys.exit(main())

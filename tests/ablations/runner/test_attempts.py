@@ -1,0 +1,114 @@
+"""The fence: who takes a cell over, who ends it, and what a failure leaves."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ablations.runner.attempts import locate, newest, note_failure, number, publish, take_over
+from experiments.run.attempt import Attempt, read_attempt, write_attempt
+from experiments.run.progress import Progress, write_progress
+
+
+def attempt(stem: Path) -> Path:
+    directory = take_over(stem, lambda: False)
+    assert directory is not None
+    count = number(directory)
+    begun = Attempt(study="s", cell="c", number=count, worker="w", host="h", started_at=1.0)
+    write_attempt(directory, begun)
+    return directory
+
+
+def test_a_cell_goes_from_attempt_to_attempt_to_its_end(tmp_path: Path) -> None:
+    stem = tmp_path / "base" / "seed-1"
+    assert newest(stem) is None
+    assert locate(stem) == stem
+    first = attempt(stem)
+    (first / "step").write_text("5")
+    (first / ".lock-1").touch()
+    second = attempt(stem)
+    assert (second.name, (second / "step").read_text()) == ("seed-1.attempt-2", "5")
+    assert not first.exists() and not (second / ".lock-1").exists()
+    assert newest(stem) == locate(stem) == second
+    assert publish(second, stem)
+    assert (stem / "step").read_text() == "5"
+    assert list(stem.parent.iterdir()) == [stem]
+
+
+def test_the_tenth_attempt_is_newer_than_the_ninth(tmp_path: Path) -> None:
+    for count in (9, 10, 2):
+        (tmp_path / f"seed-1.attempt-{count}").mkdir()
+    assert number(locate(tmp_path / "seed-1")) == 10
+
+
+def test_an_attempt_that_was_taken_over_can_write_and_end_nothing(tmp_path: Path) -> None:
+    stem = tmp_path / "seed-1"
+    first = attempt(stem)
+    attempt(stem)
+    with pytest.raises(FileNotFoundError):
+        write_progress(first, Progress(stage="train"))
+    assert not publish(first, stem)
+    assert not first.exists()
+
+
+def test_one_of_many_takes_a_cell_over(tmp_path: Path) -> None:
+    """All have seen the same attempt, as those have who look at the same time."""
+    for turn in range(1, 12):
+        seen, next_one = (tmp_path / f"seed-1.attempt-{turn + more}" for more in (0, 1))
+        seen.mkdir(exist_ok=True)
+        with ThreadPoolExecutor(8) as pool:
+            taken = list(pool.map(rename, [seen] * 8, [next_one] * 8))
+        assert sum(taken) == 1
+
+
+def rename(source: Path, target: Path) -> bool:
+    try:
+        source.rename(target)
+    except OSError:
+        return False
+    return True
+
+
+def test_what_has_ended_is_not_begun_again(tmp_path: Path) -> None:
+    stem = tmp_path / "seed-1"
+    publish(attempt(stem), stem)
+    assert take_over(stem, lambda: True) is None
+    assert newest(stem) == stem
+
+
+def test_an_unfinished_run_without_a_number_is_taken_over_too(tmp_path: Path) -> None:
+    stem = tmp_path / "seed-1"
+    stem.mkdir()
+    (stem / "config.json").write_text("{}")
+    assert attempt(stem).name == "seed-1.attempt-1"
+
+
+def test_exceptions_count_up_to_the_retries(tmp_path: Path) -> None:
+    directory = attempt(tmp_path / "seed-1")
+    verdicts = [
+        note_failure(directory, "broke", ["a", "b"], killed=False, retries=2) for _ in range(3)
+    ]
+    assert [verdict.is_final for verdict in verdicts] == [False, False, True]
+    left = read_attempt(directory)
+    assert left is not None and left.given_up
+    assert [failure.lines for failure in left.failures] == [("a", "b")] * 3
+
+
+def test_kills_count_only_while_none_comes_further(tmp_path: Path) -> None:
+    directory = attempt(tmp_path / "seed-1")
+    for step in range(1, 30):
+        write_progress(directory, Progress(stage="train", step=step, max_steps=99))
+        verdict = note_failure(directory, "killed", [], killed=True, retries=0)
+        assert not verdict.is_final
+    verdicts = [note_failure(directory, "killed", [], killed=True, retries=0) for _ in range(9)]
+    assert [verdict.is_final for verdict in verdicts] == [False] * 8 + [True]
+
+
+def test_a_failure_of_what_was_taken_over_is_nobodys(tmp_path: Path) -> None:
+    first = attempt(tmp_path / "seed-1")
+    second = attempt(tmp_path / "seed-1")
+    assert not note_failure(first, "broke", [], killed=False, retries=0).is_final
+    left = read_attempt(second)
+    assert left is not None and not left.failures

@@ -1,0 +1,88 @@
+"""Finished runs are copied without checkpoints, and a later run adds to them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ablations.report.summary import summarise
+from ablations.runner.collect import collect
+from ablations.tables.plan import Plan, claim_plan, load_plan
+from ablations.tables.table import Cell
+from experiments.run.experiment import claim
+from experiments.run.results import load_result, save_result
+from tests.ablations.samples import result, small_plan
+from transformer.config import override
+from transformer.errors import InputError
+
+BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
+
+
+def finish(root: Path, plan: Plan, cell: Cell, perplexity: float = 5.0) -> None:
+    """Leave what a finished run leaves."""
+    directory = cell.directory(root)
+    claim(directory, plan.experiment(cell))
+    save_result(directory, result(cell, perplexity, 20.0))
+    for name in ("data.json", "metrics.csv", "valid.hypotheses.txt", "log.txt"):
+        (directory / name).write_text(f"{cell} {name}\n")
+    (directory / "checkpoints").mkdir()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    root = tmp_path / "source"
+    plan = claim_plan(root, small_plan(seeds=[1, 2]))
+    finish(root, plan, BASE)
+    finish(root, plan, NARROW, 6.0)
+    return root
+
+
+def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    assert collect(source, target) == [BASE, NARROW]
+    kept = {path.name for path in BASE.directory(target).iterdir()}
+    files = {"config.json", "data.json", "metrics.csv", "result.json", "valid.hypotheses.txt"}
+    assert kept == files
+    assert load_plan(target).cells == (BASE, NARROW)  # seed 2 has not finished
+    rows = {row.row.name: row.results for row in summarise(target).rows}
+    assert [rows["base"][0].perplexity, rows["narrow"][0].perplexity] == [5.0, 6.0]
+
+
+def test_what_was_begun_there_stays(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    plan = claim_plan(target, small_plan(rows=["base"], seeds=[3]))
+    finish(target, plan, Cell("base", 3))
+    BASE.directory(target).with_name("seed-1.attempt-2").mkdir()
+    assert collect(source, target) == [NARROW]
+    assert load_result(BASE.directory(target)) is None
+    assert load_plan(target).cells == (BASE, Cell("base", 3), NARROW)
+    assert collect(source, target) == []
+
+
+def test_a_copy_that_was_cut_short_is_made_again(source: Path, tmp_path: Path) -> None:
+    part = tmp_path / "target/base/.seed-1.part"
+    part.mkdir(parents=True)
+    (part / "result.json").write_text("{")
+    collect(source, tmp_path / "target")
+    assert load_result(BASE.directory(tmp_path / "target")) is not None
+    assert not part.exists()
+
+
+def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -> None:
+    plan = load_plan(source)
+    other = dataclasses.replace(plan, base=override(plan.base, warmup_steps=7))
+    for path in BASE.directory(source).glob("config.json"):
+        path.unlink()
+    claim(BASE.directory(source), other.experiment(BASE))
+    with pytest.raises(InputError, match=r"base/seed-1 is no run of pair.*warmup_steps: 300 -> 7"):
+        collect(source, tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+
+
+def test_another_table_is_refused(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    claim_plan(target, dataclasses.replace(small_plan(), scale="other"))
+    with pytest.raises(InputError, match="scale: 'other' -> 'tiny'"):
+        collect(source, target)

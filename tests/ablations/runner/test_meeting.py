@@ -1,0 +1,53 @@
+"""All workers of a directory use one storage."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ablations.runner.meeting import meet
+from ablations.runner.storage import Patience, storage_url
+from transformer.errors import InputError
+
+PATIENCE = Patience(1, 30)
+POSTGRESQL = "postgresql://me:secret@{}/ours"
+
+
+def busy(root: Path, seconds_ago: float) -> None:
+    path = root / "base" / "seed-1.attempt-2" / "progress.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    then = time.time() - seconds_ago
+    os.utime(path, (then, then))
+
+
+def test_another_storage_is_refused_while_someone_works(tmp_path: Path) -> None:
+    meet(tmp_path, storage_url(None, tmp_path), PATIENCE)
+    busy(tmp_path, 5)
+    meet(tmp_path, storage_url(None, tmp_path), PATIENCE)
+    with pytest.raises(InputError, match=r"SQLite's study\.sqlite3, not Postgre") as x:
+        meet(tmp_path, storage_url(POSTGRESQL.format("a"), tmp_path), PATIENCE)
+    assert "secret" not in str(x.value)
+
+
+def test_and_taken_when_nobody_does(tmp_path: Path) -> None:
+    meet(tmp_path, storage_url(None, tmp_path), PATIENCE)
+    busy(tmp_path, 60)
+    meet(tmp_path, storage_url(POSTGRESQL.format("a"), tmp_path), PATIENCE)
+    assert "secret" not in (tmp_path / "fleet.json").read_text()
+
+
+def test_a_server_has_many_names(tmp_path: Path) -> None:
+    meet(tmp_path, storage_url(POSTGRESQL.format("localhost"), tmp_path), PATIENCE)
+    busy(tmp_path, 5)
+    meet(tmp_path, storage_url(POSTGRESQL.format("10.0.0.1:5432"), tmp_path), PATIENCE)
+
+
+def test_a_directory_has_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meet(tmp_path, storage_url(None, tmp_path), PATIENCE)
+    busy(tmp_path, 5)
+    monkeypatch.chdir(tmp_path.parent)
+    meet(Path(tmp_path.name), storage_url(None, Path(tmp_path.name)), PATIENCE)

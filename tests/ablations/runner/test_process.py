@@ -1,0 +1,258 @@
+"""A run in a process of its own: its surroundings, its end, and its parent's."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ablations.runner.own_process import run_forked
+from ablations.runner.process import STOPPED, start
+from ablations.runner.warm import ForkedProcess
+from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.attempt import write_attempt
+from experiments.run.experiment import claim
+from experiments.run.progress import read_progress
+from experiments.run.results import load_result
+from tests.experiments.conftest import Command, Start
+from tests.experiments.run.test_attempt import ATTEMPT
+from tests.experiments.samples import tiny_experiment
+
+_PATIENCE_SECONDS = 240.0
+_ROOT = str(Path(__file__).parents[2])
+
+
+def _wait(holds: object) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not holds():  # pyright: ignore[reportCallIssue]
+        assert time.monotonic() < deadline, "it hangs"
+        time.sleep(0.005)
+
+
+# A script without a guard, which a forked process must not run again.
+_PARENT = """
+import signal, sys, time
+from pathlib import Path
+from ablations.runner.process import start
+from ablations.runner.warm import ForkedProcess
+
+directory = Path(sys.argv[1])
+with (directory / "mains").open("a") as mains:
+    mains.write("one\\n")
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+print(start(directory).pid, flush=True)
+sys.stdin.readline()
+print(ForkedProcess(time.sleep, 0).wait(60), flush=True)
+time.sleep(1000)
+"""
+
+
+_KILLED_SERVER = """
+import os, signal, threading, time
+from multiprocessing import forkserver
+from ablations.runner import warm
+
+warm.PRELOADED.clear()
+warm.warm_up()
+server = forkserver._forkserver._forkserver_pid
+os.kill(server, signal.SIGSTOP)
+threading.Timer(0.3, os.kill, (server, signal.SIGKILL)).start()
+print(warm.ForkedProcess(time.sleep, 0).wait(60))
+"""
+
+
+def test_a_server_that_is_killed_while_a_process_starts_is_replaced():
+    command = [sys.executable, "-c", _KILLED_SERVER]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=_ROOT, timeout=60
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
+
+
+_KILLED_SERVER_LATER = """
+import os, signal, time
+from multiprocessing import forkserver
+from ablations.runner import warm
+
+warm.PRELOADED.clear()
+process = warm.ForkedProcess(time.sleep, 60)
+os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+print(process.wait(60))
+"""
+
+
+def test_a_process_whose_server_is_killed_counts_as_killed():
+    command = [sys.executable, "-c", _KILLED_SERVER_LATER]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=_ROOT, timeout=60
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("-9\n", "", 0)
+
+
+def test_a_process_whose_directory_is_gone_ends_without_a_word(tmp_path: Path):
+    with pytest.raises(SystemExit) as ended:
+        run_forked(str(tmp_path / "gone"), str(tmp_path), {}, 1)
+    assert ended.value.code == STOPPED
+
+
+def _marked(marker: str) -> set[int]:
+    """The processes that were started with ``marker`` in their environment, but for ended ones."""
+    found: set[int] = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if marker.encode() in path.read_bytes():
+                found.add(int(path.parent.name))
+        except OSError:
+            pass  # it has ended, or is another user's
+    return found
+
+
+def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outlives_it(
+    folder: Path, tmp_path: Path
+):
+    directory, script = tmp_path / "run", tmp_path / "parent.py"
+    claim(directory, tiny_experiment(folder, max_steps=100_000, checkpoint_every_steps=50_000))
+    script.write_text(_PARENT)
+    parent = subprocess.Popen(
+        [sys.executable, script, directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"WANDB_MODE": "disabled", "MARKER": str(tmp_path), "PYTHONPATH": _ROOT},
+        start_new_session=True,
+        text=True,
+    )
+    assert parent.stdin is not None and parent.stdout is not None
+    child = int(parent.stdout.readline())
+    metrics = directory / "metrics.csv"
+    _wait(lambda: metrics.exists() and metrics.read_text().count("\n") > 3)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.killpg(parent.pid, number)
+    parent.stdin.write("\n")
+    parent.stdin.flush()
+    assert parent.stdout.readline() == "0\n"  # the fork server is still there
+    assert child in _marked(f"MARKER={tmp_path}")
+    parent.kill()
+    parent.wait()
+    _wait(lambda: not _marked(f"MARKER={tmp_path}"))
+    parent.stdin.close()
+    parent.stdout.close()
+    assert len(step_checkpoints(directory)) == 1
+    assert "the same command goes on there" in (directory / "log.txt").read_text()
+    assert (directory / "mains").read_text() == "one\n"
+
+
+def _tell_surroundings(directory: str, folder: str, *rest: object) -> None:
+    (Path(directory) / "told.json").write_text(json.dumps([folder, *rest]))
+
+
+def test_a_process_is_told_its_devices_and_the_environment_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ablations.runner.process._run_forked", _tell_surroundings)
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    for word in ("first", "second"):
+        monkeypatch.setenv("WORD", word)
+        monkeypatch.chdir(tmp_path)
+        process = start(tmp_path, devices=(3, 5), accumulate=11)
+        assert process.wait(60) == 0
+        folder, environment, accumulate = json.loads((tmp_path / "told.json").read_text())
+        assert (folder, accumulate) == (str(tmp_path), 11)
+        assert environment["CUDA_VISIBLE_DEVICES"] == "3,5"
+        assert environment["WORD"] == word
+        assert "SLURM_PROCID" not in environment  # nor is it a rank of this process's job
+
+
+def test_a_process_leads_a_group_and_its_end_is_told(tmp_path: Path):
+    process = ForkedProcess(time.sleep, 100)
+    assert os.getpgid(process.pid) == process.pid
+    assert (process.poll(), process.returncode) == (None, None)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == process.poll() == process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_one_that_was_paused_cannot_disturb_the_attempt_that_took_its_run_over(
+    folder: Path, tmp_path: Path
+):
+    experiment = tiny_experiment(folder, max_steps=200, checkpoint_every_steps=25)
+    stale, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
+    claim(stale, experiment)
+    write_attempt(stale, replace(ATTEMPT, number=1))
+    paused = start(stale)
+    _wait(lambda: len(step_checkpoints(stale)) > 0)
+    os.killpg(paused.pid, signal.SIGSTOP)
+    assert load_result(stale) is None, "it was too fast"
+    stale.rename(newer)
+    write_attempt(newer, replace(ATTEMPT, number=2))
+    assert start(newer).wait(_PATIENCE_SECONDS) == 0
+    before = {path: path.read_bytes() for path in newer.glob("*.*") if path.name != "log.txt"}
+    os.killpg(paused.pid, signal.SIGCONT)
+    assert paused.wait(_PATIENCE_SECONDS) == STOPPED
+    assert {path: path.read_bytes() for path in before} == before
+    assert list(tmp_path.iterdir()) == [newer]
+    log = (newer / "log.txt").read_text()
+    assert log.endswith("another attempt has taken this run over\n")
+    assert "Traceback" not in log
+    with (newer / "metrics.csv").open(newline="") as file:
+        steps = [int(row["step"]) for row in csv.DictReader(file) if row["loss"]]
+    assert steps == list(range(1, 201))
+
+
+def test_it_scores_the_validation_set_alone(folder: Path, command: Command, tmp_path: Path):
+    claim(tmp_path / "run", tiny_experiment(folder, max_steps=2))
+    ended = command("ablations.runner.process", tmp_path / "run", stdin=None)
+    assert ended.code == 0, ended
+    result = load_result(tmp_path / "run")
+    assert result is not None and result.test_bleu is None
+    assert not (tmp_path / "run" / "test.hypotheses.txt").exists()
+
+
+def test_a_signal_before_training_ends_it_as_one_that_is_to_be_started_again(
+    folder: Path, begin: Start, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, tiny_experiment(folder))
+    running = begin("ablations.runner.process", directory, stdin=None)
+    running.wait_until(lambda: read_progress(directory) is not None)
+    assert running.finish(signal.SIGTERM).code == STOPPED
+    progress = read_progress(directory)
+    assert progress is not None and progress.stage == "stopped"
+
+
+@pytest.mark.parametrize("spoil", ["configuration", "data"])
+def test_bad_input_is_the_last_line_and_exit_code_two(
+    spoil: str, folder: Path, command: Command, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, tiny_experiment(folder, vocab_size=5_000))
+    if spoil == "configuration":
+        (directory / "config.json").write_text("{}")
+    ended = command("ablations.runner.process", directory, stdin=None)
+    assert ended.code == 2, ended
+    (line,) = ended.lines
+    progress = read_progress(directory)
+    assert progress is not None
+    assert (progress.stage, progress.message) == ("refused", line)
+    assert ("does not fit" if spoil == "configuration" else "more than the text allows") in line
+
+
+def test_training_that_diverges_is_told_by_its_step(folder: Path, command: Command, tmp_path: Path):
+    directory = tmp_path / "run"
+    claim(directory, tiny_experiment(folder, learning_rate_factor=1e30))
+    ended = command("ablations.runner.process", directory, stdin=None)
+    assert ended.code == 1
+    assert ended.lines[-1].startswith("training diverged: the gradient of step ")
+    progress = read_progress(directory)
+    assert progress is not None
+    assert (progress.stage, progress.message) == ("diverged", ended.lines[-1])

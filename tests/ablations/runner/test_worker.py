@@ -1,0 +1,338 @@
+"""Cells carried out by stand-ins: what is started, what a crash or a signal leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import URL
+
+from ablations.runner import identity
+from ablations.runner.attempts import forgive, newest
+from ablations.runner.child import PROCESS_FILE
+from ablations.runner.lease import Lease
+from ablations.runner.link import Link
+from ablations.runner.machine import Slot
+from ablations.runner.queue import Queue
+from ablations.runner.storage import STUDY_FILE, Patience, open_storage, storage_url
+from ablations.runner.worker import Outcome, Worker
+from ablations.table_work import TableWork
+from ablations.tables.plan import Plan, claim_plan
+from ablations.tables.table import Cell
+from experiments.run.attempt import read_attempt
+from experiments.run.data import DATA_FILE, noted_data
+from experiments.run.experiment import claim
+from experiments.run.files import write_json
+from experiments.run.progress import read_progress
+from experiments.run.results import load_result
+from tests.ablations.postgresql import Server
+from tests.ablations.samples import (
+    empty_study,
+    finish,
+    hangs,
+    prepare_fakes,
+    small_plan,
+    start_fake,
+    started,
+    when,
+)
+from transformer.config import to_dict
+from transformer.data.manifest import make_manifest
+from transformer.errors import InputError
+
+BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
+
+
+def work_on(
+    root: Path,
+    behaviour: Mapping[Cell, str],
+    *,
+    plan: Plan | None = None,
+    places: Sequence[Slot] = (Slot(),),
+    retries: int = 0,
+    url: URL | None = None,
+) -> tuple[Outcome, str]:
+    """Have a worker with stand-ins finish a small table; how it ended and what it told."""
+    prepare_fakes(root, behaviour)
+    claim_plan(root, plan or small_plan())
+    work, patience, told = TableWork(root), Patience(1, 3), list[str]()
+    with open_storage(url or storage_url(None, root), patience) as storage:
+        queue = Queue(storage, work, identity.own_name())
+        lease = Lease(storage.engine, work.study, identity.own_name(), patience.grace_seconds)
+        worker = Worker(
+            work,
+            queue,
+            Link(queue, lease, patience, lambda name: True),
+            slots=places,
+            start=start_fake,
+            retries=retries,
+            wanted=lambda name: True,
+            note=told.append,
+            show=lambda: None,
+        )
+        return worker.run(), "\n".join(told)
+
+
+def directory(root: Path, cell: Cell) -> Path:
+    found = newest(cell.directory(root))
+    assert found is not None
+    return found
+
+
+def test_all_cells_run_the_longest_first(tmp_path: Path) -> None:
+    outcome, told = work_on(tmp_path, {}, plan=small_plan(["base", "narrow"], [1, 2]))
+    assert outcome == Outcome()
+    assert started(tmp_path) == ["base/seed-1", "base/seed-2", "narrow/seed-1", "narrow/seed-2"]
+    assert "base/seed-1: started\n" in told
+    assert "narrow/seed-2: finished in 1 min 02 s, perplexity" in told  # as status says
+    assert not list(tmp_path.glob("*/*.attempt-*"))
+
+
+def test_a_finished_cell_is_not_run_again(tmp_path: Path) -> None:
+    finish(tmp_path, BASE)
+    work_on(tmp_path, {})
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["narrow/seed-1"]
+    (tmp_path / STUDY_FILE).unlink()
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["narrow/seed-1"]
+
+
+def test_an_exception_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
+    outcome, told = work_on(tmp_path, {BASE: "crash"}, retries=1)
+    assert outcome.failed == {"base/seed-1": "exit code 1: RuntimeError: it broke"}
+    assert started(tmp_path).count("base/seed-1") == 2
+    assert "exit code 1: RuntimeError: it broke; it is tried again\n    Traceback" in told
+    assert "base/seed-1: started (attempt 2)" in told
+    assert load_result(NARROW.directory(tmp_path)) is not None
+    progress, attempt = (
+        read_progress(directory(tmp_path, BASE)),
+        read_attempt(directory(tmp_path, BASE)),
+    )
+    assert progress is not None and attempt is not None
+    assert (progress.stage, progress.message) == ("failed", "exit code 1: RuntimeError: it broke")
+    assert [failure.attempt for failure in attempt.failures] == [1, 2]
+    assert attempt.failures[0].lines[-1] == "RuntimeError: it broke"
+    assert attempt.given_up
+
+
+def test_what_diverges_is_not_tried_again(tmp_path: Path) -> None:
+    outcome, told = work_on(tmp_path, {BASE: "diverge"}, retries=2)
+    assert outcome.failed == {"base/seed-1": "training diverged: nan"}
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
+    assert "base/seed-1: failed, training diverged: nan; given up" in told
+
+
+def test_what_was_given_up_is_tried_again_when_it_is_forgiven(tmp_path: Path) -> None:
+    work_on(tmp_path, {BASE: "crash"})
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
+    forgive(BASE.directory(tmp_path))
+    outcome, _ = work_on(tmp_path, {})
+    assert outcome == Outcome()
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
+
+
+def test_a_kill_is_no_fault_of_the_run_until_it_comes_no_further(tmp_path: Path) -> None:
+    outcome, told = work_on(tmp_path, {BASE: "kill"}, retries=3)
+    assert outcome.failed == {"base/seed-1": "killed by SIGKILL (out of memory?)"}
+    assert started(tmp_path).count("base/seed-1") == 10
+    assert "tried again" in told
+
+
+def test_a_crash_after_the_result_costs_nothing(tmp_path: Path) -> None:
+    outcome, _ = work_on(tmp_path, {BASE: "abort"})
+    assert outcome == Outcome()
+
+
+@pytest.mark.filterwarnings("ignore:left out")
+def test_a_cell_with_a_broken_file_is_done_again_and_no_other(tmp_path: Path) -> None:
+    work_on(tmp_path, {})
+    broken = BASE.directory(tmp_path)
+    for name in ("attempt.json", "config.json", "result.json"):
+        (broken / name).write_bytes((broken / name).read_bytes()[:40])
+    (broken / "checkpoint").touch()
+    outcome, told = work_on(tmp_path, {})
+    assert outcome == Outcome()
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
+    assert "; result.json cannot be read, and is now result.json.broken" in told
+    assert load_result(broken) is not None and read_attempt(broken) is not None
+    left = {path.name for path in broken.iterdir()}
+    assert {f"{name}.json.broken" for name in ("attempt", "config", "result")} < left
+    assert {"checkpoint", "config.json"} < left
+
+
+@pytest.mark.filterwarnings("ignore:left out")
+def test_a_cell_begins_with_the_data_of_the_others(tmp_path: Path) -> None:
+    work_on(tmp_path, {NARROW: "crash"}, retries=0)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "train.en").write_text("one\n")
+    manifest = make_manifest(tmp_path / "text", [("text.en", "1")])
+    write_json(BASE.directory(tmp_path) / DATA_FILE, to_dict(manifest))
+    forgive(NARROW.directory(tmp_path))
+    work_on(tmp_path, {})
+    assert noted_data(NARROW.directory(tmp_path)) == manifest
+
+
+def test_a_row_whose_folder_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "base").touch()
+    with pytest.raises(InputError, match=r"base cannot be made, as a file is in its place"):
+        work_on(tmp_path, {})
+
+
+def test_a_result_whose_worker_died_before_it_said_so_is_kept(tmp_path: Path) -> None:
+    finish(tmp_path, BASE)
+    BASE.directory(tmp_path).rename(tmp_path / "base" / "seed-1.attempt-3")
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["narrow/seed-1"]
+    assert load_result(BASE.directory(tmp_path)) is not None
+
+
+def test_bad_input_stops_the_worker(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^base/seed-1: toy is missing: fetch it$"):
+        work_on(tmp_path, {BASE: "refuse"})
+    assert started(tmp_path) == ["base/seed-1"]
+
+
+def test_bad_input_stops_the_runs_beside_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="toy is missing"):
+        work_on(tmp_path, {BASE: "refuse", NARROW: "hang"}, places=(Slot(), Slot()))
+
+
+def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
+    other = small_plan(seeds=[2]).experiment(Cell("base", 2))
+    claim(BASE.directory(tmp_path), other)
+    with pytest.raises(InputError, match=r"training\.seed: 2 -> 1"):
+        work_on(tmp_path, {})
+
+
+def test_a_signal_stops_the_runs_after_their_checkpoint(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    thread = when(lambda: hangs(tmp_path, BASE), lambda: os.kill(os.getpid(), signal.SIGINT))
+    outcome, told = work_on(tmp_path, {BASE: "hang"})
+    thread.join()
+    assert outcome == Outcome(signal=signal.SIGINT)
+    assert started(tmp_path) == ["base/seed-1"]
+    assert "stopping after a checkpoint" in told
+    assert "base/seed-1: stopped after a checkpoint" in told
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        when(lambda: "stubborn" in told(), lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+    def told() -> str:
+        return (directory(tmp_path, BASE) / "log.txt").read_text()
+
+    begun = time.monotonic()
+    thread = when(lambda: hangs(tmp_path, BASE), twice)
+    outcome, _ = work_on(tmp_path, {BASE: "stubborn"})
+    thread.join()
+    assert outcome == Outcome(signal=signal.SIGTERM)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_process_that_outlived_its_worker_is_ended_first(tmp_path: Path) -> None:
+    prepare_fakes(tmp_path, {BASE: "hang"})
+    left = BASE.directory(tmp_path).with_name("seed-1.attempt-1")
+    left.mkdir(parents=True)
+    (left / "attempt.json").write_text('{"cell": "base/seed-1"}')
+    orphan = start_fake(left)
+    (left / PROCESS_FILE).write_text(identity.name_of(orphan.pid))
+    when(lambda: hangs(tmp_path, BASE), lambda: None).join()
+    (left / "attempt.json").unlink()
+    threading.Thread(target=orphan.wait).start()  # init would collect it
+    _, told = work_on(tmp_path, {})
+    assert orphan.returncode == 75
+    assert "base/seed-1: ending the process that an earlier attempt left behind" in told
+    assert load_result(BASE.directory(tmp_path)) is not None
+
+
+def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
+    stranger = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    try:
+        left = BASE.directory(tmp_path).with_name("seed-1.attempt-1")
+        left.mkdir(parents=True)
+        host, number, _, machine = identity.name_of(stranger.pid).rsplit(":", 3)
+        (left / PROCESS_FILE).write_text(f"{host}:{number}:12345:{machine}")
+        work_on(tmp_path, {})
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_each_gpu_has_its_run(tmp_path: Path) -> None:
+    work_on(tmp_path, {}, places=(Slot((3,)), Slot(("MIG-a", "MIG-b"), 2)))
+    lines = (tmp_path / "started.txt").read_text().splitlines()
+    assert sorted(line.split()[1] for line in lines) == ["3", "MIG-a,MIG-b"]
+    attempt = read_attempt(NARROW.directory(tmp_path))
+    assert attempt is not None and attempt.devices in {(3,), ("MIG-a", "MIG-b")}
+
+
+def test_rows_that_are_added_while_it_works_are_taken_up(tmp_path: Path) -> None:
+    more = small_plan(["base", "narrow", "free"])
+    thread = when(lambda: bool(started(tmp_path)), lambda: claim_plan(tmp_path, more) and None)
+    work_on(tmp_path, {BASE: "slow"}, plan=small_plan(["base"]))
+    thread.join()
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "free/seed-1"]
+
+
+def test_an_attempt_knows_what_went_before(tmp_path: Path) -> None:
+    work_on(tmp_path, {BASE: "crash"}, retries=1)
+    attempt = read_attempt(directory(tmp_path, BASE))
+    assert attempt is not None
+    assert (attempt.number, attempt.cell) == (2, "base/seed-1")
+    assert dataclasses.replace(attempt, failures=()).worker == identity.own_name()
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_worker_whose_database_was_deleted_lets_its_runs_write_a_checkpoint_and_ends(
+    tmp_path: Path, how: str
+) -> None:
+    def spoil() -> None:
+        for path in tmp_path.glob(f"{STUDY_FILE}*"):
+            path.unlink()
+        if how == "replaced":
+            (tmp_path / STUDY_FILE).write_bytes(empty_study())
+
+    thread = when(lambda: hangs(tmp_path, BASE), spoil)
+    with pytest.raises(InputError, match=r"study\.sqlite3 was deleted or replaced while it was in"):
+        work_on(tmp_path, {BASE: "hang"})
+    thread.join()
+    assert (tmp_path / STUDY_FILE).exists() == (how == "replaced")
+    prepare_fakes(tmp_path, {})
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["base/seed-1", "base/seed-1", "narrow/seed-1"]
+
+
+@pytest.mark.parametrize("how", ["stop", "pause"])
+def test_an_outage_of_the_storage_stops_no_run(
+    tmp_path: Path, postgresql: Server, how: str
+) -> None:
+    url = storage_url(postgresql.create(f"outage-{how}"), tmp_path)
+
+    def outage() -> None:
+        getattr(postgresql, how)()
+        when(lambda: (directory(tmp_path, BASE) / "result.json").exists(), lambda: None).join()
+        time.sleep(1)
+        {"stop": postgresql.start, "pause": postgresql.resume}[how]()
+
+    thread = when(lambda: started(tmp_path) == ["base/seed-1"], outage)
+    outcome, told = work_on(tmp_path, {BASE: "slow"}, url=url)
+    thread.join()
+    assert outcome == Outcome()
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
+    if how == "stop":
+        assert "the storage does not answer" in told
+        assert told.index("base/seed-1: finished") < told.index("the storage answers again")

@@ -1,0 +1,132 @@
+"""What a table's directory remembers, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ablations.costs.past import row_configs
+from ablations.report.summary import summarise
+from ablations.tables.plan import Plan, choose_arithmetic, claim_plan, load_plan, make_plan
+from ablations.tables.scales import PAPER
+from ablations.tables.table import Cell, Table, row
+from ablations.tables.table3 import BASE, TABLE
+from tests.ablations.samples import SMALL_TABLE, TINY, small_plan
+from transformer.config import Precision, override
+from transformer.errors import InputError
+
+
+def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    plan = make_plan(TABLE, TINY, TABLE.rows, (1, 2))
+    claimed = claim_plan(tmp_path, plan)
+    assert load_plan(tmp_path) == claimed
+    base = override(plan.base, threads=1)
+    assert claimed == dataclasses.replace(plan, base=base, study=claimed.study)
+    assert len(plan.cells) == 40
+
+
+@pytest.fixture
+def any_precision(monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """A plan that leaves precision open, on a machine that multiplies bf16."""
+    monkeypatch.setattr("ablations.tables.plan.native_precision", lambda: "bf16")
+    plan = small_plan()
+    return dataclasses.replace(plan, base=override(plan.base, precision="auto"))
+
+
+def test_all_runs_of_a_table_share_precision_and_threads(
+    tmp_path: Path, any_precision: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = claim_plan(tmp_path, any_precision).base.training
+    assert (training.precision, training.threads) == ("bf16", 1)
+    monkeypatch.setattr(
+        "ablations.tables.plan.native_precision", lambda: "fp32"
+    )  # another machine joins
+    assert claim_plan(tmp_path, any_precision).base.training == training
+
+
+def test_a_user_chooses_precision_and_threads_once(tmp_path: Path, any_precision: Plan) -> None:
+    def chosen(precision: Precision | None, threads: int | None) -> Plan:
+        base = choose_arithmetic(any_precision.base, precision, threads)
+        return dataclasses.replace(any_precision, base=base)
+
+    training = claim_plan(tmp_path, chosen("fp32", 3)).base.training
+    assert (training.precision, training.threads) == ("fp32", 3)
+    assert claim_plan(tmp_path, chosen(None, None)).base.training == training
+    with pytest.raises(InputError, match=r"base\.training\.precision: 'fp32' -> 'bf16'"):
+        claim_plan(tmp_path, chosen("bf16", None))
+    with pytest.raises(InputError, match=r"base\.training\.threads: 3 -> 2"):
+        claim_plan(tmp_path, chosen(None, 2))
+
+
+def test_a_cells_run_is_the_scaled_row_under_its_names() -> None:
+    plan = make_plan(TABLE, TINY, TABLE.rows, (7,))
+    experiment = plan.experiment(Cell("A-h1", 7))
+    one_head = next(row for row in TABLE.rows if row.name == "A-h1")
+    assert experiment.config == override(TABLE.configure(one_head, TINY), seed=7)
+    assert experiment.name == experiment.group == "table3-tiny/A-h1"
+    assert experiment.tags == ("table3", "tiny", "A-h1", "seed-7")
+
+
+@pytest.mark.parametrize("name", ["base", "big"])
+def test_what_the_scale_sets_for_one_row_alone_is_part_of_its_run(
+    tmp_path: Path, name: str
+) -> None:
+    claim_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (1,), precision="fp32"))
+    plan = load_plan(tmp_path)
+    (found,) = (row for row in TABLE.rows if row.name == name)
+    expected = override(TABLE.configure(found, PAPER), seed=1, precision="fp32", threads=1)
+    assert plan.experiment(Cell(name, 1)).config == row_configs(plan)[name] == expected
+    assert name in [row.row.name for row in summarise(tmp_path).rows]
+
+
+def test_further_rows_and_seeds_extend_the_directory(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(rows=["base"], seeds=[2, 1]))
+    claim_plan(tmp_path, small_plan(rows=["narrow"], seeds=[3]))
+    assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("base", 2), Cell("narrow", 3))
+
+
+def test_a_directory_keeps_its_study_and_no_two_share_one(tmp_path: Path) -> None:
+    first = claim_plan(tmp_path / "one", small_plan())
+    assert claim_plan(tmp_path / "one", small_plan(seeds=[2])).study == first.study
+    assert claim_plan(tmp_path / "two", small_plan()).study != first.study
+
+
+def test_seeds_that_are_claimed_at_once_are_all_kept(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda seed: claim_plan(tmp_path, small_plan(seeds=[seed])), range(16)))
+    assert load_plan(tmp_path).rows[0].seeds == tuple(range(16))
+
+
+def test_a_row_that_the_table_gained_is_no_difference(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(rows=["base"]))
+    grown = dataclasses.replace(SMALL_TABLE, rows=(*SMALL_TABLE.rows, row("new", num_layers=2)))
+    claim_plan(tmp_path, make_plan(grown, TINY, [grown.rows[-1]], (1,)))
+    assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("new", 1))
+
+
+def test_another_scale_or_row_in_the_directory_is_refused(tmp_path: Path) -> None:
+    plan = claim_plan(tmp_path, small_plan())
+    hotter = dataclasses.replace(TINY, settings={**TINY.settings, "warmup_steps": 400})
+    with pytest.raises(InputError, match=r"base\.training\.warmup_steps: 300 -> 400.*--directory"):
+        claim_plan(tmp_path, make_plan(SMALL_TABLE, hotter, SMALL_TABLE.rows, (1,)))
+    changed = Table(name="pair", title="", base=BASE, rows=(row("base"), row("narrow", d_ff=256)))
+    with pytest.raises(InputError, match=r"rows\.narrow\.d_ff: 128 -> 32"):
+        claim_plan(tmp_path, make_plan(changed, TINY, changed.rows, (1,)))
+    assert load_plan(tmp_path) == plan
+
+
+def test_a_table_of_another_name_or_scale_is_refused_by_that_alone(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan())
+    with pytest.raises(InputError, match=r"another table \(table: 'pair' -> 'table3'\): choose"):
+        claim_plan(tmp_path, make_plan(TABLE, TINY, TABLE.rows, (1,)))
+
+
+def test_a_directory_that_is_no_tables_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not the directory of a table"):
+        load_plan(tmp_path)
+    (tmp_path / "table.json").write_text("{")
+    with pytest.raises(InputError, match=r"table\.json cannot be read"):
+        load_plan(tmp_path)

@@ -1,0 +1,175 @@
+"""Rows, tables, scales, and how a table of the user's is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ablations.tables.find import find_scale, load_table, select_rows
+from ablations.tables.plan import columns
+from ablations.tables.scale import scale
+from ablations.tables.scales import PAPER, QUICK, SCALES, SMALL
+from ablations.tables.table import OWN_FILES, Table, row
+from ablations.tables.table3 import BASE, TABLE
+from tests.ablations.samples import CORPUS, TINY
+from transformer.config import override, to_dict
+from transformer.errors import InputError
+
+OWN_TABLE = """
+from ablations.tables.table import Table, row
+from ablations.tables.table3 import BASE
+
+TABLE = Table(
+    name="depth",
+    title="Narrow and deep",
+    base=BASE,
+    rows=(row("base"), row("deep", num_layers=12, d_model=256, d_k=32, d_v=32)),
+)
+"""
+
+
+def test_an_unknown_change_offers_the_nearest() -> None:
+    changes = cast(Any, {"num_head": 4})
+    with pytest.raises(InputError, match=r"unknown setting 'num_head': did you mean 'num_heads'"):
+        row("x", **changes)
+    with pytest.raises(InputError, match="warmup_steps"):
+        scale("x", corpus=CORPUS, **cast(Any, {"warm_up_steps": 4}))
+    with pytest.raises(InputError, match="also_average"):
+        scale("x", corpus=CORPUS, longer=cast(Any, {"also_averag": 4}))
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "-x"])
+def test_a_row_name_must_be_fit_for_a_folder(name: str) -> None:
+    with pytest.raises(InputError, match="row name"):
+        row(name)
+
+
+@pytest.mark.parametrize("name", OWN_FILES)
+def test_a_row_is_not_named_as_a_file_of_ours(name: str) -> None:
+    with pytest.raises(InputError, match="is that of a file of the table"):
+        row(name.capitalize())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dropout": "0.1"}, r"row 'a': dropout is '0\.1', but must be a number"),
+        ({"num_layers": 2.0}, r"num_layers is 2\.0, but must be a whole number"),
+        ({"d_ff": True}, "d_ff is True, but must be a whole number"),
+        ({"positions": 3}, "positions is 3, but must be a string"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(changes: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        row("a", **changes)
+
+
+def test_a_table_without_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="table 't' has no rows"):
+        Table(name="t", title="", base=BASE, rows=())
+
+
+def test_a_table_refuses_doubles_and_impossible_rows() -> None:
+    with pytest.raises(InputError, match="two rows named 'a'"):
+        Table(name="t", title="", base=BASE, rows=(row("a"), row("a", d_ff=8)))
+    with pytest.raises(InputError, match=r"row 'a' of 't'.*num_heads is 0"):
+        Table(name="t", title="", base=BASE, rows=(row("a", num_heads=0),))
+
+
+@pytest.mark.parametrize("chosen", [QUICK, SMALL, PAPER, TINY], ids=lambda chosen: chosen.name)
+def test_every_row_fits_every_scale_and_keeps_its_order(chosen: Any) -> None:
+    paper = [columns(TABLE.configure(row)) for row in TABLE.rows]
+    scaled = [columns(TABLE.configure(row, chosen)) for row in TABLE.rows]
+    for before, after in zip(paper, scaled, strict=True):
+        for name in ("d_model", "d_ff", "d_k", "d_v"):
+            assert cast(int, after[name]) * chosen.divide_widths == before[name]
+        assert cast(int, after["num_layers"]) * chosen.divide_layers == before["num_layers"]
+        for name in ("num_heads", "dropout", "label_smoothing", "positions"):
+            assert after[name] == before[name]
+    steps = [cast(int, found["max_steps"]) for found in scaled]
+    assert steps[-1] == 3 * steps[0] and set(steps[:-1]) == {chosen.max_steps}
+
+
+def test_quick_is_an_eighth_of_the_paper_and_half_as_deep() -> None:
+    found = columns(QUICK.apply(BASE))
+    expected = {"num_layers": 3, "d_model": 64, "d_ff": 256, "num_heads": 8, "d_k": 8, "d_v": 8}
+    assert {name: found[name] for name in expected} == expected
+    assert QUICK.corpus.name == "cldr_en_de"
+    assert SMALL.corpus.name == "multi30k_en_de"
+
+
+def test_the_scale_of_the_paper_is_the_identity_but_scores_an_average_besides() -> None:
+    # As the paper's two models are averaged in Table 2, see tests/experiments/catalog/test_paper.py.
+    of_base = {"also_average": 5, "checkpoint_every_steps": 1_500}
+    of_big = {"also_average": 20, "checkpoint_every_steps": 600}
+    for row_ in TABLE.rows:
+        changes = of_big if row_.name == "big" else of_base
+        expected = override(TABLE.configure(row_), **changes)
+        assert to_dict(TABLE.configure(row_, PAPER)) == to_dict(expected)
+
+
+def test_a_width_that_does_not_divide_is_refused_by_name() -> None:
+    table = Table(name="t", title="", base=BASE, rows=(row("odd", d_k=12),))
+    with pytest.raises(InputError, match=r"row 'odd' of 't' at scale 'tiny': d_k is 12.*by 8"):
+        table.configure(table.rows[0], TINY)
+
+
+def test_a_users_file_declares_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "my_table.py"
+    path.write_text(OWN_TABLE)
+    table = load_table(str(path))
+    assert [r.name for r in table.rows] == ["base", "deep"]
+    assert columns(table.configure(table.rows[1], QUICK))["num_layers"] == 6
+
+
+def test_paths_of_a_tables_own_scale_are_taken_from_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep").mkdir()
+    own = f"from tests.ablations.samples import TINY\n{OWN_TABLE}"
+    (tmp_path / "deep" / "own.py").write_text(own.replace("d_v=32)),", "d_v=32)), scales=(TINY,),"))
+    monkeypatch.chdir(tmp_path)
+    (own_scale,) = load_table("deep/own.py").scales
+    assert own_scale.corpus.valid.source.location == str(tmp_path / "deep" / "text.en")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "declares no TABLE"),
+        ("TABLE = 3", "declares no TABLE"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def", "SyntaxError"),
+        ("from ablations.tables.table import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
+    ],
+)
+def test_a_users_file_that_fails_is_bad_input(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_table(str(path))
+
+
+def test_unknown_names_offer_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'table3'"):
+        load_table("tabel3")
+    with pytest.raises(InputError, match="there is no table file"):
+        load_table(str(tmp_path / "none.py"))
+    with pytest.raises(InputError, match="did you mean 'quick'"):
+        find_scale(TABLE, "quik")
+    with pytest.raises(InputError, match="did you mean 'A-h1'"):
+        select_rows(TABLE, ["base", "A_h1"])
+    with pytest.raises(InputError, match="'E' is given twice"):
+        select_rows(TABLE, ["E", "E"])
+
+
+def test_a_table_brings_scales_of_its_own() -> None:
+    table = Table(name="t", title="", base=BASE, rows=(row("a"),), scales=(TINY,))
+    assert find_scale(table, "tiny") is TINY
+    assert [find_scale(table, known.name) for known in SCALES] == list(SCALES)
+
+
+def test_rows_are_taken_in_the_tables_order() -> None:
+    assert [r.name for r in select_rows(TABLE, ["E", "base"])] == ["base", "E"]

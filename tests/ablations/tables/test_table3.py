@@ -1,0 +1,104 @@
+"""The declaration against the paper, typed out once more by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from ablations.tables.plan import columns
+from ablations.tables.table3 import BASE, TABLE
+from transformer.config import DecodingConfig, ModelConfig, TrainingConfig
+
+# row, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps, PPL, BLEU, parameters
+PAPER = """
+base     6  512 2048  8  64  64 0.1 0.1 100000 4.92 25.8  65
+A-h1     6  512 2048  1 512 512 0.1 0.1 100000 5.29 24.9   -
+A-h4     6  512 2048  4 128 128 0.1 0.1 100000 5.00 25.5   -
+A-h16    6  512 2048 16  32  32 0.1 0.1 100000 4.91 25.8   -
+A-h32    6  512 2048 32  16  16 0.1 0.1 100000 5.01 25.4   -
+B-dk16   6  512 2048  8  16  64 0.1 0.1 100000 5.16 25.1  58
+B-dk32   6  512 2048  8  32  64 0.1 0.1 100000 5.01 25.4  60
+C-N2     2  512 2048  8  64  64 0.1 0.1 100000 6.11 23.7  36
+C-N4     4  512 2048  8  64  64 0.1 0.1 100000 5.19 25.3  50
+C-N8     8  512 2048  8  64  64 0.1 0.1 100000 4.88 25.5  80
+C-d256   6  256 2048  8  32  32 0.1 0.1 100000 5.75 24.5  28
+C-d1024  6 1024 2048  8 128 128 0.1 0.1 100000 4.66 26.0 168
+C-ff1024 6  512 1024  8  64  64 0.1 0.1 100000 5.12 25.4  53
+C-ff4096 6  512 4096  8  64  64 0.1 0.1 100000 4.75 26.2  90
+D-p0.0   6  512 2048  8  64  64 0.0 0.1 100000 5.77 24.6   -
+D-p0.2   6  512 2048  8  64  64 0.2 0.1 100000 4.95 25.5   -
+D-ls0.0  6  512 2048  8  64  64 0.1 0.0 100000 4.67 25.3   -
+D-ls0.2  6  512 2048  8  64  64 0.1 0.2 100000 5.47 25.7   -
+E        6  512 2048  8  64  64 0.1 0.1 100000 4.92 25.7   -
+big      6 1024 4096 16  64  64 0.3 0.1 300000 4.33 26.4 213
+"""
+ROWS = [line.split() for line in PAPER.strip().splitlines()]
+
+
+def test_the_rows_are_the_papers_in_its_order() -> None:
+    assert [row.name for row in TABLE.rows] == [figures[0] for figures in ROWS]
+
+
+@pytest.mark.parametrize("figures", ROWS, ids=lambda figures: figures[0])
+def test_a_row_has_the_papers_settings_and_figures(figures: list[str]) -> None:
+    row = next(row for row in TABLE.rows if row.name == figures[0])
+    found = columns(TABLE.configure(row))
+    positions = found.pop("positions")
+    assert positions == ("learned" if row.name == "E" else "sinusoidal")
+    names = [
+        "num_layers",
+        "d_model",
+        "d_ff",
+        "num_heads",
+        "d_k",
+        "d_v",
+        "dropout",
+        "label_smoothing",
+        "max_steps",
+    ]
+    assert [found[name] for name in names] == [float(figure) for figure in figures[1:10]]
+    reported = row.reported
+    assert reported.perplexity == float(figures[10])
+    assert reported.bleu == float(figures[11])
+    assert reported.parameters_millions == (None if figures[12] == "-" else int(figures[12]))
+
+
+def test_a_row_names_only_what_differs_from_the_base() -> None:
+    base = columns(BASE)
+    for row in TABLE.rows:
+        assert all(value != base[name] for name, value in row.changes.items()), row.name
+
+
+def test_the_base_is_pinned_field_by_field() -> None:
+    assert BASE.model == ModelConfig(
+        vocab_size=37_000,
+        num_layers=6,
+        d_model=512,
+        d_ff=2048,
+        num_heads=8,
+        d_k=64,
+        d_v=64,
+        dropout=0.1,
+        positions="sinusoidal",
+        max_positions=512,
+    )
+    assert BASE.training == TrainingConfig(
+        seed=1,
+        max_steps=100_000,
+        warmup_steps=4_000,
+        learning_rate_factor=1.0,
+        adam_beta1=0.9,
+        adam_beta2=0.98,
+        adam_epsilon=1e-9,
+        label_smoothing=0.1,
+        clip_norm=None,
+        precision="auto",
+        average_checkpoints=1,
+        also_average=None,
+        checkpoint_every_steps=1_000,
+        checkpoint_every_minutes=None,
+        validate_every_steps=1_000,
+        log_every_steps=50,
+    )
+    assert BASE.decoding == DecodingConfig(beam_size=4, length_penalty=0.6, max_extra_length=50)
+    assert BASE.data.tokens_per_batch == 25_000
+    assert BASE.data.corpus.name == "wmt14_en_de"

@@ -1,0 +1,39 @@
+"""The arithmetic of training against the paper's size and against a count of weights."""
+
+from __future__ import annotations
+
+import math
+
+from tests.samples import TINY_MODEL
+from transformer.config import ModelConfig
+from transformer.evaluation.flops import nominal_flops, training_flops
+from transformer.model.encoder_decoder import Transformer
+
+STEPS, TOKENS = 100_000, 25_000
+BIG = ModelConfig(d_model=1024, d_ff=4096, num_heads=16)
+
+
+def test_runs_of_the_paper_take_what_was_worked_out_for_them() -> None:
+    tokens = STEPS * TOKENS
+    assert math.isclose(training_flops(ModelConfig(), tokens, tokens), 9.5e17, rel_tol=0.01)
+    assert math.isclose(training_flops(BIG, 3 * tokens, 3 * tokens), 9.7e18, rel_tol=0.02)
+
+
+def test_time_times_devices_times_peak_is_what_table_2_has() -> None:
+    """12 hours for base and 3.5 days for big (section 5.2) on 8 P100 of 9.5 TFLOP/s."""
+    hours = {12: 3.3e18, 84: 2.3e19}
+    for count, reported in hours.items():
+        assert f"{nominal_flops(8 * count * 3_600, 9.5e12):.1e}" == f"{reported:.1e}"
+
+
+def test_each_weight_of_a_product_counts_six_times_for_each_token_it_meets() -> None:
+    source, target = 101, 103
+    model = Transformer(TINY_MODEL)
+    total = 0
+    for name, weight in model.named_parameters():
+        if weight.dim() == 1:
+            continue
+        numel = 61 * 26 if name == "embedding.weight" else weight.numel()
+        over_memory = name.startswith("encoder") or "cross_attention.key_value" in name
+        total += 6 * numel * (source if over_memory else target)
+    assert training_flops(TINY_MODEL, source, target) == total

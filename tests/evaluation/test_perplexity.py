@@ -1,0 +1,105 @@
+"""Perplexity by hand, and translation line by line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.samples import TINY_MODEL, number_pairs
+from transformer.config import BOS_ID, DecodingConfig
+from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.evaluation.perplexity import perplexity, translate
+from transformer.kernels.dropout import Dropout
+from transformer.model.encoder_decoder import Transformer
+
+PAIRS = number_pairs(29, seed=7)
+SOURCES, REFERENCES = [s for s, _ in PAIRS], [t for _, t in PAIRS]
+
+
+@pytest.fixture
+def vocabulary(tmp_path: Path) -> Vocabulary:
+    train_vocabulary([*SOURCES, *REFERENCES], TINY_MODEL.vocab_size, tmp_path / "v.model")
+    return Vocabulary(tmp_path / "v.model")
+
+
+@pytest.fixture
+def model() -> Transformer:
+    return Transformer(TINY_MODEL).eval()
+
+
+@torch.no_grad()
+def nll_by_hand(model: Transformer, vocabulary: Vocabulary) -> tuple[float, int]:
+    nll, tokens = 0.0, 0
+    sources, references = vocabulary.encode(SOURCES), vocabulary.encode(REFERENCES)
+    for source, target in zip(sources, references, strict=True):
+        logits = model(torch.tensor([source]), torch.tensor([[BOS_ID, *target[:-1]]]))
+        chosen = logits[0].log_softmax(-1)[range(len(target)), target]
+        nll -= chosen.sum().item()
+        tokens += len(target)
+    return nll, tokens
+
+
+@pytest.mark.parametrize("tokens_per_batch", [29, 4_096])
+def test_perplexity_is_what_it_is_pair_by_pair(
+    tokens_per_batch: int, model: Transformer, vocabulary: Vocabulary
+) -> None:
+    nll, tokens = nll_by_hand(model, vocabulary)
+    found = perplexity(model, vocabulary, SOURCES, REFERENCES, tokens_per_batch=tokens_per_batch)
+    characters = sum(map(len, REFERENCES)) + len(REFERENCES)
+    assert math.isclose(found.per_token, math.exp(nll / tokens), rel_tol=1e-5)
+    assert math.isclose(found.per_char, math.exp(nll / characters), rel_tol=1e-5)
+
+
+def test_a_model_that_knows_nothing_is_as_perplexed_as_its_vocabulary_is_large(
+    model: Transformer, vocabulary: Vocabulary
+) -> None:
+    torch.nn.init.zeros_(model.embedding.weight)
+    assert math.isclose(
+        perplexity(model, vocabulary, SOURCES, REFERENCES).per_token, 61, rel_tol=1e-5
+    )
+
+
+def test_perplexity_beyond_all_bounds_is_infinite(
+    model: Transformer, vocabulary: Vocabulary
+) -> None:
+    with torch.no_grad():
+        model.embedding.weight.mul_(1e6)
+    assert perplexity(model, vocabulary, SOURCES, REFERENCES).per_token == math.inf
+
+
+def test_perplexity_turns_dropout_off(model: Transformer, vocabulary: Vocabulary) -> None:
+    expected = perplexity(model, vocabulary, SOURCES, REFERENCES)
+    for layer in model.modules():
+        if isinstance(layer, Dropout):
+            layer.p = 0.5
+    assert perplexity(model.train(), vocabulary, SOURCES, REFERENCES) == expected
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_translations_keep_the_order_of_lines(
+    beam_size: int, model: Transformer, vocabulary: Vocabulary
+) -> None:
+    config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
+    together = translate(model, vocabulary, SOURCES, config)
+    alone = [translate(model, vocabulary, [line], config)[0] for line in SOURCES]
+    assert together == alone
+    assert len(set(alone)) > 9
+
+
+def test_an_empty_line_stays_empty(model: Transformer, vocabulary: Vocabulary) -> None:
+    config = DecodingConfig(beam_size=2, max_extra_length=3)
+    one, two = translate(model, vocabulary, ["one two", "three"], config)
+    lines = ["", "one two", "  ", "three", "\t"]
+    assert translate(model, vocabulary, lines, config) == ["", one, "", two, ""]
+    assert one and two
+    assert translate(model, vocabulary, [], config) == []
+
+
+def test_progress_counts_lines(model: Transformer, vocabulary: Vocabulary) -> None:
+    done: list[int] = []
+    config = DecodingConfig(beam_size=1, max_extra_length=3)
+    translate(model, vocabulary, SOURCES, config, on_progress=done.append)
+    assert done == list(range(1, 30))

@@ -1,0 +1,207 @@
+"""Damaged checkpoints are noticed and passed over; the right ones are averaged."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import lightning.pytorch as lightning
+import pytest
+import torch
+
+from experiments.callbacks.checkpoints import (
+    AtomicCheckpointIO,
+    newest_sound,
+    step_checkpoints,
+    to_average,
+)
+from experiments.callbacks.clock import Clock
+from experiments.run.run import Limits, run
+from tests.experiments.samples import (
+    assert_same_end,
+    copy_of,
+    forget_result,
+    tiny_experiment,
+)
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def _steps(directory: Path) -> list[int]:
+    return [step for step, _ in step_checkpoints(directory)]
+
+
+@pytest.fixture
+def unfinished(finished: Path, tmp_path: Path) -> Path:
+    """A run that was killed after its last step, with checkpoints of the steps 30 and 40."""
+    directory = copy_of(finished, tmp_path / "run")
+    forget_result(directory)
+    return directory
+
+
+def _refuse(path: Path) -> None:
+    """Make it what torch reads with ``weights_only=False`` alone."""
+    torch.save(torch.load(path, weights_only=True) | {"path": path}, path)
+
+
+@pytest.mark.parametrize("damage", [_truncate, _empty, _flip, _refuse])
+def test_a_damaged_newest_checkpoint_costs_nothing_but_its_steps(
+    damage: type, unfinished: Path, finished: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    _, newest = step_checkpoints(unfinished)[-1]
+    damage(newest)
+    with pytest.warns(UserWarning, match="00000040.ckpt is damaged: going on from the one before"):
+        run(tiny_experiment(folder), unfinished)
+    assert _steps(unfinished) == [30, 40]
+    assert_same_end(unfinished, finished)
+
+
+def test_without_a_sound_checkpoint_it_starts_over(
+    unfinished: Path, finished: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    for _, path in step_checkpoints(unfinished):
+        _truncate(path)
+    with pytest.warns(UserWarning) as warned:
+        run(tiny_experiment(folder), unfinished)
+    endings = [str(warning.message).partition(".ckpt is damaged: ")[2] for warning in warned]
+    assert endings == ["going on from the one before it", "starting over"]
+    assert_same_end(unfinished, finished)
+
+
+def test_one_written_on_a_gpu_is_sound_on_a_machine_without(
+    unfinished: Path, monkeypatch: pytest.MonkeyPatch
+):
+    step, path = step_checkpoints(unfinished)[-1]
+    checkpoint = torch.load(path, weights_only=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.serialization.location_tag", lambda storage: "cuda:0")
+        AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+    assert newest_sound(unfinished) == (step, path)
+    assert AtomicCheckpointIO().load_checkpoint(path, weights_only=True)["global_step"] == step
+
+
+def test_no_damaged_byte_passes_for_sound(unfinished: Path):
+    """Whatever byte is flipped: it is noticed, or it was one that means nothing."""
+    random = Random(1)
+    (_, older), (_, newest) = step_checkpoints(unfinished)
+    content, expected = newest.read_bytes(), torch.load(newest, weights_only=True)["state_dict"]
+    contents = content.index(b"PK\x01\x02")  # the list of them, of which all is easily broken
+    for number in range(150):
+        flipped = bytearray(content)
+        where = random.randrange(contents if number % 2 else 0, len(content))
+        flipped[where] ^= 1 << random.randrange(8)
+        newest.write_bytes(flipped)
+        try:
+            found = newest_sound(unfinished)
+        except UserWarning:  # warnings are errors here
+            found = (30, older)
+        if found == (40, newest):
+            loaded = torch.load(newest, weights_only=True)["state_dict"]
+            assert all(torch.equal(expected[name], loaded[name]) for name in expected)
+
+
+def _touch(directory: Path, *steps: int, stops: tuple[int, ...] = ()) -> None:
+    (directory / "checkpoints").mkdir()
+    for step in steps:
+        stop = "-stop" if step in stops else ""
+        torch.save({}, directory / "checkpoints" / f"step-{step:08d}{stop}.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("present", "stops", "count", "chosen"),
+    [
+        ([10, 20, 30], (), 2, [20, 30]),
+        ([10, 20, 30], (), 5, [10, 20, 30]),
+        ([10, 17, 20, 30], (17,), 3, [10, 20, 30]),
+        ([20, 30, 33], (33,), 2, [30, 33]),  # the end
+        ([], (), 2, []),
+    ],
+)
+def test_the_average_is_of_the_last_regular_checkpoints(
+    present: list[int], stops: tuple[int, ...], count: int, chosen: list[int], tmp_path: Path
+):
+    _touch(tmp_path, *present, stops=stops)
+    by_step = dict(step_checkpoints(tmp_path))
+    assert to_average(tmp_path, count) == [by_step[step] for step in chosen]
+
+
+class _Clock(Clock):
+    """One by which each step takes 40 seconds."""
+
+    _steps = 0
+
+    @property
+    def seconds(self) -> float:
+        return 40.0 * self._steps
+
+    def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        self._steps = trainer.global_step
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        self._steps = trainer.global_step
+
+
+def test_checkpoints_by_the_clock_keep_their_rhythm_over_stops(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Every five minutes: after steps 8, 15, 23, 30 and 38; on 15 and 30 after a validation."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setattr("experiments.run.run.Clock", _Clock)
+    experiment = tiny_experiment(folder, checkpoint_every_minutes=5)
+
+    def names_after(steps: int) -> list[str]:
+        run(experiment, tmp_path, limits=Limits(max_steps=steps), splits=("valid",))
+        return [path.stem.removeprefix("step-000000") for _, path in step_checkpoints(tmp_path)]
+
+    assert names_after(13) == ["08", "13-stop"]
+    assert names_after(14) == ["08", "14-stop"]
+    assert names_after(40) == ["30", "38", "40-stop"]
+    assert [path.stem[-2:] for path in to_average(tmp_path, 9)] == ["30", "38", "op"]
+
+
+def test_damaged_checkpoints_are_not_averaged(tmp_path: Path):
+    _touch(tmp_path, 10, 20, 30)
+    _flip(tmp_path / "checkpoints" / "step-00000020.ckpt")
+    assert [path.stem for path in to_average(tmp_path, 3)] == ["step-00000010", "step-00000030"]
+
+
+def test_what_is_no_checkpoint_of_a_step_is_left_alone(tmp_path: Path):
+    _touch(tmp_path, 10)
+    (tmp_path / "checkpoints" / ".step-00000020.ckpt.part").touch()
+    (tmp_path / "checkpoints" / "step-of-mine.ckpt").touch()
+    assert _steps(tmp_path) == [10]
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    target = tmp_path / "step-00000010.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"step": torch.tensor(1)}, target)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        AtomicCheckpointIO().save_checkpoint({"step": torch.tensor(2)}, target)
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(target)
+    assert list(tmp_path.iterdir()) == [target]
+    assert torch.load(target, weights_only=True) == {"step": torch.tensor(1)}

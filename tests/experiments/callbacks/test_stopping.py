@@ -1,0 +1,73 @@
+"""Signals are a run's only while it trains."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import lightning.pytorch as lightning
+import pytest
+
+from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.callbacks.display import ShowTraining
+from experiments.callbacks.stopping import StoppedError
+from experiments.run.run import run
+from tests.experiments.samples import assert_same_end, tiny_experiment
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+@pytest.fixture(autouse=True)
+def _no_tracking(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+
+
+def _signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a signal come in the middle of a step, once."""
+    original = ShowTraining.on_train_batch_end
+
+    def show(self: ShowTraining, trainer: lightning.Trainer, *args: object) -> None:
+        if trainer.global_step == step:
+            os.kill(os.getpid(), number)
+        original(self, trainer, *args)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(ShowTraining, "on_train_batch_end", show)
+
+
+def test_a_run_gives_the_signals_back(folder: Path, tmp_path: Path):
+    before = [signal.getsignal(number) for number in _SIGNALS]
+    run(tiny_experiment(folder, max_steps=2), tmp_path)
+    assert [signal.getsignal(number) for number in _SIGNALS] == before
+
+
+# 9 is an epoch's last step; a validation follows on 15 and 30, a regular checkpoint on 20 and 30.
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [
+        (3, signal.SIGINT),
+        (8, signal.SIGTERM),
+        (9, signal.SIGUSR1),
+        pytest.param(14, signal.SIGTERM, marks=pytest.mark.slow),
+        (19, signal.SIGINT),
+        pytest.param(29, signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not(
+    step: int,
+    number: int,
+    finished: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    before = [signal.getsignal(number) for number in _SIGNALS]
+    with monkeypatch.context() as patch:
+        _signal_at(step, number, patch)
+        with pytest.raises(StoppedError, match=f"stopped at step {step + 1}") as caught:
+            run(tiny_experiment(folder), tmp_path)
+    assert caught.value.number == number
+    assert [signal.getsignal(number) for number in _SIGNALS] == before
+    assert step_checkpoints(tmp_path)[-1][0] == step + 1
+    run(tiny_experiment(folder), tmp_path)
+    assert_same_end(tmp_path, finished)

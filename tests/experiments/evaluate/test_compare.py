@@ -1,0 +1,126 @@
+"""Two systems on one text: noise, or a difference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+import sacrebleu
+
+from experiments.commands import compare
+from experiments.evaluate.compare import compare_runs
+from experiments.evaluate.significance import paired_bootstrap
+from experiments.run.experiment import claim
+from experiments.run.results import hypotheses_path
+from tests.experiments.samples import tiny_experiment
+from tests.samples import number_pairs, write_corpus
+from transformer.errors import InputError
+
+REFERENCES = [target for _, target in number_pairs(211, seed=5)]
+
+
+def worsened(share: float, seed: int) -> list[str]:
+    """The references with a share of their words lost."""
+    random = Random(seed)
+    return [
+        " ".join(word for word in line.split() if random.random() >= share) for line in REFERENCES
+    ]
+
+
+GOOD, AS_GOOD, BAD = worsened(0.1, 1), worsened(0.1, 2), worsened(0.4, 3)
+
+
+def test_a_large_difference_is_one_whichever_comes_first() -> None:
+    forth = paired_bootstrap(("good", GOOD), ("bad", BAD), REFERENCES)
+    back = paired_bootstrap(("bad", BAD), ("good", GOOD), REFERENCES)
+    assert forth.verdict == back.verdict == "good is better than bad"
+    assert forth.p_value < 0.01 and back.p_value < 0.01
+    assert forth.difference == -back.difference < -10
+    assert forth.second.high < forth.first.low
+
+
+def test_the_scores_are_sacrebleus_and_lie_in_their_intervals() -> None:
+    found = paired_bootstrap(("good", GOOD), ("bad", BAD), REFERENCES)
+    for system, lines in ((found.first, GOOD), (found.second, BAD)):
+        assert system.bleu == pytest.approx(sacrebleu.corpus_bleu(lines, [REFERENCES]).score)
+        assert system.low < system.bleu < system.high
+    assert found.lines == 211
+    assert found.signature.startswith("nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|")
+
+
+def test_chance_is_told_from_a_difference_and_the_same_each_time() -> None:
+    found = paired_bootstrap(("one", GOOD), ("other", AS_GOOD), REFERENCES)
+    assert found.difference != 0 and found.p_value > 0.05
+    assert found.verdict == "the difference is within noise"
+    assert paired_bootstrap(("one", GOOD), ("other", AS_GOOD), REFERENCES) == found
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(GOOD, GOOD), (["a"] * 211, ["b"] * 211)], ids=["same", "both at 0"]
+)
+def test_equal_scores_are_no_difference(one: list[str], other: list[str]) -> None:
+    found = paired_bootstrap(("one", one), ("other", other), REFERENCES)
+    assert (found.difference, found.p_value) == (0, 1)
+    assert found.verdict == "the difference is within noise"
+
+
+def test_what_cannot_be_compared_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="other has 210 lines but the references 211"):
+        paired_bootstrap(("one", GOOD), ("other", GOOD[1:]), REFERENCES)
+    with pytest.raises(InputError, match="no lines to compare"):
+        paired_bootstrap(("one", []), ("other", []), [])
+    for seed in ("none", "0", "-1"):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        with pytest.raises(InputError, match=f"SACREBLEU_SEED is '{seed}', but must be a whole"):
+            paired_bootstrap(("one", GOOD), ("other", GOOD), REFERENCES)
+
+
+def test_files_of_translations_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / name for name in ("good", "bad", "reference")]
+    for path, lines in zip(files, (GOOD, BAD, REFERENCES), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert compare(files[0], files[1], None, files[2]) == 0
+    first, second, difference, signature = capsys.readouterr().out.splitlines()
+    found = paired_bootstrap((str(files[0]), GOOD), (str(files[1]), BAD), REFERENCES)
+    assert first.startswith(f"BLEU {found.first.bleu:.2f}  ") and first.endswith(str(files[0]))
+    assert second.startswith(f"BLEU {found.second.bleu:.2f}  ") and second.endswith(str(files[1]))
+    assert f"p = {found.p_value:.3f}, 211 lines: {files[0]} is better than" in difference
+    assert signature == found.signature
+
+
+def test_runs_are_compared_by_what_they_left(
+    finished: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    claim(other, tiny_experiment(folder, seed=7))
+    lines = (folder / "test.de").read_bytes()
+    hypotheses_path(other, "test").write_bytes(lines)
+    assert compare(finished, other, "test", None) == 0
+    first, second, difference, _ = capsys.readouterr().out.splitlines()
+    assert first.endswith(str(finished)) and second.startswith("BLEU 100.00")
+    assert ", 11 lines: " in difference
+
+
+def test_runs_that_cannot_be_compared_are_refused(
+    finished: Path, folder: Path, tmp_path: Path
+) -> None:
+    claim(tmp_path / "unfinished", tiny_experiment(folder, seed=7))
+    with pytest.raises(InputError, match=r"unfinished has no valid\.hypotheses\.txt: it is not"):
+        compare_runs(finished, tmp_path / "unfinished", "valid")
+    other_text = write_corpus(tmp_path / "more", valid=17)
+    claim(tmp_path / "foreign", tiny_experiment(other_text))
+    with pytest.raises(InputError, match="different valid sets, of numbers and of more: compare"):
+        compare_runs(finished, tmp_path / "foreign", "valid")
+    for side in ("en", "de"):
+        (other_text / f"test.{side}").unlink()
+    claim(tmp_path / "untested", tiny_experiment(other_text))
+    with pytest.raises(InputError, match="the corpus more has no test set"):
+        compare_runs(tmp_path / "untested", finished, "test")
+    file = finished / "valid.hypotheses.txt"
+    with pytest.raises(InputError, match="two files of translations give --reference FILE"):
+        compare(file, file, None, None)
+    with pytest.raises(InputError, match="--split is for runs, --reference for files"):
+        compare(finished, finished, "valid", folder / "valid.de")

@@ -1,0 +1,208 @@
+"""CTranslate2 gives our logits for every row of Table 3, and finds what our own search finds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import ctranslate2
+import pytest
+import torch
+
+from ablations.tables.scales import QUICK
+from ablations.tables.table3 import TABLE
+from experiments.catalog.find import find_experiment
+from experiments.evaluate.comparison import compare
+from experiments.evaluate.evaluate import text_of_split
+from experiments.evaluate.weights import load_trained
+from experiments.export import ctranslate2_engine
+from experiments.export.ctranslate2_engine import CTranslate2Decoder
+from experiments.export.ctranslate2_model import write_ctranslate2_model
+from experiments.run.run import run
+from tests.samples import TINY_MODEL, number_pairs, random_sentences, tiny_model
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, override
+from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.decoding import decode_sentences
+from transformer.model.encoder_decoder import Transformer
+
+ROWS = {row.name: QUICK.apply(TABLE.configure(row)).model for row in TABLE.rows}
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
+    lines = [line for pair in number_pairs(211, seed=0) for line in pair]
+    train_vocabulary(lines, TINY_MODEL.vocab_size, path)
+    return Vocabulary(path)
+
+
+def lively_model(config: ModelConfig, *, seed: int = 0, end: float = 0.5) -> Transformer:
+    """Far from its start, with hypotheses of many lengths; a larger ``end`` makes them shorter."""
+    torch.manual_seed(seed)
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        weight = model.embedding.weight[: config.vocab_size]
+        for parameter in model.parameters():
+            real = weight if parameter is model.embedding.weight else parameter
+            real.add_(torch.randn_like(real), alpha=0.3)
+        weight *= 1.5
+        weight[[PAD_ID, BOS_ID]] *= 0.3
+        bias = model.get_parameter(f"decoder.{config.num_layers - 1}.add_feed_forward.norm.bias")
+        bias.add_(weight[EOS_ID], alpha=end)
+    return model
+
+
+def some_sources(lengths: Sequence[int]) -> list[list[int]]:
+    return [random_sentences([length])[0].tolist() for length in lengths]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_row_of_table_3_has_our_scores(
+    name: str, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    model = lively_model(dataclasses.replace(ROWS[name], vocab_size=61, max_positions=11))
+    write_ctranslate2_model(model, vocabulary, tmp_path)
+    pieces = vocabulary.pieces()
+    sources, targets = (some_sources([2, 17, 5, 12]) for _ in range(2))
+    texts = [[[pieces[i] for i in row[:-1]] for row in rows] for rows in (sources, targets)]
+    translator = ctranslate2.Translator(str(tmp_path), inter_threads=1, intra_threads=1)
+    for source, target, found in zip(
+        sources, targets, translator.score_batch(*texts, max_input_length=0), strict=True
+    ):
+        with torch.inference_mode():
+            logits = model(torch.tensor([source]), torch.tensor([[BOS_ID, *target[:-1]]]))[0]
+            logits[:, [PAD_ID, BOS_ID]] = -torch.inf
+        expected = logits.log_softmax(-1).gather(1, torch.tensor(target)[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(found.log_probs), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
+@pytest.mark.parametrize("beam_size", [1, 2, 4])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_the_same_hypotheses_as_ours(
+    positions: str, beam_size: int, alpha: float, vocabulary: Vocabulary
+) -> None:
+    """One-token sentences among them, more than one batch, and each way through the search."""
+    config = dataclasses.replace(
+        TINY_MODEL, positions="learned" if positions == "learned" else "sinusoidal"
+    )
+    decoding = DecodingConfig(beam_size=beam_size, length_penalty=alpha, max_extra_length=7)
+    for seed in range(2):
+        model = lively_model(config, seed=seed)
+        sources = some_sources([1, 2, *torch.randint(2, 25, (101,)).tolist()])
+        found = dict(CTranslate2Decoder(model, vocabulary, decoding).decode(sources))
+        expected = dict(decode_sentences(model, sources, decoding))
+        assert found == expected
+        assert len({len(hypothesis) for hypothesis in found.values()}) > 2
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The patience of each batch that CTranslate2 is given; 0 for sentences left to ours."""
+    calls: list[int] = []
+    submit, ours = CTranslate2Decoder._submit, decode_sentences
+
+    def spy(self: CTranslate2Decoder, sources: list[Sequence[int]], steps: int, patience: int):
+        calls.append(patience)
+        return submit(self, sources, steps, patience)
+
+    def spy_on_ours(
+        model: Transformer, sources: Sequence[Sequence[int]], config: DecodingConfig
+    ) -> Iterator[tuple[int, list[int]]]:
+        calls.extend([0] * len(sources))
+        yield from ours(model, sources, config)
+
+    monkeypatch.setattr(CTranslate2Decoder, "_submit", spy)
+    monkeypatch.setattr(ctranslate2_engine, "decode_sentences", spy_on_ours)
+    return calls
+
+
+@pytest.mark.parametrize(("end", "expected"), [(3.0, {1}), (-3.0, {1, 2})])
+def test_what_reaches_its_length_limit_is_searched_again(
+    end: float, expected: set[int], vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = counted(monkeypatch)
+    model = lively_model(TINY_MODEL, end=end)
+    decoding = DecodingConfig(max_extra_length=5)
+    sources = some_sources([3, 11, 2, 7, 3])
+    found = dict(CTranslate2Decoder(model, vocabulary, decoding).decode(sources))
+    assert set(calls) == expected
+    assert found == dict(decode_sentences(model, sources, decoding))
+    if end < 0:
+        assert [len(found[row]) for row in range(5)] == [8, 16, 7, 12, 8]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_padding_and_the_begin_are_never_chosen(beam_size: int, vocabulary: Vocabulary) -> None:
+    model = lively_model(TINY_MODEL)
+    with torch.no_grad():
+        model.embedding.weight[[PAD_ID, BOS_ID]] = 3 * model.embedding.weight[[7, 11]]
+        tgt = torch.tensor([[BOS_ID, 5, 7, 11, 13, 17, 23]])
+        likeliest = model(torch.tensor([[5, 7, EOS_ID]]), tgt).argmax(-1)
+    assert {PAD_ID, BOS_ID} & set(likeliest[0].tolist()), "the model is not tempted"
+    decoding = DecodingConfig(beam_size=beam_size, max_extra_length=5)
+    sources = some_sources([2, 3, 5, 7, 11, 13])
+    found = dict(CTranslate2Decoder(model, vocabulary, decoding).decode(sources))
+    assert found == dict(decode_sentences(model, sources, decoding))
+    assert not any({PAD_ID, BOS_ID, EOS_ID} & set(hypothesis) for hypothesis in found.values())
+
+
+def test_a_sentence_beyond_its_positions_is_left_to_ours(
+    vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = counted(monkeypatch)
+    model = lively_model(TINY_MODEL, end=3.0)
+    decoding = DecodingConfig(beam_size=1, max_extra_length=3)
+    sources = some_sources([3, 2_046])
+    found = dict(CTranslate2Decoder(model, vocabulary, decoding).decode(sources))
+    assert sorted(calls) == [0, 1]
+    assert found == dict(decode_sentences(model, sources, decoding))
+
+
+def test_a_comparison_tells_ties_from_differences(vocabulary: Vocabulary) -> None:
+    model = lively_model(TINY_MODEL, end=3.0)
+    with torch.no_grad():  # two word-pieces that are alike
+        model.embedding.weight[9] = model.embedding.weight[8]
+    decoding = DecodingConfig(beam_size=1)
+    lines = ["one two", "", "three", "four five", "six"]
+
+    mine = [[8], [8], [8], [8]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "experiments.evaluate.comparison.decode_sentences", lambda *_: enumerate(mine)
+        )
+        found = compare(
+            model, vocabulary, decoding, lines, lambda _: enumerate([[8], [9], [10, 11], [8]])
+        )
+    assert [(x.line, x.tie) for x in found.differences] == [(3, True), (4, False)]
+    *listed, summary = str(found).splitlines()
+    assert listed[0].startswith("line 3: tie, ") and listed[1].startswith("line 4: differs, ")
+    assert summary.startswith("4 lines: 2 the same, 1 ties, 1 differ; torch ")
+
+
+@pytest.mark.slow
+def test_a_thousand_sentences_of_a_trained_model(tmp_path: Path) -> None:
+    experiment = find_experiment("cldr")
+    config = override(
+        experiment.config, max_steps=300, checkpoint_every_steps=300, validate_every_steps=300
+    )
+    experiment = dataclasses.replace(experiment, config=config)
+    run(experiment, tmp_path / "run")
+    trained = load_trained(tmp_path / "run", 1, device=torch.device("cpu"))
+    lines = [line for split in ("valid", "test") for line in text_of_split(experiment, split)[0]]
+    assert len(lines) >= 1_000
+    for beam_size in (1, 4):
+        decoding = DecodingConfig(beam_size=beam_size)
+        decoder = CTranslate2Decoder(trained.model, trained.vocabulary, decoding)
+        found = compare(trained.model, trained.vocabulary, decoding, lines[:1_000], decoder.decode)
+        assert all(x.tie for x in found.differences), str(found)
+        assert len(found.differences) < 5, str(found)
+
+
+def test_torch_keeps_its_threads(vocabulary: Vocabulary) -> None:
+    torch.set_num_threads(2)
+    try:
+        CTranslate2Decoder(tiny_model().float(), vocabulary, DecodingConfig())
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)

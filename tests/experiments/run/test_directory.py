@@ -1,0 +1,127 @@
+"""Whose a directory is: one configuration's, and one process's at a time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+import experiments.run.ownership
+import experiments.run.run
+from experiments.callbacks.metrics import MetricsCsv
+from experiments.catalog.cldr import CLDR
+from experiments.run.experiment import claim, load_experiment
+from experiments.run.run import run
+from tests.experiments.samples import copy_of, tiny_experiment
+from transformer.errors import InputError
+
+
+def test_another_configuration_is_refused_and_told_what_differs(finished: Path, folder: Path):
+    with pytest.raises(InputError) as caught:
+        run(tiny_experiment(folder, seed=4, d_ff=19), finished)
+    said = str(caught.value)
+    assert f"{finished} belongs to another configuration" in said
+    assert "model.d_ff: 17 -> 19" in said
+    assert "training.seed: 3 -> 4" in said
+    assert "dropout" not in said
+    assert load_experiment(finished) == tiny_experiment(folder)
+
+
+def test_another_corpus_is_told_by_its_name_alone(finished: Path):
+    with pytest.raises(InputError) as caught:
+        run(CLDR, finished)
+    said = str(caught.value)
+    assert "data.corpus.name: 'numbers' -> 'cldr_en_de'" in said
+    assert said.count("data.corpus") == 1
+    assert "model.d_ff: 17 -> 256" in said
+
+
+@pytest.mark.parametrize("below", ["base/seed-1", "trial-0003"])
+def test_the_directory_of_a_table_is_no_runs_and_names_one(
+    below: str, folder: Path, tmp_path: Path
+):
+    claim(tmp_path / below, tiny_experiment(folder))
+    with pytest.raises(InputError, match=f"no config.json; one below it is {tmp_path / below}$"):
+        load_experiment(tmp_path)
+
+
+def test_a_directory_in_use_is_refused(
+    finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(experiments.run.ownership, "_LOCK_SECONDS", 0)
+    directory = copy_of(finished, tmp_path / "run")
+    with (
+        FileLock(directory / ".lock"),
+        pytest.raises(InputError, match=f"{directory} is in use by another process"),
+    ):
+        run(tiny_experiment(folder), directory)
+
+
+@pytest.mark.parametrize(
+    ("moment", "anew"),
+    [
+        ((MetricsCsv, "_append"), False),
+        ((MetricsCsv, "_append"), True),
+        ((experiments.run.run, "_score"), True),
+        ((experiments.run.run, "_result"), True),
+    ],
+)
+def test_one_that_is_removed_meanwhile_ends_the_run_in_one_line(
+    moment: tuple[Any, str],
+    anew: bool,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    directory, goes_on = tmp_path / "run", getattr(*moment)
+
+    def remove_first(*arguments: Any) -> Any:
+        shutil.rmtree(directory, ignore_errors=True)
+        if anew:  # as W&B's process does
+            directory.mkdir()
+        return goes_on(*arguments)
+
+    monkeypatch.setattr(*moment, remove_first)
+    experiment = tiny_experiment(folder, max_steps=2, average_checkpoints=1)
+    with pytest.raises(InputError, match=f"{directory} was removed, or emptied, while the run"):
+        run(experiment, directory)
+    assert not (directory / "result.json").exists()
+
+
+def test_one_that_cannot_be_made_is_refused_with_the_reason(folder: Path):
+    with pytest.raises(InputError, match=r"/proc/x cannot be made \(No such file or directory\)"):
+        run(tiny_experiment(folder), Path("/proc/x"))
+
+
+@pytest.mark.parametrize("below", ["", "deeper/"])
+def test_a_file_in_the_place_of_the_directory_is_refused(below: str, folder: Path, tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="a file is in its place"):
+        run(tiny_experiment(folder), tmp_path / "file" / below)
+
+
+def test_a_run_whose_data_is_refused_leaves_its_directory_to_the_next(
+    finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with pytest.raises(InputError, match="more than the text allows"):
+        run(tiny_experiment(folder, vocab_size=5_000), tmp_path)
+    assert not (tmp_path / "config.json").exists()
+    claim(tmp_path, tiny_experiment(folder))
+
+
+def test_a_configuration_that_cannot_be_read_is_told_by_its_file(tmp_path: Path, folder: Path):
+    (tmp_path / "config.json").write_text('{"name": "x"')
+    with pytest.raises(InputError, match=r"config\.json cannot be read as JSON"):
+        run(tiny_experiment(folder), tmp_path)
+
+
+def test_one_of_another_version_is_told_by_its_field(finished: Path, tmp_path: Path):
+    text = (finished / "config.json").read_text()
+    (tmp_path / "config.json").write_text(text.replace('"d_ff"', '"width"'))
+    with pytest.raises(InputError, match="does not fit this version of the project"):
+        load_experiment(tmp_path)

@@ -1,0 +1,105 @@
+"""Stopped in whatever way at whatever step, a run ends bit by bit where it would have ended."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ablations.runner.process import STOPPED
+from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.experiment import Experiment, claim
+from experiments.run.run import run
+from tests.ablations.runner.processes import Running
+from tests.experiments.conftest import Start
+from tests.experiments.samples import assert_same_end, tiny_experiment
+
+_STEPS = 150
+_KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def experiment(folder: Path) -> Experiment:
+    """Sixteen epochs; no interval divides another or an epoch."""
+    return tiny_experiment(
+        folder, max_steps=_STEPS, checkpoint_every_steps=7, validate_every_steps=11
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    experiment: Experiment, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATA_CACHE", str(shared_cache))
+        patch.setenv("WANDB_MODE", "disabled")
+        run(experiment, directory, splits=("valid",))
+    return directory
+
+
+def _steps(directory: Path) -> int:
+    """The last step that was logged."""
+    metrics = directory / "metrics.csv"
+    lines = metrics.read_text().splitlines() if metrics.exists() else []
+    first = lines[-1].partition(",")[0] if lines else ""
+    return int(first) if first.isdigit() else 0
+
+
+def _start(begin: Start, directory: Path) -> Running:
+    return begin("ablations.runner.process", directory, stdin=None)
+
+
+def _disturb(begin: Start, directory: Path, *, times: int, seed: int) -> int:
+    """Stop the run so many times, each in some way at some step; how often it came too late."""
+    random, late = Random(seed), 0
+    for number in range(times):
+        stop = _steps(directory) + random.randint(1, max(2, _STEPS // (2 * times)))
+        running = _start(begin, directory)
+        running.wait_until(lambda stop=stop: _steps(directory) >= stop)
+        how = _KILLS[(seed + number) % len(_KILLS)]
+        ended = running.finish(how)
+        late += ended.code == 0
+        assert ended.code in (0, -how if how == signal.SIGKILL else STOPPED), ended
+    return late
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_a_run_killed_over_and_over_ends_as_an_undisturbed_one(
+    seed: int, experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, experiment)
+    assert _disturb(begin, directory, times=4, seed=seed) < 4
+    ended = _start(begin, directory).finish()
+    assert ended.code == 0, ended
+    assert_same_end(directory, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_so_does_one_killed_many_times(
+    seed: int, experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, experiment)
+    _disturb(begin, directory, times=9, seed=seed)
+    assert _start(begin, directory).finish().code == 0
+    assert_same_end(directory, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_after_a_checkpoint_of_the_step_it_came_in(
+    number: signal.Signals, experiment: Experiment, begin: Start, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, experiment)
+    running = _start(begin, directory)
+    running.wait_until(lambda: _steps(directory) >= 15)
+    ended = running.finish(number)
+    assert ended.code == STOPPED
+    saved, _ = step_checkpoints(directory)[-1]
+    assert saved == _steps(directory)
+    assert ended.lines[-1] == f"stopped at step {saved}; the same command goes on there"

@@ -1,0 +1,280 @@
+"""What Weights & Biases is told, and that a dead network is no one's trouble."""
+
+from __future__ import annotations
+
+import dataclasses
+import http.server
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+from wandb.errors import CommError
+
+import experiments.run.tracking
+from experiments.run.attempt import wandb_id, write_attempt
+from experiments.run.provenance import commit
+from experiments.run.results import Result, load_result
+from experiments.run.tracking import Tracking, track_table, tracking_mode
+from tests.experiments.conftest import Command
+from tests.experiments.run.test_attempt import ATTEMPT
+from tests.experiments.samples import tiny_experiment
+from transformer.config import to_dict
+
+_KEY = "0123456789abcdef0123456789abcdef01234567"
+
+
+def _inspect(directory: Path, *options: str) -> str:
+    (file,) = directory.glob("wandb/*run-*/run-*.wandb")
+    return _inspect_file(file, *options)
+
+
+def _inspect_file(file: Path, *options: str) -> str:
+    wandb_command = Path(sys.executable).with_name("wandb")
+    return subprocess.run(
+        [wandb_command, "leet", "inspect", *options, "--json", file],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def summary(finished: Path) -> dict[str, Any]:
+    return json.loads(_inspect(finished, "--summary"))
+
+
+@pytest.fixture(scope="module")
+def records(finished: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _inspect(finished).splitlines()]
+
+
+def test_the_run_says_what_it_is(records: list[dict[str, Any]]):
+    (run,) = (record["run"] for record in records if record["type"] == "run")
+    assert run["run_group"] == "tests/tiny"
+    assert run["job_type"] == "train"
+    assert run["tags"] == ["tiny", "numbers"]
+    assert run["display_name"] == "numbers-seed3"
+
+
+def test_the_run_holds_the_whole_configuration_and_the_commit(
+    summary: dict[str, Any], folder: Path
+):
+    config = to_dict(tiny_experiment(folder).config)
+    assert summary["config"] == config | {"experiment": "numbers", "commit": commit()}
+
+
+def test_the_summary_is_the_result(summary: dict[str, Any], finished: Path):
+    assert summary["state"] == "finished"
+    result = load_result(finished)
+    assert result is not None
+    for name, value in dataclasses.asdict(result).items():
+        expected = pytest.approx(value) if isinstance(value, float) else value
+        assert summary["summary"].get(name) == expected, name  # W&B keeps no None
+
+
+def test_the_history_is_that_of_the_metrics(records: list[dict[str, Any]], finished: Path):
+    losses = [r["history"]["item"].get("loss") for r in records if r["type"] == "history"]
+    lines = (finished / "metrics.csv").read_text().splitlines()[1:]
+    expected = [float(line.split(",")[1]) for line in lines if line.split(",")[1]]
+    assert [x for x in losses if x is not None] == pytest.approx(expected, rel=1e-5)
+
+
+def test_no_figure_of_the_result_has_the_name_of_another_in_the_history(
+    records: list[dict[str, Any]],
+):
+    logged = {name for r in records if r["type"] == "history" for name in r["history"]["item"]}
+    assert {"train_perplexity", "valid_perplexity"} <= logged
+    assert not logged & {field.name for field in dataclasses.fields(Result)}
+
+
+@pytest.mark.parametrize(
+    ("environment", "mode"),
+    [({}, "offline"), ({"WANDB_MODE": "disabled"}, "disabled"), ({"WANDB_MODE": ""}, "offline")],
+)
+def test_it_is_offline_unless_asked(
+    environment: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("WANDB_MODE")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert tracking_mode() == mode
+
+
+class _Quiet(http.server.BaseHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def answering() -> Iterator[str]:
+    """A server that answers at once, if not with what W&B would say."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Quiet) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server that takes a connection and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def closed() -> str:
+    """A port at which no one listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("asked", [{"WANDB_MODE": "online"}, {"WANDB_API_KEY": _KEY}])
+def test_it_is_online_where_one_asks_and_the_server_answers(
+    asked: dict[str, str], answering: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("WANDB_MODE")
+    monkeypatch.setenv("WANDB_BASE_URL", answering)
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    assert tracking_mode() == "online"
+
+
+@pytest.mark.parametrize("server", ["silent", "closed"])
+def test_a_dead_network_is_told_within_seconds_and_means_offline(
+    server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(experiments.run.tracking, "_PROBE_SECONDS", 0.5)
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_BASE_URL", request.getfixturevalue(server))
+    started = time.monotonic()
+    with pytest.warns(UserWarning, match="does not answer: tracking offline"):
+        assert tracking_mode() == "offline"
+    assert time.monotonic() - started < 5
+
+
+def test_a_run_without_its_network_ends_as_one_that_is_offline(
+    folder: Path, command: Command, closed: str, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    ended = command(
+        "experiments", "train", f"files:{folder}", "--directory", directory,
+        "--vocab-size", "61", "--max-steps", "1",
+        WANDB_MODE="online", WANDB_API_KEY=_KEY, WANDB_BASE_URL=closed,
+    )  # fmt: skip
+    assert ended.code == 0
+    assert ended.lines[0] == "warning: W&B's server does not answer: tracking offline"
+    assert not [line for line in ended.lines[1:] if "wandb" in line]
+    assert json.loads(_inspect(directory, "--summary"))["state"] == "finished"
+
+
+class _Init:
+    """Stands in for ``wandb.init``: keeps what it was told, and fails in some modes."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing, self.told = failing, list[dict[str, Any]]()
+        self._init = wandb.init
+
+    def __call__(self, **told: Any) -> Any:
+        self.told.append(told)
+        if told["mode"] in self.failing:
+            raise CommError("no\nsuch key")
+        return self._init(mode="disabled")
+
+
+@pytest.mark.parametrize("fails", [("online",), ("online", "offline")])
+def test_what_goes_wrong_at_the_start_stops_no_run(
+    fails: tuple[str, ...],
+    answering: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_BASE_URL", answering)
+    init = _Init(*fails)
+    monkeypatch.setattr(wandb, "init", init)
+    with (
+        pytest.warns(UserWarning, match="W&B does not start in mode (online|offline): no such key"),
+        Tracking(tiny_experiment(folder), tmp_path) as tracking,
+    ):
+        assert len(tracking.loggers()) == (len(fails) == 1)
+    assert [told["mode"] for told in init.told] == ["online", "offline"]
+
+
+def test_a_server_that_goes_silent_holds_the_end_up_only_for_a_while(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(experiments.run.tracking, "_FINISH_SECONDS", 0.1)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    release = threading.Event()
+    with (
+        pytest.warns(UserWarning, match="W&B does not answer: sync its folder later"),
+        Tracking(tiny_experiment(folder), tmp_path) as tracking,
+    ):
+        monkeypatch.setattr(tracking._run, "finish", release.wait)
+    release.set()
+
+
+def test_a_resumed_run_is_the_same_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    init = _Init()
+    monkeypatch.setattr(wandb, "init", init)
+    for _ in range(2):
+        with Tracking(tiny_experiment(folder), tmp_path):
+            pass
+    first, second = (told["id"] for told in init.told)
+    assert first and first == second
+
+
+def test_each_attempt_is_a_run_of_its_own_that_names_the_one_before(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    init = _Init()
+    monkeypatch.setattr(wandb, "init", init)
+    ids: list[str] = []
+    for number in (1, 2):
+        write_attempt(tmp_path, dataclasses.replace(ATTEMPT, number=number, wandb_ids=tuple(ids)))
+        with Tracking(tiny_experiment(folder), tmp_path):
+            pass
+        last = wandb_id(tmp_path)
+        assert last is not None
+        ids.append(last)
+    assert [told["id"] for told in init.told] == ids
+    assert ids[0] != ids[1]
+    first, second = (told["config"] for told in init.told)
+    assert (first["resumed_from"], second["resumed_from"]) == (None, ids[0])
+    assert (second["study"], second["cell"]) == ("table3-quick", "base/seed-1")
+    assert (second["attempt"], second["host"]) == (2, "node7")
+    assert init.told[1]["name"] == "numbers-seed3-attempt2"
+    assert {told["group"] for told in init.told} == {"tests/tiny"}
+
+
+def test_a_table_is_a_run_with_the_table_itself(tmp_path: Path):
+    rows = [["base", 25.8, None], ["big", None, "missing"]]
+    for _ in range(2):
+        track_table(tmp_path, "table3-quick", ["row", "BLEU", "state"], rows, {"scale": "quick"})
+    files = sorted(tmp_path.glob("wandb/offline-run-*/run-*.wandb"))
+    assert len({file.name for file in files}) == 1  # the same run, synced from one or two folders
+    records = [json.loads(line) for line in _inspect_file(files[-1]).splitlines()]
+    (run,) = (record["run"] for record in records if record["type"] == "run")
+    assert (run["display_name"], run["job_type"]) == ("table3-quick", "table")
+    (path,) = files[-1].parent.glob("files/media/table/*.table.json")
+    written = json.loads(path.read_text())
+    assert written == {"columns": ["row", "BLEU", "state"], "data": rows}
+    (logged,) = (r["history"]["item"] for r in records if r["type"] == "history")
+    assert "table-file" in str(logged)
+
+
+def test_a_table_that_wandb_refuses_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with pytest.warns(UserWarning, match="W&B does not take the table: "):
+        track_table(tmp_path, "table3-quick", ["row", "BLEU"], [["base"]], {})

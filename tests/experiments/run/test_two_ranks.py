@@ -1,0 +1,119 @@
+"""Two processes train as one does that accumulates, dropout and all."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lightning.pytorch.accelerators.mps import MPSAccelerator
+
+from ablations.runner.endings import ending
+from ablations.runner.process import start
+from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.experiment import claim
+from experiments.run.progress import read_progress
+from experiments.run.results import load_result
+from tests.experiments.samples import result_of, tiny_experiment
+
+
+def _losses(directory: Path, column: str) -> list[float]:
+    with (directory / "metrics.csv").open(newline="") as file:
+        return [float(row[column]) for row in csv.DictReader(file) if row[column]]
+
+
+def test_two_ranks_take_the_global_batches_of_one_process(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Without dropout, which each shard of a batch has of its own."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    one, two = tmp_path / "one", tmp_path / "two"
+    experiment = tiny_experiment(folder, max_steps=20, dropout=0.0)
+    alone = result_of(experiment, one, splits=("valid",))
+    claim(two, experiment)
+    assert start(two, ranks=2).wait() == 0, (two / "log.txt").read_text()
+    losses = _losses(two, "loss")
+    assert len(losses) == 20
+    # The file has five decimals, of which the last may be rounded otherwise.
+    assert losses == pytest.approx(_losses(one, "loss"), abs=1.001e-5)
+    together = load_result(two)
+    assert together is not None
+    assert (together.devices, alone.devices) == (2, 1)
+    assert together.source_tokens == alone.source_tokens
+    assert together.target_tokens == alone.target_tokens
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_ranks_end_together(
+    taken_over: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    directory, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
+    claim(directory, tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000))
+    started_at = time.time()
+    process = start(directory, ranks=2)
+    while not step_checkpoints(directory):
+        assert process.poll() is None, (directory / "log.txt").read_text()
+        time.sleep(0.05)
+    if taken_over:
+        directory.rename(newer)
+    else:
+        os.killpg(process.pid, signal.SIGTERM)
+    code = process.wait(30)
+    if taken_over:
+        assert not directory.exists()
+        assert "another attempt has taken this run over" in (newer / "log.txt").read_text()
+        return
+    assert ending(directory, code, started_at) == "stopped"
+    progress = read_progress(directory)
+    assert progress is not None
+    assert step_checkpoints(directory)[-1][0] == progress.step
+    assert progress.message == f"stopped at step {progress.step}; the same command goes on there"
+
+
+@pytest.mark.slow
+def test_two_processes_take_the_steps_of_one(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone = result_of(tiny_experiment(folder, max_steps=10), one, accumulate=2)
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.experiments.run.train_on_two", folder, two],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended
+    assert sorted(ended.stdout.split()) == ["None", "Result"]
+    assert _losses(two, "loss") == pytest.approx(_losses(one, "loss"), abs=1e-5)
+    assert _losses(two, "train_perplexity") == pytest.approx(
+        _losses(one, "train_perplexity"), rel=1e-5
+    )
+    assert _losses(two, "gradient_norm") == pytest.approx(_losses(one, "gradient_norm"), abs=1e-4)
+    together = load_result(two)
+    assert together is not None
+    assert together.steps == alone.steps
+    assert (together.devices, alone.devices) == (2, 1)
+    assert together.source_tokens == alone.source_tokens
+    assert together.target_tokens == alone.target_tokens
+    assert together.perplexity == pytest.approx(alone.perplexity, rel=1e-4)
+    assert [step for step, _ in step_checkpoints(two)] == [9, 10]
+    assert not [
+        line for line in ended.stderr.splitlines() if not line.startswith(("train", "eval"))
+    ]
+
+
+def test_a_gpu_of_apples_is_left_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
+    result = result_of(tiny_experiment(folder, max_steps=3), tmp_path)
+    assert result.steps == 3

@@ -1,0 +1,54 @@
+"""Work on threads: in order, with a share of torch's threads each, and nothing left changed."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from transformer.kernels.threads import map_on_threads
+
+
+@pytest.fixture(autouse=True)
+def _four_threads():
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(("threads", "share"), [(2, 2), (4, 1), (3, 1), (8, 1)])
+def test_each_thread_has_its_share(threads: int, share: int) -> None:
+    shares = list(map_on_threads(lambda _: torch.get_num_threads(), range(11), threads))
+    assert shares == [share] * 11
+    assert torch.get_num_threads() == 4
+
+
+def test_outcomes_come_in_the_order_of_items_from_several_threads() -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def work(item: int) -> tuple[int, str]:
+        both.wait()  # goes on only where two are at work
+        return item, threading.current_thread().name
+
+    outcomes = list(map_on_threads(work, range(6), 2))
+    assert [item for item, _ in outcomes] == list(range(6))
+    assert threading.current_thread().name not in {name for _, name in outcomes}
+
+
+def test_one_thread_is_the_calling_one() -> None:
+    names = list(map_on_threads(lambda _: threading.current_thread().name, range(2), 1))
+    assert names == [threading.current_thread().name] * 2
+
+
+def test_a_fault_comes_through_and_the_setting_is_put_back() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(map_on_threads(lambda x: 1 // x, [1, 0], 2))
+    assert torch.get_num_threads() == 4
+
+
+def test_one_that_stops_early_puts_the_setting_back() -> None:
+    outcomes = map_on_threads(lambda x: x, range(5), 2)
+    assert next(outcomes) == 0
+    outcomes.close()
+    assert torch.get_num_threads() == 4
