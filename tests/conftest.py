@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # The bits of a result depend on the number of threads; torch reads this when it is imported.
@@ -34,6 +35,13 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    """Set torch's number of threads for one test."""
+    yield torch.set_num_threads
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -59,19 +59,19 @@ def plain_logits(model: Transformer, src: Sequence[int], tgt: Sequence[int]) -> 
     for layer in model.encoder:
         assert isinstance(layer, EncoderLayer)
         attended = _attend(layer.self_attention, memory, memory, causal=False)
-        memory = _add_and_norm(layer.add_attention, memory, attended)
+        memory = _add_and_norm(layer.self_attention_norm, memory, attended)
         memory = _add_and_norm(
-            layer.add_feed_forward, memory, _feed_forward(layer.feed_forward, memory)
+            layer.feed_forward_norm, memory, _feed_forward(layer.feed_forward, memory)
         )
     x = _embed(model, tgt)
     for layer in model.decoder:
         assert isinstance(layer, DecoderLayer)
         attended = _attend(layer.self_attention, x, x, causal=True)
-        x = _add_and_norm(layer.add_attention, x, attended)
+        x = _add_and_norm(layer.self_attention_norm, x, attended)
         attended = _attend(layer.cross_attention, x, memory, causal=False)
-        x = _add_and_norm(layer.add_cross_attention, x, attended)
+        x = _add_and_norm(layer.cross_attention_norm, x, attended)
         forwarded = _feed_forward(layer.feed_forward, x)
-        x = _add_and_norm(layer.add_feed_forward, x, forwarded)
+        x = _add_and_norm(layer.feed_forward_norm, x, forwarded)
     return x @ model.embedding.weight[: model.config.vocab_size].T
 
 

@@ -23,7 +23,7 @@ ALLOWED = {
     "transformer.corpus": ("transformer.errors",),
     "transformer.config": ("transformer.corpus", "transformer.errors"),
     "transformer.progress": (),
-    "transformer.kernels": ("transformer.config", "transformer.data.batches"),
+    "transformer.kernels": ("transformer.config",),
     "transformer.model": ("transformer.config", "transformer.kernels"),
     "transformer.data": (
         "transformer.config",
@@ -52,6 +52,7 @@ ALLOWED = {
         "transformer.errors",
         "transformer.model",
         "transformer.data",
+        "transformer.training.checkpoints",
     ),
     "transformer": ("transformer",),
     "experiments": ("transformer",),

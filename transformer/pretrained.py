@@ -1,4 +1,4 @@
-"""A trained model in a folder of its own: safetensors, configuration and vocabulary."""
+"""An exported model: a folder with safetensors, configuration and vocabulary."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from transformer.data.prepared import VOCABULARY_FILE
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError, require
 from transformer.model.encoder_decoder import Transformer
+from transformer.training.checkpoints import with_current_names
 
 WEIGHTS_FILE = "model.safetensors"
 _CONFIG_FILE = "config.json"
 
 
 def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
-    """The model and the vocabulary of an export as safetensors, for :func:`translate`.
+    """Load the model and the vocabulary of a safetensors export, for :func:`translate`.
 
     Raises:
-        InputError: if the folder holds none, or one that is damaged.
+        InputError: if the folder holds no export, or a damaged one.
     """
     path = Path(directory) / _CONFIG_FILE
     try:
@@ -31,7 +32,7 @@ def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
 
 
 def load_weights(config: ModelConfig, directory: Path) -> Transformer:
-    """A model of ``config`` with the weights that stand in ``directory``, on the CPU.
+    """A model of ``config`` with the weights in ``directory``, on the CPU.
 
     Raises:
         InputError: if they cannot be read, or belong to another configuration.
@@ -43,10 +44,10 @@ def load_weights(config: ModelConfig, directory: Path) -> Transformer:
     path = directory / WEIGHTS_FILE
     model = Transformer(config)
     try:
-        model.load_state_dict(load_file(path))
+        model.load_state_dict(with_current_names(load_file(path)))
     except (OSError, SafetensorError, RuntimeError) as error:
-        said = " ".join(str(error).split())
-        raise InputError(f"{path} cannot be used: {said}; export it anew") from error
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be used: {reason}; export it again") from error
     return model.eval()
 
 

@@ -10,7 +10,7 @@ from ablations.costs.memory import Hardware
 from experiments.run.peak import nominal_peak
 from transformer.config import ModelConfig, Precision, TrainingConfig
 from transformer.errors import InputError, unknown_name
-from transformer.evaluation.flops import nominal_flops, training_flops
+from transformer.evaluation.counts import nominal_flops, training_flops
 
 # A word for each, its name as CUDA has it, and its memory in GB, by NVIDIA's data sheets.
 _DEVICES = {

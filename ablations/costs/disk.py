@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from transformer.config import Config
-from transformer.evaluation.sizes import trained_numbers
+from transformer.evaluation.counts import count_parameters
 
 # Weights in fp32, and Adam's two moments of each.
 _WEIGHT_BYTES = 4
@@ -16,4 +16,4 @@ def run_bytes(config: Config) -> int:
     """The bytes of the checkpoints that are kept, and of the best one's weights."""
     training = config.training
     kept = max(_FEWEST_CHECKPOINTS, training.average_checkpoints, training.also_average or 0)
-    return trained_numbers(config.model) * (_CHECKPOINT_BYTES * kept + _WEIGHT_BYTES)
+    return count_parameters(config.model) * (_CHECKPOINT_BYTES * kept + _WEIGHT_BYTES)

@@ -11,7 +11,7 @@ from ablations.costs.disk import run_bytes
 from ablations.costs.memory import training_bytes
 from ablations.costs.timing import until_the_last, work
 from transformer.config import Config
-from transformer.evaluation.sizes import trained_numbers
+from transformer.evaluation.counts import count_parameters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +101,7 @@ def row_cost(name: str, config: Config, basis: Basis, places: Places) -> RowCost
     """
     return RowCost(
         name=name,
-        parameters=trained_numbers(config.model),
+        parameters=count_parameters(config.model),
         flops=work(config),
         seconds=basis.seconds(config, places.devices_per_trial / places.sharing),
         memory_bytes=training_bytes(config, basis.hardware, places.devices_per_trial),

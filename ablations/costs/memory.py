@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from transformer.config import Config, ModelConfig
-from transformer.evaluation.sizes import trained_numbers
+from transformer.evaluation.counts import count_parameters
 
 # Weights, and Adam's two moments of each, in fp32; gradients are as large as the weights.
 _STATE_BYTES, _GRADIENT_BYTES = 12, 4
@@ -50,7 +50,7 @@ def training_bytes(config: Config, hardware: Hardware, devices: int = 1) -> int:
     copy of the gradients from step to step.
     """
     model = config.model
-    count = trained_numbers(model)
+    count = count_parameters(model)
     tokens = config.data.tokens_per_batch / devices
     kept = tokens / _FILL * _kept_bytes(model, hardware) + _loss_bytes(model, hardware, tokens)
     state = count * (_STATE_BYTES + (_GRADIENT_BYTES if devices > 1 else 0))

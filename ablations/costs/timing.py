@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transformer.config import Config
-from transformer.evaluation.flops import training_flops
+from transformer.evaluation.counts import training_flops
 
 
 @dataclass(frozen=True, slots=True)

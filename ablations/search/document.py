@@ -15,7 +15,7 @@ from ablations.search.plot import Bars, History, bars, history
 from ablations.search.search import Search
 from ablations.search.trials import State, Trial, best
 from transformer.config import Config
-from transformer.evaluation.sizes import trained_numbers
+from transformer.evaluation.counts import count_parameters
 
 # Fewer trials than this order parameters by chance.
 ENOUGH = 10
@@ -177,4 +177,4 @@ def _value(value: Value) -> str:
 
 
 def _millions(config: Config) -> str:
-    return formats.millions(trained_numbers(config.model))
+    return formats.millions(count_parameters(config.model))

@@ -23,7 +23,7 @@ from experiments.run.experiment import Experiment
 from experiments.run.files import read_json, write_json
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.errors import InputError
-from transformer.evaluation.sizes import trained_numbers
+from transformer.evaluation.counts import count_parameters
 
 SEARCH_FILE = "search.json"
 _LOCK_FILE = ".search.lock"
@@ -79,7 +79,7 @@ class Search:
             model = self.configure(values).model
         except InputError:
             return False
-        return self.max_parameters is None or trained_numbers(model) <= self.max_parameters
+        return self.max_parameters is None or count_parameters(model) <= self.max_parameters
 
     def values(self, config: Config) -> dict[str, Value]:
         """The values that a trial's configuration was made of."""
@@ -130,7 +130,7 @@ def make_search(
         trials=trials,
         base=override(base, validate_every_steps=every),
         parameters=space.at(scale),
-        max_parameters=None if budget is None else int(budget * trained_numbers(base.model)),
+        max_parameters=None if budget is None else int(budget * count_parameters(base.model)),
     )
 
 

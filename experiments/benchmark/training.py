@@ -18,7 +18,7 @@ from experiments.benchmark.workload import Size, config_of, workload
 from experiments.run.quiet import quieten_libraries
 from transformer.config import Config, override
 from transformer.data.batches import Batch, FixedBatches
-from transformer.evaluation.flops import training_flops
+from transformer.evaluation.counts import training_flops
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision, multiplies_bf16
 

@@ -21,7 +21,7 @@ from transformer.errors import InputError
 from transformer.evaluation.bleu import Bleu, bleu, tokenised_bleu
 from transformer.evaluation.perplexity import Decode, Perplexity, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
-from transformer.training.averaging import average_weights
+from transformer.training.checkpoints import average_weights
 from transformer.training.module import TransformerModule
 
 # Of the lines, before which no one can say how long the rest will take.

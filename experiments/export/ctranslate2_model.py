@@ -56,13 +56,13 @@ def _specify(model: Transformer, vocabulary: Vocabulary) -> Any:
     decoder.projection.bias[[PAD_ID, BOS_ID]] = _NEVER
     for layer, target in zip(model.encoder, encoder.layer, strict=True):
         assert isinstance(layer, EncoderLayer)
-        _set_attention(target.self_attention, layer.self_attention, layer.add_attention)
-        _set_feed_forward(target.ffn, layer.feed_forward, layer.add_feed_forward)
+        _set_attention(target.self_attention, layer.self_attention, layer.self_attention_norm)
+        _set_feed_forward(target.ffn, layer.feed_forward, layer.feed_forward_norm)
     for layer, target in zip(model.decoder, decoder.layer, strict=True):
         assert isinstance(layer, DecoderLayer)
-        _set_attention(target.self_attention, layer.self_attention, layer.add_attention)
-        _set_attention(target.attention, layer.cross_attention, layer.add_cross_attention)
-        _set_feed_forward(target.ffn, layer.feed_forward, layer.add_feed_forward)
+        _set_attention(target.self_attention, layer.self_attention, layer.self_attention_norm)
+        _set_attention(target.attention, layer.cross_attention, layer.cross_attention_norm)
+        _set_feed_forward(target.ffn, layer.feed_forward, layer.feed_forward_norm)
     return _with_vocabulary(TransformerSpec(encoder, decoder), vocabulary)
 
 

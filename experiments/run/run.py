@@ -43,9 +43,8 @@ from experiments.run.tracking import Tracking
 from transformer.data.module import TranslationDataModule
 from transformer.data.prepared import PreparedCorpus
 from transformer.errors import InputError
-from transformer.evaluation.flops import nominal_flops, training_flops
+from transformer.evaluation.counts import count_parameters, nominal_flops, training_flops
 from transformer.kernels.threads import torch_threads
-from transformer.model.encoder_decoder import count_parameters
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
 

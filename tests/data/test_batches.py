@@ -232,3 +232,42 @@ def test_shards_sum_to_the_loss_and_gradient_of_the_whole(shards: int) -> None:
     model.zero_grad()
     assert sum(map(backward, parts(shards))) == pytest.approx(alone, rel=1e-12)
     torch.testing.assert_close(gradients(), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 3, 17])
+@pytest.mark.parametrize("seed", range(5))
+def test_each_sentence_is_in_one_half_without_idle_columns(count: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 14, (count, 2))
+    lengths[0] = 14  # the longest, and the batch's width
+    src, tgt = (
+        torch.tensor([[i + 1] * n + [PAD_ID] * (14 - n) for i, n in enumerate(side)])
+        for side in lengths.T
+    )
+    halves = Batch(src=src, tgt=tgt, source_tokens=1, target_tokens=1).halves()
+    found: list[tuple[int, ...]] = []
+    for half in halves:
+        for side in (half.src, half.tgt):
+            assert len(side) and side[:, -1].any() and side.any(1).all()
+        for source, target in zip(half.src, half.tgt, strict=True):
+            assert source[0] == target[0]
+            found.append(
+                (int(source[0]) - 1, int(source.count_nonzero()), int(target.count_nonzero()))
+            )
+    assert sorted(found) == [(i, *row) for i, row in enumerate(lengths.tolist())]
+    first, second = (int(h.src.count_nonzero() + h.tgt.count_nonzero()) for h in halves)
+    assert count == 2 or abs(first - second) <= 2 * 28
+
+
+def test_batches_of_as_many_sentences_are_cut_in_few_places() -> None:
+    """Each new number of sentences makes products of new shapes."""
+    random = np.random.default_rng(5)
+    cuts: list[int] = []
+    for _ in range(101):
+        lengths = np.sort(random.integers(7, 14, 67))
+        rows = torch.tensor([[1] * n + [PAD_ID] * (14 - n) for n in lengths])
+        first, second = Batch(src=rows, tgt=rows, source_tokens=1, target_tokens=1).halves()
+        cuts.append(len(first.src))
+        tokens = [int(half.src.count_nonzero()) for half in (first, second)]
+        assert max(tokens) < 1.08 * sum(tokens) / 2
+    assert len(set(cuts)) <= 2

@@ -15,8 +15,9 @@ from tests.plain_search import Hypothesis, penalised, plain_beam_search
 from tests.samples import random_sentences, random_targets
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig
 from transformer.decoding import beam_search, decode_sentences, greedy_search, length_penalty
+from transformer.decoding.incremental import IncrementalDecoder
 from transformer.model.embeddings import Embedding
-from transformer.model.encoder_decoder import DecoderState, Transformer
+from transformer.model.encoder_decoder import Transformer
 
 # Six of eight word-pieces may be chosen: the unknown one, the end, and four more.
 SMALL = ModelConfig(
@@ -161,8 +162,8 @@ def test_cached_steps_give_the_logits_of_full_decoding(positions: str) -> None:
     src, tgt = random_sentences([5, 2, 7]), random_targets([11, 11, 11])
     with torch.no_grad():
         full = model(src, tgt)
-        state = model.start_decoding(src)
-        steps = [model.decode_step(tgt[:, i : i + 1], state)[:, 0] for i in range(11)]
+        decoder = IncrementalDecoder(model, src)
+        steps = [decoder.step(tgt[:, i : i + 1])[:, 0] for i in range(11)]
     torch.testing.assert_close(torch.stack(steps, dim=1), full, rtol=1e-12, atol=1e-12)
 
 
@@ -173,13 +174,13 @@ def test_selected_sentences_and_hypotheses_go_on_as_themselves() -> None:
     tgt = torch.stack([random_targets([7, 7]) for _ in range(3)])
     parents = torch.tensor([[1, 0], [0, 0]])  # of sentences 2 and 0
     with torch.no_grad():
-        state = model.start_decoding(src)
+        decoder = IncrementalDecoder(model, src)
         for i in range(4):
-            model.decode_step(tgt[:, :, i], state)
-        state.select_sentences(torch.tensor([2, 0]))
-        state.select_hypotheses(parents)
+            decoder.step(tgt[:, :, i])
+        decoder.select_sentences(torch.tensor([2, 0]))
+        decoder.select_hypotheses(parents)
         last = torch.stack([tgt[2, parents[0], 4], tgt[0, parents[1], 4]])
-        found = model.decode_step(last, state)
+        found = decoder.step(last)
         for row, (sentence, hypotheses) in enumerate(zip((2, 0), parents, strict=True)):
             expected = model(src[[sentence]].expand(2, -1), tgt[sentence, hypotheses, :5])
             torch.testing.assert_close(found[row], expected[:, -1], rtol=1e-12, atol=1e-12)
@@ -241,21 +242,26 @@ def test_padding_and_the_begin_are_never_chosen(beam_size: int) -> None:
         assert hypothesis and not {PAD_ID, BOS_ID, EOS_ID} & set(hypothesis)
 
 
+def record_batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list to which each decoding step from now on adds its number of sentences."""
+    sizes: list[int] = []
+    step = IncrementalDecoder.step
+
+    def spy(decoder: IncrementalDecoder, tokens: Tensor) -> Tensor:
+        sizes.append(tokens.size(0))
+        return step(decoder, tokens)
+
+    monkeypatch.setattr(IncrementalDecoder, "step", spy)
+    return sizes
+
+
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_finished_sentences_leave_the_batch(
     beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = lively_model(LARGE, end=2.0)
     config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
-    sizes: list[int] = []
-    step = model.decode_step
-
-    def spy(tokens: Tensor, state: DecoderState) -> Tensor:
-        sizes.append(tokens.size(0))
-        assert len(state.memory_mask) == tokens.size(0)
-        return step(tokens, state)
-
-    monkeypatch.setattr(model, "decode_step", spy)
+    sizes = record_batch_sizes(monkeypatch)
     search = greedy_search if beam_size == 1 else beam_search
     src = random_sentences([2, 3, 5, 7, 11, 13, 17, 19])
 
@@ -281,14 +287,7 @@ def test_a_few_that_have_ended_stay_until_they_are_an_eighth(
     src = random_sentences(list(range(2, 34)))
     with torch.no_grad():
         alone = [beam_search(model, row[row.ne(PAD_ID)][None], config)[0] for row in src]
-        sizes: list[int] = []
-        step = model.decode_step
-
-        def spy(tokens: Tensor, state: DecoderState) -> Tensor:
-            sizes.append(tokens.size(0))
-            return step(tokens, state)
-
-        monkeypatch.setattr(model, "decode_step", spy)
+        sizes = record_batch_sizes(monkeypatch)
         assert beam_search(model, src, config) == alone
     left = [before - after for before, after in itertools.pairwise(sizes) if before > after]
     assert left and all(
@@ -315,18 +314,10 @@ def test_the_result_does_not_depend_on_the_number_of_threads(threads: int) -> No
 def test_a_search_stops_when_none_that_goes_on_could_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end is nearly certain at once: what goes on has lost, however far it might go."""
     model = lively_model(LARGE, end=60.0)
-    steps = 0
-    step = model.decode_step
-
-    def count(tokens: Tensor, state: DecoderState) -> Tensor:
-        nonlocal steps
-        steps += 1
-        return step(tokens, state)
-
-    monkeypatch.setattr(model, "decode_step", count)
+    sizes = record_batch_sizes(monkeypatch)
     with torch.no_grad():
         found = beam_search(model, random_sentences([7]), DecodingConfig(beam_size=4))
-    assert found == [[]] and steps == 1
+    assert found == [[]] and sizes == [1]
 
 
 @pytest.mark.parametrize(("alpha", "expected"), [(0.0, []), (1.0, [5] * 6)])
@@ -338,19 +329,19 @@ def test_a_long_hypothesis_may_win_after_a_short_one_has_finished(
     With alpha 1 that is log 0.5 / 1 = -0.69 against log 0.49 / 2 = -0.36 at length 7.
     """
 
-    def scripted(tokens: Tensor, state: DecoderState) -> Tensor:
+    def scripted(decoder: IncrementalDecoder, tokens: Tensor) -> Tensor:
         logits = torch.full((*tokens.shape, 8), -20.0)
         logits[..., EOS_ID] = -40.0
-        likely = {5: 0.49, EOS_ID: 0.5} if state.position == 0 else {5: 1.0}
-        if state.position == 6:
+        likely = {5: 0.49, EOS_ID: 0.5} if decoder.position == 0 else {5: 1.0}
+        if decoder.position == 6:
             likely = {EOS_ID: 1.0}
         for token, p in likely.items():
             logits[..., token] = math.log(p)
-        state.position += 1
+        decoder.position += 1
         return logits
 
     model = lively_model()
-    monkeypatch.setattr(model, "decode_step", scripted)
+    monkeypatch.setattr(IncrementalDecoder, "step", scripted)
     config = DecodingConfig(beam_size=2, length_penalty=alpha, max_extra_length=5)
     with torch.no_grad():
         assert beam_search(model, torch.tensor([[7, EOS_ID]]), config) == [expected]

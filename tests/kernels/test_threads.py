@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,10 +12,8 @@ from transformer.kernels.threads import map_on_threads
 
 
 @pytest.fixture(autouse=True)
-def _four_threads():
-    torch.set_num_threads(4)
-    yield
-    torch.set_num_threads(1)
+def _four_threads(set_threads: Callable[[int], None]) -> None:
+    set_threads(4)
 
 
 @pytest.mark.parametrize(("threads", "share"), [(2, 2), (4, 1), (3, 1), (8, 1)])

@@ -8,11 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer.model.attention import (
-    KeyValueCache,
-    MultiHeadAttention,
-    scaled_dot_product_attention,
-)
+from transformer.model.attention import MultiHeadAttention, scaled_dot_product_attention
 
 BATCH, HEADS, QUERIES, KEYS, D_K, D_V, D_MODEL = 2, 3, 5, 7, 11, 13, 17
 
@@ -102,39 +98,3 @@ def test_w_k_and_w_v_start_within_xaviers_bounds_each_by_itself() -> None:
         bound = math.sqrt(6 / sum(weight.shape))
         assert 0.99 * bound < weight.abs().max().item() <= bound
         assert math.isclose(weight.std().item(), bound / math.sqrt(3), rel_tol=0.03)
-
-
-def test_a_cache_returns_all_positions_so_far() -> None:
-    cache = KeyValueCache()
-    keys, values = random(BATCH, HEADS, 2, D_K), random(BATCH, HEADS, 2, D_V)
-    cache.append(keys[:, :, :1], values[:, :, :1])
-    found_keys, found_values = cache.append(keys[:, :, 1:], values[:, :, 1:])
-    assert torch.equal(found_keys, keys) and torch.equal(found_values, values)
-
-
-def test_a_cache_grows_as_long_as_it_must() -> None:
-    """Two hypotheses a step, over several times the room that it begins with."""
-    cache = KeyValueCache()
-    keys, values = random(BATCH, HEADS, 2 * 71, D_K), random(BATCH, HEADS, 2 * 71, D_V)
-    for step in range(71):
-        new = slice(2 * step, 2 * step + 2)
-        found_keys, found_values = cache.append(keys[:, :, new], values[:, :, new])
-        assert torch.equal(found_keys, keys[:, :, : new.stop])
-        assert torch.equal(found_values, values[:, :, : new.stop])
-
-
-def test_a_cache_keeps_the_rows_asked_for_in_their_order_and_repeated() -> None:
-    cache = KeyValueCache()
-    keys, values = random(5, HEADS, 2, D_K), random(5, HEADS, 2, D_V)
-    cache.append(keys[:, :, :1], values[:, :, :1])
-    rows = torch.tensor([3, 0, 0])
-    cache.select(rows)
-    found_keys, found_values = cache.append(keys[rows][:, :, 1:], values[rows][:, :, 1:])
-    assert torch.equal(found_keys, keys[rows]) and torch.equal(found_values, values[rows])
-
-
-def test_selecting_from_an_empty_cache_leaves_it_empty() -> None:
-    cache = KeyValueCache()
-    cache.select(torch.tensor([0, 0]))
-    keys, _ = cache.append(random(2, HEADS, 1, D_K), random(2, HEADS, 1, D_V))
-    assert keys.shape == (2, HEADS, 1, D_K)

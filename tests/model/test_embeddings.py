@@ -59,28 +59,6 @@ def test_the_output_map_is_the_same_matrix_unscaled() -> None:
     torch.testing.assert_close(module.logits(states), states @ module.weight[:61].T)
 
 
-def test_rows_are_added_to_a_multiple_of_64_and_hold_nothing() -> None:
-    for vocab_size, rows in ((61, 64), (64, 64), (67, 128)):
-        module = embedding(dataclasses.replace(TINY_MODEL, vocab_size=vocab_size))
-        assert module.weight.shape == (rows, D_MODEL)
-        assert not module.weight[vocab_size:].any() and module.weight[:vocab_size].all()
-        assert module.logits(torch.randn(3, D_MODEL)).shape == (3, vocab_size)
-        assert module.num_padding() == (rows - vocab_size) * D_MODEL
-
-
-def test_what_is_saved_has_real_rows_alone_and_fits_no_other_vocabulary() -> None:
-    module = embedding(TINY_MODEL)
-    saved = module.state_dict()
-    assert torch.equal(saved["weight"], module.weight[:61])
-    other = embedding(TINY_MODEL)
-    with torch.no_grad():
-        other.weight.fill_(7.0)
-    other.load_state_dict(saved)
-    assert torch.equal(other.weight, module.weight)
-    with pytest.raises(RuntimeError, match="size mismatch"):
-        embedding(dataclasses.replace(TINY_MODEL, vocab_size=59)).load_state_dict(saved)
-
-
 def test_dropout_is_on_the_sum_of_embedding_and_position() -> None:
     module = embedding(TINY_MODEL)
     tokens = torch.tensor([[5, 60, 7]])
@@ -109,7 +87,7 @@ def test_a_step_embeds_as_the_whole_does(config: ModelConfig) -> None:
     tokens = torch.randint(1, 61, (3, 23))
     whole = module(tokens)
     for position in range(23):
-        found = module.step(tokens[:, position : position + 1], position)
+        found = module(tokens[:, position : position + 1], position)
         torch.testing.assert_close(found, whole[:, position : position + 1])
 
 

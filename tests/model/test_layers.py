@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer.config import ModelConfig
-from transformer.model.attention import KeyValueCache, MultiHeadAttention
+from transformer.model.attention import MultiHeadAttention
 from transformer.model.layers import DecoderLayer, EncoderLayer, FeedForward, PostNorm
 
 BATCH, SRC, TGT = 3, 5, 11
@@ -58,7 +58,9 @@ def test_an_encoder_layer_is_torchs_with_the_norm_behind() -> None:
     copy_linear(theirs.linear1, ours.feed_forward.inner)
     copy_linear(theirs.linear2, ours.feed_forward.outer)
     for norm, post in zip(
-        (theirs.norm1, theirs.norm2), (ours.add_attention, ours.add_feed_forward), strict=True
+        (theirs.norm1, theirs.norm2),
+        (ours.self_attention_norm, ours.feed_forward_norm),
+        strict=True,
     ):
         randomise_norm(post)
         norm.load_state_dict(post.norm.state_dict())
@@ -80,7 +82,7 @@ def test_a_decoder_layer_is_torchs_with_the_norm_behind() -> None:
     copy_linear(theirs.linear2, ours.feed_forward.outer)
     for norm, post in zip(
         (theirs.norm1, theirs.norm2, theirs.norm3),
-        (ours.add_attention, ours.add_cross_attention, ours.add_feed_forward),
+        (ours.self_attention_norm, ours.cross_attention_norm, ours.feed_forward_norm),
         strict=True,
     ):
         randomise_norm(post)
@@ -91,29 +93,6 @@ def test_a_decoder_layer_is_torchs_with_the_norm_behind() -> None:
     expected = theirs(tgt, memory, tgt_mask=hidden_future, memory_key_padding_mask=hidden)
     found = ours(tgt, tgt_mask, memory, memory_mask)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_a_decoder_layer_step_by_step_is_the_layer_at_once() -> None:
-    """Every sentence has as many hypotheses as there are targets of it."""
-    beam = 2
-    layer = DecoderLayer(CONFIG).double()
-    tgt = random(BATCH, beam, TGT, CONFIG.d_model)
-    memory = random(BATCH, SRC, CONFIG.d_model)
-    _, tgt_mask = causal()
-    _, memory_mask = source_padding()
-    cache = KeyValueCache()
-    projected = layer.cross_attention.keys_values(memory)
-    own = torch.zeros(beam, beam).masked_fill(~torch.eye(beam, dtype=torch.bool), -torch.inf)
-    found = torch.stack(
-        [
-            layer.step(tgt[:, :, i], own.repeat(1, i + 1), cache, projected, memory_mask)
-            for i in range(TGT)
-        ],
-        dim=2,
-    )
-    for hypothesis in range(beam):
-        expected = layer(tgt[:, hypothesis], tgt_mask, memory, memory_mask)
-        torch.testing.assert_close(found[:, hypothesis], expected, rtol=1e-12, atol=1e-12)
 
 
 def test_the_feed_forward_network_is_equation_2() -> None:

@@ -1,4 +1,8 @@
-"""Greedy and beam search (section 6.1)."""
+"""Greedy and beam search (section 6.1).
+
+A model and encoded sources enter, word-piece ids leave. ``incremental`` runs the decoder position
+by position, ``beams`` keeps the hypotheses, ``search`` drives both and forms the batches.
+"""
 
 from transformer.decoding.beams import length_penalty
 from transformer.decoding.search import beam_search, decode_sentences, greedy_search

@@ -1,4 +1,4 @@
-"""The book-keeping of a beam search: which hypotheses live, which have finished, which won."""
+"""The hypotheses of a beam search: which are live, which have finished, which is best."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
 
 
 def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
-    """((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14); the end of sentence counts."""
+    """((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14), end of sentence included."""
     return ((5.0 + torch.as_tensor(length)) / 6.0) ** alpha
 
 
 def length_limits(src: Tensor, config: DecodingConfig) -> Tensor:
-    """How long a hypothesis may become, its end included, for each of ``src`` ``(batch, src)``."""
+    """The maximal length of a hypothesis, its end included, per row of ``src``."""
     return src.ne(PAD_ID).sum(1) + config.max_extra_length
 
 
 @dataclass
 class Beams:
-    """The hypotheses of the sentences of a batch.
+    """The hypotheses for each sentence of a batch.
 
     Shapes: ``sentences``, ``limits``, ``finished``, ``best_score``, ``done`` ``(batch,)``;
     ``scores``, ``last_tokens`` ``(batch, beam)``; ``history`` ``(batch, beam, length)``;
@@ -43,7 +43,7 @@ class Beams:
 
     @classmethod
     def start(cls, src: Tensor, config: DecodingConfig) -> Beams:
-        """One living hypothesis for each source; the others of its beam cannot be continued."""
+        """One live hypothesis per source; the others of its beam start at -inf."""
         batch, beam, device = src.size(0), config.beam_size, src.device
         limits = length_limits(src, config)
         scores = torch.full((batch, beam), -torch.inf, device=device)
@@ -62,18 +62,18 @@ class Beams:
         )
 
     def extend(self, log_probabilities: Tensor, tokens: Tensor) -> Tensor:
-        """Take the best continuations.
+        """Replace the hypotheses by their best continuations.
 
         Args:
-            log_probabilities: ``(batch, beam, candidates)`` of each hypothesis, the best first
-            tokens: the word-pieces that have them
+            log_probabilities: ``(batch, beam, candidates)``, best first
+            tokens: the corresponding word-pieces
 
         Returns:
-            Which of the old hypotheses each of the new ones continues, ``(batch, beam)``.
+            The old hypothesis that each new one continues, ``(batch, beam)``.
         """
         beam, candidates = tokens.shape[1:]
         totals = (self.scores.unsqueeze(2) + log_probabilities).flatten(1)
-        # At most beam of the best 2 * beam end their sentence, so beam of them go on.
+        # Each hypothesis has one end of sentence, so at least beam of the best 2 * beam go on.
         scores, index = totals.topk(min(2 * beam, totals.size(1)), dim=1)
         parents, tokens = index // candidates, tokens.flatten(1).gather(1, index)
         ends = tokens.eq(EOS_ID)
@@ -85,7 +85,7 @@ class Beams:
         return parents
 
     def _finish(self, scores: Tensor, parents: Tensor) -> None:
-        """Note hypotheses that end here; ``scores`` is -inf for those that do not."""
+        """Record hypotheses that finish now; ``scores`` is -inf for all others."""
         length = self.history.size(2) + 1
         self.finished += scores.isfinite().sum(1)
         score, which = (scores / length_penalty(length, self.config.length_penalty)).max(1)
@@ -95,7 +95,7 @@ class Beams:
         self.best_history[rows, : length - 1] = self.history[rows, parents[rows, which[rows]]]
 
     def end(self) -> list[int]:
-        """The rows that end here; at its limit the best hypothesis counts as it is."""
+        """Mark and return the rows whose search ends; at the limit an unfinished one may win."""
         length, alpha = self.history.size(2), self.config.length_penalty
         best_possible = self.scores[:, 0] / length_penalty(self.limits, alpha)
         at_limit = length >= self.limits
@@ -109,7 +109,7 @@ class Beams:
         return rows.tolist()
 
     def best(self, row: int) -> list[int]:
-        """The best hypothesis of a row, up to its end of sentence."""
+        """The best hypothesis of a row, without its end of sentence."""
         tokens: list[int] = self.best_history[row].tolist()
         return tokens[: tokens.index(EOS_ID)] if EOS_ID in tokens else tokens
 

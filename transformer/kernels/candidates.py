@@ -1,4 +1,7 @@
-"""The likeliest word-pieces to go on with, found without sorting or writing a whole vocabulary."""
+"""The likeliest next word-pieces, found without sorting or normalising a whole vocabulary.
+
+Plain form: ``logits.log_softmax(-1).topk(count)`` with padding and begin-of-sentence masked.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,31 @@ from torch import Tensor
 
 from transformer.config import BOS_ID, PAD_ID
 
-# The best of a row are looked for in the blocks with the largest maxima, for a block's maximum
-# takes a tenth of the time that a search for the best in it takes.
+# The largest values of a row are looked for in the blocks with the largest maxima: computing a
+# block's maximum takes a tenth of the time of a top-k over its elements.
 _BLOCK = 64
 
 
 def best_continuations(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` likeliest word-pieces, the likeliest first; never padding or a begin.
+    """The ``count`` likeliest word-pieces, best first; never padding or begin-of-sentence.
 
     Args:
         logits: ``(..., vocab_size)`` in fp32; overwritten
         count: at most ``vocab_size``
 
     Returns:
-        Their log-probabilities under the softmax over all that may be chosen, and their ids,
+        Their log-probabilities under the softmax over all allowed word-pieces, and their ids,
         both ``(..., count)``.
     """
     logits[..., [PAD_ID, BOS_ID]] = -torch.inf
-    best, ids = _largest(logits, count)
-    best_of_all = best[..., :1]
-    total = logits.sub_(best_of_all).exp_().sum(-1, keepdim=True)
-    return best - best_of_all - total.log_(), ids
+    best, ids = _topk(logits, count)
+    maximum = best[..., :1]
+    total = logits.sub_(maximum).exp_().sum(-1, keepdim=True)
+    return best - maximum - total.log_(), ids
 
 
-def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``values.topk(count)``: at most ``count`` blocks hold all of them."""
+def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """``values.topk(count)``, whose elements lie in at most ``count`` blocks."""
     blocks = values.size(-1) // _BLOCK
     if blocks <= 2 * count:
         return values.topk(count)

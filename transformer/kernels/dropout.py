@@ -1,4 +1,7 @@
-"""Dropout (section 5.4)."""
+"""Dropout (section 5.4) with few random numbers on CPUs.
+
+Plain form: ``torch.nn.Dropout``, up to which elements are dropped.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from torch import Tensor, nn
 
 _LEVELS = 2**16
 
-# None is torch's own generator, which all threads share.
+# None stands for torch's default generator, which all threads share.
 _generator: ContextVar[torch.Generator | None] = ContextVar("dropout", default=None)
 
 
 @contextmanager
-def drawing_from(generator: torch.Generator) -> Generator[None]:
-    """Within this context, and in its thread only, the CPU's masks come from ``generator``."""
+def dropout_generator(generator: torch.Generator) -> Generator[None]:
+    """Draw CPU masks from ``generator`` within this context, in the current thread only."""
     token = _generator.set(generator)
     try:
         yield
@@ -27,11 +30,10 @@ def drawing_from(generator: torch.Generator) -> Generator[None]:
 
 
 class Dropout(nn.Module):
-    """Zeroes each element with probability ``p`` while training and scales the rest by 1/(1-p).
+    """Zero each element with probability ``p`` while training and scale the rest by 1/(1-p).
 
-    On the CPU sixteen random bits decide an element, so that ``p`` is met to within 2^-17: one
-    64-bit draw serves four elements, where torch's own mask draws once for each and takes up to
-    a fifth of a step.
+    On CPUs each element takes 16 random bits, which meets ``p`` to within 2^-17: one 64-bit draw
+    serves four elements. Torch draws once per element, which takes up to a fifth of a step.
     """
 
     def __init__(self, p: float) -> None:

@@ -1,7 +1,7 @@
-"""Work side by side on threads, each of which has its share of torch's own threads.
+"""Independent work on several threads, each with its share of torch's own threads, for CPUs.
 
-One operation after the other on all cores makes each wait for the slowest some thousand times a
-second, which is costly on small models and ruinous on a machine that does something else besides.
+Plain form: ``map``. With small models, operations that each use all cores wait for the slowest
+core thousands of times a second, which is ruinous when the machine is shared.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TypeVar
 import torch
 
 Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
+Result = TypeVar("Result")
 
 
 @contextmanager
 def torch_threads(count: int | None) -> Generator[None]:
-    """Let torch use ``count`` threads for a while; None leaves its number as it is."""
+    """Let torch use ``count`` threads within this context; None changes nothing."""
     before = torch.get_num_threads()
     if count is not None:
         torch.set_num_threads(count)
@@ -31,22 +31,22 @@ def torch_threads(count: int | None) -> Generator[None]:
 
 
 def map_on_threads(
-    function: Callable[[Item], Outcome], items: Iterable[Item], threads: int
-) -> Generator[Outcome]:
-    """``map``, on so many threads; on the calling one if it is to be one alone."""
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int
+) -> Generator[Result]:
+    """``map`` on this many threads, or on the calling one if ``threads`` is 1."""
     if threads <= 1:
         yield from map(function, items)
         return
     all_threads = torch.get_num_threads()
 
-    def on_its_share(item: Item) -> Outcome:
+    def with_share_of_threads(item: Item) -> Result:
         torch.set_num_threads(max(1, all_threads // threads))
         return function(item)
 
     try:
-        yield from _pool(threads).map(on_its_share, items)
+        yield from _pool(threads).map(with_share_of_threads, items)
     finally:
-        torch.set_num_threads(all_threads)  # a part of the setting belongs to the whole process
+        torch.set_num_threads(all_threads)  # part of the setting is global to the process
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The two kinds of layer and what they are made of (sections 3.1 and 3.3)."""
+"""Encoder and decoder layers and their sub-layers (sections 3.1 and 3.3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from transformer.config import ModelConfig
 from transformer.kernels.dropout import Dropout
-from transformer.model.attention import KeyValueCache, MultiHeadAttention
+from transformer.model.attention import MultiHeadAttention
 
 
 class FeedForward(nn.Module):
@@ -30,7 +30,7 @@ class FeedForward(nn.Module):
 
 
 class PostNorm(nn.Module):
-    """LayerNorm(x + Dropout(Sublayer(x))), sections 3.1 and 5.4."""
+    """LayerNorm(x + Dropout(Sublayer(x))), "Add & Norm" of figure 1, sections 3.1 and 5.4."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -52,57 +52,44 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.self_attention = _attention(config)
-        self.add_attention = PostNorm(config)
+        self.self_attention_norm = PostNorm(config)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.add_feed_forward = PostNorm(config)
+        self.feed_forward_norm = PostNorm(config)
 
     def forward(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """``(batch, src, d_model)`` to the same shape; ``src_mask`` is additive."""
         key, value = self.self_attention.keys_values(src)
-        src = self.add_attention(src, self.self_attention(src, key, value, src_mask))
-        return self.add_feed_forward(src, self.feed_forward(src))
+        src = self.self_attention_norm(src, self.self_attention(src, key, value, src_mask))
+        return self.feed_forward_norm(src, self.feed_forward(src))
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over the past, attention over the encoder's output, feed-forward."""
+    """Self-attention over earlier positions, attention over the encoder's output, feed-forward."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.self_attention = _attention(config)
-        self.add_attention = PostNorm(config)
+        self.self_attention_norm = PostNorm(config)
         self.cross_attention = _attention(config)
-        self.add_cross_attention = PostNorm(config)
+        self.cross_attention_norm = PostNorm(config)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.add_feed_forward = PostNorm(config)
+        self.feed_forward_norm = PostNorm(config)
 
     def forward(self, tgt: Tensor, tgt_mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
         """``(batch, tgt, d_model)`` to the same shape; both masks are additive."""
-        key, value = self.self_attention.keys_values(tgt)
-        tgt = self.add_attention(tgt, self.self_attention(tgt, key, value, tgt_mask))
-        return self._after_self_attention(
-            tgt, self.cross_attention.keys_values(memory), memory_mask
-        )
+        past = self.self_attention.keys_values(tgt)
+        projected = self.cross_attention.keys_values(memory)
+        return self.attend(tgt, past, tgt_mask, projected, memory_mask)
 
-    def step(
+    def attend(
         self,
         tgt: Tensor,
+        past: tuple[Tensor, Tensor],
         tgt_mask: Tensor,
-        cache: KeyValueCache,
         memory: tuple[Tensor, Tensor],
         memory_mask: Tensor,
     ) -> Tensor:
-        """One new position of each of ``beam`` hypotheses, ``(batch, beam, d_model)``.
-
-        ``tgt_mask`` ``(batch, 1, beam, entries)`` leaves each its own past among the entries of
-        ``cache``; ``memory`` holds the projected keys and values of the encoder's output.
-        """
-        key, value = cache.append(*self.self_attention.keys_values(tgt))
-        tgt = self.add_attention(tgt, self.self_attention(tgt, key, value, tgt_mask))
-        return self._after_self_attention(tgt, memory, memory_mask)
-
-    def _after_self_attention(
-        self, tgt: Tensor, memory: tuple[Tensor, Tensor], memory_mask: Tensor
-    ) -> Tensor:
-        key, value = memory
-        tgt = self.add_cross_attention(tgt, self.cross_attention(tgt, key, value, memory_mask))
-        return self.add_feed_forward(tgt, self.feed_forward(tgt))
+        """The layer with the keys and values of both attentions already projected."""
+        tgt = self.self_attention_norm(tgt, self.self_attention(tgt, *past, tgt_mask))
+        tgt = self.cross_attention_norm(tgt, self.cross_attention(tgt, *memory, memory_mask))
+        return self.feed_forward_norm(tgt, self.feed_forward(tgt))

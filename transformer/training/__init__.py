@@ -1,0 +1,5 @@
+"""The training of section 5, as a LightningModule for any Trainer.
+
+Batches enter, gradients and logged figures leave; checkpoints are averaged and resumed here. Of
+the data it knows only ``Batch``.
+"""

@@ -1,21 +1,11 @@
-"""Label-smoothed cross-entropy over a shared vocabulary (section 5.4)."""
+"""Label-smoothed cross-entropy over the shared vocabulary (section 5.4)."""
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import Function
 
-# Logits are made, used and dropped in pieces of so many elements: small enough for a CPU's
-# cache, large enough to fill a GPU.
-_CPU_ELEMENTS = 2**21
-_GPU_ELEMENTS = 2**28
-# bf16 on a CPU: oneDNN spends about 2 ms and 0.7 MB on each product of a new shape, so the last
-# piece is padded to one of so many sizes. Other products cost nothing to begin.
-_SIZES = 8
+from transformer.kernels.cross_entropy import chunked_cross_entropy
 
 
 def smoothed_cross_entropy(
@@ -23,35 +13,22 @@ def smoothed_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Sums over all targets of the smoothed loss and of the plain negative log-likelihood.
 
-    The smoothed target gives 1 - ε to the right word-piece and spreads ε evenly over all; rows of
-    ``weight`` from ``vocab_size`` on are as if they were not there, and get no gradient.
-    Logits never exist as a whole: with ``z = Wh``, the smoothed loss is
-    ``logsumexp(z) - (1 - ε) z[y] - ε mean(z)``, and ``mean(z) = h · mean(W)``.
+    The smoothed target gives 1 - ε to the correct word-piece and spreads ε evenly over all.
 
     Args:
         states: ``(tokens, d_model)``; under autocast the products run in its precision
-        weight: ``(rows, d_model)``, at least ``vocab_size`` rows
+        weight: ``(rows, d_model)``; rows from ``vocab_size`` on are padding: they get no
+            probability and no gradient
         targets: ``(tokens,)``, without padding
         smoothing: ε
-        vocab_size: word-pieces
+        vocab_size: the number of word-pieces
 
     Returns:
         ``(smoothed, nll)``, two scalars in nats; only the first carries a gradient.
     """
-    if torch.compiler.is_compiling():
-        return _compiled(states, weight, targets, smoothing, vocab_size)
-    device = states.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
-    result = _SmoothedCrossEntropy.apply(
-        states, weight, targets, smoothing, vocab_size, dtype, torch.is_grad_enabled()
-    )
-    return cast(tuple[Tensor, Tensor], result)
-
-
-def _compiled(
-    states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, vocab_size: int
-) -> tuple[Tensor, Tensor]:
-    """In whole: a compiler fuses what follows the product, and that is faster than pieces."""
+    if not torch.compiler.is_compiling():
+        return chunked_cross_entropy(states, weight, targets, smoothing, vocab_size)
+    # A compiler fuses everything after the product, which is faster than the kernel's pieces.
     logits = (states @ weight.t())[:, :vocab_size]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_z = logits.logsumexp(-1)
@@ -59,65 +36,3 @@ def _compiled(
     nll = (log_z - target_logit).sum()
     smoothed = nll + smoothing * (target_logit - logits.mean(-1)).sum()
     return smoothed, nll.detach()
-
-
-class _SmoothedCrossEntropy(Function):
-    """Works out the gradients while the logits are at hand, so that none are kept or redone."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        states: Tensor,
-        weight: Tensor,
-        targets: Tensor,
-        smoothing: float,
-        vocab_size: int,
-        dtype: torch.dtype,
-        with_gradient: bool,
-    ) -> tuple[Tensor, Tensor]:
-        wide = torch.promote_types(dtype, torch.float32)
-        h_all, w = states.to(dtype), weight.to(dtype)
-        grad_states = torch.empty_like(h_all)
-        grad_weight = torch.zeros_like(weight)
-        log_z_sum, target_logit_sum = states.new_zeros(2, dtype=wide).unbind()
-        rows = max(1, (_GPU_ELEMENTS if states.is_cuda else _CPU_ELEMENTS) // weight.size(0))
-        multiple = 1
-        if dtype == torch.bfloat16 and states.device.type == "cpu":
-            multiple = max(1, rows // _SIZES)
-        for start in range(0, targets.numel(), rows):
-            part = slice(start, start + rows)
-            h, y = h_all[part], targets[part, None]
-            real = len(h)
-            if padding := min(-real % multiple, rows - real):
-                h, y = F.pad(h, (0, 0, 0, padding)), F.pad(y, (0, 0, 0, padding))
-            logits = (h @ w.t()).to(wide)
-            logits[:, vocab_size:] = -torch.inf  # so that their probabilities are 0
-            target_logit_sum += logits.gather(1, y)[:real].sum()
-            largest = logits.amax(-1, keepdim=True)
-            # exp(z) up to a factor for each row; dividing the narrow operands by their sum, and
-            # not the wide matrix, makes probabilities of them.
-            powers = logits.sub_(largest).exp_()
-            total = powers.sum(-1, keepdim=True)
-            log_z_sum += (largest + total.log())[:real].sum()
-            if with_gradient:
-                powers.scatter_add_(1, y, (smoothing - 1.0) * total)
-                gradient = powers.to(dtype)
-                grad_states[part] = ((gradient @ w) / total)[:real]
-                grad_weight += gradient.t() @ (h / total).to(dtype)
-        states_sum, weight_mean = states.to(wide).sum(0), weight[:vocab_size].to(wide).mean(0)
-        if with_gradient:
-            # The even share of ε is the same for every logit: two vectors in place of a matrix.
-            grad_states -= smoothing * weight_mean.to(dtype)
-            grad_weight[:vocab_size] -= (smoothing / vocab_size * states_sum).to(weight.dtype)
-            ctx.save_for_backward(grad_states.to(states.dtype), grad_weight)
-        nll = log_z_sum - target_logit_sum
-        smoothed = nll + smoothing * (target_logit_sum - states_sum @ weight_mean)
-        ctx.mark_non_differentiable(nll)
-        return smoothed, nll
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
-        grad_smoothed: Tensor = grad_outputs[0]
-        grad_states, grad_weight = ctx.saved_tensors
-        scale = grad_smoothed.to(grad_states.dtype)
-        return grad_states * scale, grad_weight * grad_smoothed, None, None, None, None, None

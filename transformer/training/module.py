@@ -1,4 +1,4 @@
-"""The training of section 5 for a Trainer."""
+"""The training of section 5 as a LightningModule."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch
 from transformer.kernels.halves import loss_of_halves
 from transformer.model.encoder_decoder import Transformer
+from transformer.training.checkpoints import (
+    prepare_to_resume,
+    record_accumulation,
+    with_current_names,
+)
 from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.precision import autocast
-from transformer.training.resuming import note_accumulation, pad_moments, recount_batches
 from transformer.training.schedule import learning_rate
 
 
 class NonFiniteError(Exception):
-    """A gradient was infinite or not a number. The message names the step and its batch."""
+    """A gradient is infinite or NaN. The message names the step and its batch."""
 
 
 class TransformerModule(lightning.LightningModule):
     """The Transformer with its loss, optimiser and schedule.
 
-    Everything that decides the outcome is in here and in the data module, so any Trainer gives
-    the same training: the precision, the clipping and the random numbers of dropout, which are
-    drawn anew for each (seed, batch, shard of it) so that a resumed run goes on bit by bit, and
-    one device that accumulates what several would do draws what they draw.
+    Everything that affects the result is in here and in the data module, precision and gradient
+    clipping included, so any Trainer gives the same training. Dropout is seeded anew for each
+    (seed, batch, shard): a resumed run continues bit for bit, and a device that accumulates
+    gradients draws the same masks as several devices without accumulation.
     """
 
     def __init__(self, config: Config) -> None:
@@ -63,11 +67,11 @@ class TransformerModule(lightning.LightningModule):
         }
 
     def learning_rate_after(self, steps: int) -> float:
-        """The learning rate of the step that follows ``steps`` steps."""
+        """The learning rate of step ``steps + 1``."""
         return learning_rate(steps + 1, self.config.model.d_model, self.config.training)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Sums over the target word-pieces: the smoothed loss and the plain one, in nats."""
+        """Sums over the target word-pieces of the smoothed loss and of the plain one, in nats."""
         with autocast(self.config.training.precision, self.device):
             return self._sums(batch.src, batch.tgt, batch.real_targets)
 
@@ -82,20 +86,20 @@ class TransformerModule(lightning.LightningModule):
         )
 
     def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What ``loss`` gives, by the fastest way to its gradient; only rounding differs."""
+        """The same as ``loss``, with the fastest way to its gradient; only rounding differs."""
         if self._compiled_sums is not None:
             with autocast(self.config.training.precision, self.device):
                 return self._compiled_sums(batch.src, batch.tgt, batch.real_targets)
         if self.device.type == "cpu" and torch.get_num_threads() > 1 and len(batch.src) > 1:
             trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-            return loss_of_halves(self.loss, batch, trained)
+            return loss_of_halves(self.loss, batch.halves(), trained)
         return self.loss(batch)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The smoothed loss per target word-piece of the global batch, as this shard sees it."""
+        """This shard's part of the smoothed loss per target word-piece of the global batch."""
         self._seed(_step_seed(self.config.training.seed, batch.number, batch.shard))
         smoothed, nll = self.training_loss(batch)
-        # Ranks and micro-batches are averaged, so each scales its share of the sum by their number.
+        # Lightning averages over ranks and micro-batches, so each scales its sum by their number.
         scale = batch.shards / batch.target_tokens
         self._batch_number = batch.number
         if self._at_log_step():
@@ -105,7 +109,7 @@ class TransformerModule(lightning.LightningModule):
         return smoothed * scale
 
     def _seed(self, seed: int) -> None:
-        # torch.manual_seed takes a millisecond for devices that are not there, and never frees it.
+        # torch.manual_seed also queues a call for absent devices: 1 ms, and memory never freed.
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -116,11 +120,11 @@ class TransformerModule(lightning.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Measure the gradient's norm, and bound it where the configuration says so.
+        """Measure the norm of the gradient, and clip it if ``clip_norm`` is set.
 
         Raises:
-            NonFiniteError: at once on a CPU; on a GPU, which must not be waited for at each
-                step, by the next logged step and before any checkpoint.
+            NonFiniteError: at once on a CPU; on a GPU, where reading a value at every step
+                would stall it, at the next logged step and before any checkpoint.
         """
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -137,7 +141,7 @@ class TransformerModule(lightning.LightningModule):
         super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def _log_step(self) -> None:
-        """Log the figures of the whole step, over its micro-batches and all ranks."""
+        """Log the metrics of the whole step, averaged over its micro-batches and all ranks."""
         mean = self._train_sums / self.trainer.accumulate_grad_batches
         loss, nll = self.trainer.strategy.reduce(mean, reduce_op="mean").unbind()
         self.log("loss", loss)
@@ -145,16 +149,17 @@ class TransformerModule(lightning.LightningModule):
         self.log("learning_rate", self.learning_rate_after(self.global_step))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse to write weights that a broken gradient has reached."""
+        """Check the gradients, so that no weights that took a non-finite one are written."""
         self._check_gradients()
-        note_accumulation(checkpoint, self.trainer.accumulate_grad_batches)
+        record_accumulation(checkpoint, self.trainer.accumulate_grad_batches)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take up a run, be it from before embeddings were padded, or with other micro-batches."""
-        if self._trainer is None or "optimizer_states" not in checkpoint:
-            return  # only the weights are wanted
-        recount_batches(checkpoint, self.trainer.accumulate_grad_batches)
-        pad_moments(checkpoint, list(self.parameters()))
+        """Adapt checkpoints of older versions, or with another number of micro-batches."""
+        checkpoint["state_dict"] = with_current_names(checkpoint["state_dict"])
+        # Without a Trainer or optimizer states, only the weights are loaded.
+        if self._trainer is not None and "optimizer_states" in checkpoint:
+            accumulate = self.trainer.accumulate_grad_batches
+            prepare_to_resume(checkpoint, accumulate, list(self.parameters()))
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add up the plain loss over the validation set."""
@@ -163,11 +168,11 @@ class TransformerModule(lightning.LightningModule):
         self._valid_sums += torch.stack([nll.double(), batch.tgt[:, 1:].ne(PAD_ID).sum()])
 
     def on_validation_epoch_start(self) -> None:
-        """Begin the sums anew."""
+        """Reset the sums."""
         self._valid_sums = torch.zeros(2, dtype=torch.float64, device=self.device)
 
     def on_validation_epoch_end(self) -> None:
-        """Log loss and perplexity per word-piece, from sums over all ranks."""
+        """Log loss and perplexity per word-piece, summed over all ranks."""
         nll, tokens = self.trainer.strategy.reduce(self._valid_sums, reduce_op="sum").tolist()
         self.log("valid_loss", nll / tokens)
         self.log("valid_perplexity", math.exp(min(nll / tokens, 700.0)))

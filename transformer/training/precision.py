@@ -1,4 +1,4 @@
-"""bf16 where the hardware multiplies it, fp32 elsewhere or by choice."""
+"""The precision of training: bf16 where the hardware multiplies it, else fp32."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from transformer.config import Precision
 
 
 def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the device has instructions for products of bf16; emulation is slower than fp32."""
+    """Whether the device has bf16 matrix instructions; emulation is slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
@@ -18,7 +18,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def effective_precision(precision: Precision, device: torch.device) -> Precision:
-    """What ``auto`` means on this device."""
+    """Resolve ``auto`` for this device."""
     if precision == "auto":
         return "bf16" if multiplies_bf16(device) else "fp32"
     return precision

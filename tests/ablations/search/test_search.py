@@ -17,14 +17,14 @@ from ablations.tables.scales import QUICK
 from tests.ablations.samples import TINY, small_plan
 from tests.ablations.search.samples import small_search
 from transformer.errors import InputError
-from transformer.evaluation.sizes import trained_numbers
+from transformer.evaluation.counts import count_parameters
 
 
 def test_a_search_is_read_back_as_it_was_claimed(tmp_path: Path) -> None:
     claimed = small_search(tmp_path, space=SHAPE, seed=5)
     assert load_search(tmp_path) == claimed
     assert claimed.base.training.seed == 5
-    assert claimed.max_parameters == trained_numbers(claimed.base.model)
+    assert claimed.max_parameters == count_parameters(claimed.base.model)
     assert claimed.names[::6] == ("trial-0000", "trial-0006")
 
 

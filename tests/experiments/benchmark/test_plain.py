@@ -10,7 +10,7 @@ from experiments.benchmark.plain import PlainTransformer, plain_beam_search
 from experiments.benchmark.timing import in_turn, ratio_of
 from tests.samples import random_sentences
 from transformer.config import BOS_ID, EOS_ID, ModelConfig
-from transformer.model.encoder_decoder import count_parameters
+from transformer.evaluation.counts import count_parameters
 
 CONFIG = ModelConfig(
     vocab_size=61, num_layers=2, d_model=24, d_ff=34, num_heads=4, d_k=6, d_v=6, dropout=0.0

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.catalog.find import EXPERIMENTS, find_experiment
 from transformer.config import TrainingConfig, differences, to_dict
-from transformer.evaluation.flops import nominal_flops
+from transformer.evaluation.counts import nominal_flops
 
 # vocabulary, d_model, d_ff, h, dropout, steps, averaged checkpoints
 BASE = (512, 2048, 8, 0.1, 100_000, 5)

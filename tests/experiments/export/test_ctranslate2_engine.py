@@ -48,7 +48,7 @@ def lively_model(config: ModelConfig, *, seed: int = 0, end: float = 0.5) -> Tra
             real.add_(torch.randn_like(real), alpha=0.3)
         weight *= 1.5
         weight[[PAD_ID, BOS_ID]] *= 0.3
-        bias = model.get_parameter(f"decoder.{config.num_layers - 1}.add_feed_forward.norm.bias")
+        bias = model.get_parameter(f"decoder.{config.num_layers - 1}.feed_forward_norm.norm.bias")
         bias.add_(weight[EOS_ID], alpha=end)
     return model
 

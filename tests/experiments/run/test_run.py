@@ -17,8 +17,7 @@ from tests.experiments.samples import last_checkpoint, tiny_experiment
 from transformer.data.module import TranslationDataModule
 from transformer.data.preparation.prepare import prepare
 from transformer.errors import InputError
-from transformer.evaluation.flops import training_flops
-from transformer.model.encoder_decoder import count_parameters
+from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.training.module import TransformerModule
 
 

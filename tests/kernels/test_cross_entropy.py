@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from experiments.benchmark.shapes import Product, ProductShapes
-from transformer.training import loss as loss_module
+from transformer.kernels import cross_entropy
 from transformer.training.loss import smoothed_cross_entropy
 
 TOKENS, D_MODEL, VOCAB = 29, 7, 13
@@ -36,7 +36,7 @@ def gradients(loss: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
 def test_both_sums_and_both_gradients_are_torchs(
     smoothing: float, rows_at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", rows_at_a_time * VOCAB)
+    monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", rows_at_a_time * VOCAB)
     states, weight, targets = inputs()
     smoothed, nll = smoothed_cross_entropy(states, weight, targets, smoothing, VOCAB)
     expected = torchs(states, weight, targets, smoothing)
@@ -51,14 +51,14 @@ def test_both_sums_and_both_gradients_are_torchs(
 def test_a_vocabulary_larger_than_a_piece_still_goes_row_by_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", VOCAB - 1)
+    monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", VOCAB - 1)
     states, weight, targets = inputs()
     smoothed, _ = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
     torch.testing.assert_close(smoothed, torchs(states, weight, targets, 0.1))
 
 
 def test_the_gradient_is_that_of_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", 2 * VOCAB)
+    monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", 2 * VOCAB)
     states, weight, targets = inputs(tokens=5)
 
     def smoothed(states: Tensor, weight: Tensor) -> Tensor:
@@ -167,11 +167,11 @@ def test_padding_the_last_piece_changes_neither_sums_nor_gradients(
     tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In pieces of 16 rows; a target of its own in every row tells if a padded one counted."""
-    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", 16 * VOCAB)
+    monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", 16 * VOCAB)
     states, weight, targets = inputs(tokens, torch.float32)
 
     def found(sizes: int) -> tuple[Tensor, ...]:
-        monkeypatch.setattr(loss_module, "_SIZES", sizes)
+        monkeypatch.setattr(cross_entropy, "_SIZES", sizes)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             sums = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
         return *sums, *gradients(sums[0], states, weight)
@@ -190,7 +190,7 @@ def products_of(tokens: int, precision: torch.dtype | None) -> set[tuple[torch.S
 
 def test_products_of_bf16_on_a_cpu_are_of_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the number of targets, which is another one in nearly every batch."""
-    monkeypatch.setattr(loss_module, "_CPU_ELEMENTS", 64 * VOCAB)
+    monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", 64 * VOCAB)
     few = set[tuple[torch.Size, ...]]().union(
         *(products_of(tokens, torch.bfloat16) for tokens in range(1, 150))
     )

@@ -1,4 +1,4 @@
-"""The average of checkpoints."""
+"""Averaged checkpoints, and those of earlier versions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer.training.averaging import average_weights
+from transformer.training.checkpoints import average_weights
 
 
 def save(path: Path, **weights: Tensor) -> Path:
@@ -38,6 +38,18 @@ def test_sums_do_not_lose_what_fp32_would(tmp_path: Path) -> None:
         save(tmp_path / f"{i}.ckpt", w=torch.tensor([x])) for i, x in enumerate([1e8, 3.0, -1e8])
     ]
     assert average_weights(paths)["w"].item() == 1.0
+
+
+def test_checkpoints_of_earlier_versions_are_averaged_with_current_ones(tmp_path: Path) -> None:
+    names = ("add_attention", "add_cross_attention", "add_feed_forward")
+    current = ("self_attention_norm", "cross_attention_norm", "feed_forward_norm")
+    old, new = (
+        save(tmp_path / f"{i}.ckpt", **{f"model.decoder.0.{n}.norm.bias": torch.tensor([i])
+                                        for n in parts})
+        for i, parts in ((1.0, names), (3.0, current))
+    )  # fmt: skip
+    average = average_weights([old, new])
+    assert average == dict.fromkeys((f"model.decoder.0.{n}.norm.bias" for n in current), 2.0)
 
 
 def test_no_checkpoint_is_an_error() -> None:

@@ -1,0 +1,31 @@
+"""The key/value cache against the concatenation of everything that was appended."""
+
+from __future__ import annotations
+
+import torch
+
+from transformer.kernels.key_value_cache import KeyValueCache
+
+BATCH, HEADS, D_K, D_V = 5, 3, 11, 13
+
+
+def test_all_entries_are_returned_while_it_grows() -> None:
+    """Two hypotheses per step, to several times the initial capacity."""
+    cache = KeyValueCache()
+    keys, values = torch.randn(BATCH, HEADS, 2 * 71, D_K), torch.randn(BATCH, HEADS, 2 * 71, D_V)
+    for step in range(71):
+        new = slice(2 * step, 2 * step + 2)
+        found_keys, found_values = cache.append(keys[:, :, new], values[:, :, new])
+        assert torch.equal(found_keys, keys[:, :, : new.stop])
+        assert torch.equal(found_values, values[:, :, : new.stop])
+
+
+def test_selected_sentences_are_kept_in_order_and_repeated() -> None:
+    cache = KeyValueCache()
+    cache.select(torch.arange(BATCH))  # of an empty cache
+    keys, values = torch.randn(BATCH, HEADS, 2, D_K), torch.randn(BATCH, HEADS, 2, D_V)
+    cache.append(keys[:, :, :1], values[:, :, :1])
+    rows = torch.tensor([3, 0, 0])
+    cache.select(rows)
+    found_keys, found_values = cache.append(keys[rows][:, :, 1:], values[rows][:, :, 1:])
+    assert torch.equal(found_keys, keys[rows]) and torch.equal(found_values, values[rows])

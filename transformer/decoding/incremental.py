@@ -1,0 +1,68 @@
+"""The decoder run one position at a time, with cached keys and values."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from transformer.kernels.key_value_cache import KeyValueCache
+from transformer.model.encoder_decoder import Transformer, additive_mask, padding_mask
+from transformer.model.layers import DecoderLayer
+
+
+class IncrementalDecoder:
+    """The state of decoding ``src`` ``(batch, src)`` with ``beam`` hypotheses per sentence.
+
+    Attributes:
+        position: the position of the next word-piece
+    """
+
+    def __init__(self, model: Transformer, src: Tensor) -> None:
+        self.position = 0
+        self._model = model
+        self._layers = [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
+        self._caches = [KeyValueCache() for _ in self._layers]
+        self._memory_mask = padding_mask(src)
+        memory = model.encode(src, self._memory_mask)
+        self._memory = [
+            _contiguous(*layer.cross_attention.keys_values(memory)) for layer in self._layers
+        ]
+        # (batch, 1, beam, entries): 0 where a hypothesis descends from a cached entry, else -inf
+        self._past_mask = self._memory_mask.new_empty(src.size(0), 1, 1, 0)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Logits ``(batch, beam, vocab_size)`` after one more word-piece of each hypothesis.
+
+        Args:
+            tokens: ``(batch, beam)``, the word-pieces at ``position``, which then advances
+        """
+        batch, beam = tokens.shape
+        embedding = self._model.embedding
+        states = embedding(tokens.reshape(-1, 1), self.position).view(batch, beam, -1)
+        # Each hypothesis descends from its parent's entries and from the one that it adds now.
+        own = additive_mask(~torch.eye(beam, dtype=torch.bool, device=tokens.device))
+        past = self._past_mask.expand(-1, -1, beam, -1)
+        self._past_mask = torch.cat([past, own.expand(batch, 1, beam, beam)], dim=3)
+        self.position += 1
+        for layer, cache, memory in zip(self._layers, self._caches, self._memory, strict=True):
+            past = cache.append(*layer.self_attention.keys_values(states))
+            states = layer.attend(states, past, self._past_mask, memory, self._memory_mask)
+        return embedding.logits(states)
+
+    def select_hypotheses(self, parents: Tensor) -> None:
+        """Continue with these hypotheses of each sentence, ``(batch, beam)``; some may repeat."""
+        index = parents[:, None, :, None].expand(-1, 1, -1, self._past_mask.size(3))
+        self._past_mask = self._past_mask.gather(2, index)
+
+    def select_sentences(self, rows: Tensor) -> None:
+        """Keep these sentences, given as indices into ``batch``."""
+        self._memory = [_contiguous(key[rows], value[rows]) for key, value in self._memory]
+        self._memory_mask = self._memory_mask.index_select(0, rows)
+        self._past_mask = self._past_mask.index_select(0, rows)
+        for cache in self._caches:
+            cache.select(rows)
+
+
+def _contiguous(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Laid out in memory as the matrix products of every step read them."""
+    return key.transpose(2, 3).contiguous().transpose(2, 3), value.contiguous()
