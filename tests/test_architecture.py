@@ -22,13 +22,15 @@ ALLOWED = {
     "transformer.errors": (),
     "transformer.corpus": ("transformer.errors",),
     "transformer.config": ("transformer.corpus", "transformer.errors"),
-    "transformer.progress": (),
+    "transformer.formats": (),
+    "transformer.progress": ("transformer.formats",),
     "transformer.kernels": ("transformer.config",),
     "transformer.model": ("transformer.config", "transformer.kernels"),
     "transformer.data": (
         "transformer.config",
         "transformer.corpus",
         "transformer.errors",
+        "transformer.formats",
         "transformer.progress",
     ),
     "transformer.training": (

@@ -1,46 +1,67 @@
-"""What is shown of long work where there is no terminal."""
+"""Progress where there is no terminal."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import pytest
 
 from transformer import progress
-from transformer.progress import duration, show_activity, show_bytes, show_progress
+from transformer.progress import show_activity, show_progress
+
+
+class Clock:
+    """Stands in for ``time`` and is set by hand."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+Reports = Iterable[tuple[float, float]]
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.4, "0:00"), (59.6, "1:00"), (83, "1:23"), (3_723, "1:02:03")]
-)
-def test_durations(seconds: float, shown: str) -> None:
-    assert duration(seconds) == shown
-
-
-def test_a_line_now_and_then_with_the_time_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ("total", "done", "reports", "lines"),
+    [
+        # 10 a second from 100 on, which an earlier start did
+        (500, 100, [(0, 100), (10, 200), (29, 390), (31, 410)], ["x [b]: 82%, 9 s left"]),
+        (500, 0, [(10, 100), (31, 310), (40, 400), (62, 490)],
+         ["x [b]: 62%, 19 s left", "x [b]: 98%, 3 s left"]),
+    ],
+)  # fmt: skip
+def test_a_line_every_half_minute_with_the_time_left(
+    total: float,
+    done: float,
+    reports: Reports,
+    lines: list[str],
+    clock: Clock,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    times = iter([100.0, 110.0, 140.0, 150.0, 170.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
-    with show_progress("reading", 500, done=100) as update:
-        for done in (120, 200, 250, 300):
-            update(done)
-    lines = capsys.readouterr().err.splitlines()
-    # 100 in 40 s, so 300 more take 120 s; then 200 in 70 s
-    assert lines == ["reading: 40%, 2:00 left", "reading: 60%, 1:10 left"]
+    with show_progress("x [b]", total, done) as update:
+        for clock.now, amount in reports:
+            update(amount)
+    assert capsys.readouterr() == ("", "".join(f"{line}\n" for line in lines))
 
 
-def test_of_bytes_whose_number_is_not_known_those_that_came_are_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_bytes_of_a_known_and_an_unknown_total(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    times = iter([0.0, 29.0, 31.0, 0.0, 31.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
-    with show_bytes("fetch [red]a.tgz", None) as update:
-        for done in (1, 2):
-            update(done * 2**20)
-    with show_bytes("fetch b.tgz", 7 * 2**20) as update:
-        update(5 * 2**20)
-    assert capsys.readouterr() == (
-        "",
-        "fetch [red]a.tgz: 2.0 MiB\nfetch b.tgz: 5.0 MiB of 7.0 MiB, 0:12 left\n",
+    for total in (None, 7 * 10**6):
+        clock.now = 0.0
+        with show_progress("fetch a.tgz", total, in_bytes=True) as update:
+            for clock.now, amount in ((29.0, 1), (31.0, 5)):
+                update(amount * 10**6)
+    assert capsys.readouterr().err == (
+        "fetch a.tgz: 5.0 MB\nfetch a.tgz: 5.0 MB of 7.0 MB, 1 s left\n"
     )
 
 

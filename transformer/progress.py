@@ -1,18 +1,19 @@
-"""How far long work has come: a bar on a terminal, else a line now and then."""
+"""Progress of long work on standard error: a bar on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
-    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -20,101 +21,63 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from transformer.formats import duration, size
+
 _LINE_SECONDS = 30.0
-
-Update = Callable[[float], None]
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds as ``1:02:03`` or ``2:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def size(count: float) -> str:
-    """A number of bytes as ``1.5 GiB`` or ``20.0 MiB``."""
-    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
+_NAME = TextColumn("{task.description}", markup=False)
 
 
 @contextmanager
-def show_progress(what: str, total: float, done: float = 0.0) -> Generator[Update]:
-    """Show how much of ``total`` is done while the body calls what it is given with more.
+def show_progress(
+    what: str, total: float | None, done: float = 0.0, *, in_bytes: bool = False
+) -> Generator[Callable[[float], None]]:
+    """Yield a function to be called with how much of ``total`` is done, and show it.
 
     Args:
-        what: the work, as it is shown
-        done: by an earlier start; the time left is reckoned without it
+        what: the work, as it is displayed
+        total: None if unknown
+        done: by an earlier start; the remaining time is estimated without it
+        in_bytes: show bytes, not a percentage
     """
+    console = Console(stderr=True)
+    amount = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else (TaskProgressColumn(),)
+    columns = (_NAME, BarColumn(), *amount, TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True, get_time=lambda: time.monotonic())
+    bar.add_task(what, total=total, completed=done)
+    (task,) = bar.tasks
+    printed = time.monotonic()
 
-    def share(amount: float) -> str:
-        return f"{amount / total:.0%}"
+    def update(done: float) -> None:
+        nonlocal printed
+        bar.update(task.id, completed=done)
+        if not console.is_terminal and time.monotonic() - printed >= _LINE_SECONDS:
+            printed = time.monotonic()
+            print(_line(task, in_bytes), file=sys.stderr, flush=True)
 
-    with _shown(what, total, done, (TaskProgressColumn(),), share) as update:
+    with bar if console.is_terminal else nullcontext():
         yield update
 
 
-@contextmanager
-def show_bytes(what: str, total: int | None, done: int = 0) -> Generator[Update]:
-    """As :func:`show_progress`, of bytes, whose number may not be known."""
-    of_all = "" if total is None else f" of {size(total)}"
-
-    def amount(count: float) -> str:
-        return size(count) + of_all
-
-    columns = (DownloadColumn(), TransferSpeedColumn())
-    with _shown(what, total, done, columns, amount) as update:
-        yield update
+def _line(task: Task, in_bytes: bool) -> str:
+    if in_bytes:
+        amount = size(task.completed)
+        amount += "" if task.total is None else f" of {size(task.total)}"
+    else:
+        amount = f"{task.percentage:.0f}%"
+    left = task.time_remaining
+    return f"{task.description}: {amount}{'' if left is None else f', {duration(left)} left'}"
 
 
 @contextmanager
 def show_activity(what: str) -> Generator[None]:
-    """Show that work goes on of which no one can say how far it is, and for how long."""
+    """Show that work is in progress whose remaining time is unknown, and for how long."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        console.print(what, highlight=False, markup=False, soft_wrap=True)
+        print(what, file=sys.stderr, flush=True)
         yield
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(
+        SpinnerColumn(), _NAME, TimeElapsedColumn(), console=console, transient=True
+    ) as bar:
         bar.add_task(what, total=None)
         yield
-
-
-@contextmanager
-def _shown(
-    what: str,
-    total: float | None,
-    done: float,
-    columns: tuple[ProgressColumn, ...],
-    amount: Callable[[float], str],
-) -> Generator[Update]:
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(console, what, total, done, amount)
-        return
-    named = (TextColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn())
-    with Progress(*named, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        bar.update(task, completed=done)
-        yield lambda done: bar.update(task, completed=done)
-
-
-def _lines(
-    console: Console, what: str, total: float | None, before: float, amount: Callable[[float], str]
-) -> Update:
-    started = printed = time.monotonic()
-
-    def update(done: float) -> None:
-        nonlocal printed
-        now = time.monotonic()
-        if now - printed < _LINE_SECONDS:
-            return
-        printed = now
-        left = ""
-        if total is not None and done > before:
-            seconds = (now - started) / (done - before) * max(0.0, total - done)
-            left = f", {duration(seconds)} left"
-        line = f"{what}: {amount(done)}{left}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    return update

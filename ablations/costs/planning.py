@@ -107,7 +107,7 @@ def _places_here(here: tuple[Slot, ...]) -> Places:
 def _corpus_cost(corpus: Corpus) -> CorpusCost | None:
     if corpus.pairs is None:
         return None
-    from transformer.data.preparation.announcement import cost
+    from transformer.data.preparation.estimate import cost
 
     found = cost(corpus, workers=1)
     if found is None:

@@ -18,14 +18,14 @@ from experiments.run.provenance import commit, versions
 from transformer.config import ModelConfig
 from transformer.data.batches import BatchPlan, collate
 from transformer.data.buckets import Buckets
-from transformer.data.fetching.cache import cache_directory
+from transformer.data.fetching.cache import cache_directory, check_space
 from transformer.data.fetching.fetch import fetch
-from transformer.data.fetching.space import check_space
 from transformer.data.preparation.workers import default_workers
 from transformer.data.store import TokenStore
 from transformer.data.text import read_aligned
 from transformer.errors import InputError
-from transformer.progress import duration, show_activity, size
+from transformer.formats import duration, size
+from transformer.progress import show_activity
 
 _BATCHES = 200
 _TOKENS_PER_BATCH = 25_000

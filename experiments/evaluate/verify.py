@@ -9,7 +9,7 @@ from experiments.callbacks.checkpoints import damaged_checkpoints, step_checkpoi
 from experiments.catalog.find import find_experiment
 from experiments.run.data import noted_data, run_vocabulary
 from experiments.run.experiment import CONFIG_FILE, load_experiment
-from transformer.data.preparation.verify import verify
+from transformer.data.preparation.integrity import verify
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError
 

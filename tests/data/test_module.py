@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+import threading
+from itertools import count, islice
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets
-from transformer.data.module import PlannedLoader, TranslationDataModule
+from transformer.data.module import PlannedLoader, TranslationDataModule, prefetch
 from transformer.data.store import TokenStore, write_store
 
 PAIRS = [([4 + i] * (1 + i % 5) + [3], [5 + i] * (1 + i % 7) + [3]) for i in range(53)]
@@ -122,3 +123,41 @@ def test_the_validation_loader_holds_each_pair_once_in_the_order_of_length(
     lengths = [int(n) for batch in batches for n in batch.src.ne(PAD_ID).sum(1)]
     assert len(lengths) == 13
     assert (np.diff(lengths) >= 0).all()
+
+
+def test_prefetched_results_come_in_order() -> None:
+    assert list(prefetch(lambda x: x * x, range(23))) == [x * x for x in range(23)]
+    assert list(prefetch(abs, [])) == []
+
+
+def test_a_bounded_number_of_items_is_prefetched() -> None:
+    third = threading.Event()
+    made: list[int] = []
+
+    def make(item: int) -> int:
+        made.append(item)
+        if item == 3:
+            third.set()
+        return item
+
+    items = prefetch(make, range(101), ahead=3)
+    assert next(items) == 0
+    assert third.wait(5)
+    items.close()
+    assert max(made) <= 4
+
+
+def test_an_exception_is_raised_when_its_item_is_due() -> None:
+    items = prefetch(lambda x: 7 // (2 - x), range(5))
+    assert [next(items), next(items)] == [3, 7]
+    with pytest.raises(ZeroDivisionError):
+        next(items)
+
+
+def test_closing_ends_the_thread() -> None:
+    before = threading.active_count()
+    items = prefetch(abs, count())
+    next(items)
+    assert threading.active_count() == before + 1
+    items.close()
+    assert threading.active_count() == before

@@ -1,32 +1,59 @@
-"""The data of a run for a Trainer."""
+"""The DataModule: a prepared corpus as loaders for any Trainer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import lightning.pytorch as lightning
 
 from transformer.config import Config
 from transformer.data.batches import Batch, BatchPlan, FixedBatches, batches_by_length, collate
-from transformer.data.manifest import Manifest, refuse_changed
-from transformer.data.prefetch import made_ahead
 from transformer.data.preparation.prepare import prepare
-from transformer.data.prepared import PreparedCorpus
+from transformer.data.prepared import Manifest, PreparedCorpus, refuse_changed
 from transformer.data.store import TokenStore
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# More than one, because batches and steps vary in the time they take.
+_PREFETCHED = 4
+
+
+def prefetch(
+    function: Callable[[Item], Result], items: Iterable[Item], ahead: int = _PREFETCHED
+) -> Generator[Result]:
+    """``map`` on another thread, up to ``ahead`` items ahead of the caller.
+
+    What the function raises is raised when its item is due.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as thread:
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                waiting.append(thread.submit(function, item))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 class PlannedLoader:
-    """Yields one epoch of batches at each iteration, the next one each time, made ahead of it.
+    """Yields the next epoch of batches at each iteration, prefetched.
 
     Args:
-        first: the number, since the start of training, of the batch to begin with: a resumed run
-            goes on in the middle of an epoch exactly where it was
+        first: the batch to start with, counted from the start of training: a resumed run continues
+            in the middle of an epoch exactly where it stopped
         rank: of this device among ``world_size``
-        accumulate: micro-batches into which each device's share of a batch is parted, one after
-            the other. Device ``r`` of ``W`` with ``k`` of them yields the shards ``r k`` to
-            ``r k + k - 1`` of ``W k``: one device with eight sees what eight with one see
+        accumulate: micro-batches per step and device. Device ``r`` of ``W`` with ``k`` of them
+            yields the shards ``r k`` to ``r k + k - 1`` of ``W k``, so one device with eight sees
+            the same shards as eight devices with one
     """
 
     def __init__(
@@ -50,8 +77,8 @@ class PlannedLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         end = (self._next // len(self._plan) + 1) * len(self._plan)
-        for batch in made_ahead(self._make, product(range(self._next, end), self._own)):
-            # One that is left in its middle is begun anew.
+        for batch in prefetch(self._make, product(range(self._next, end), self._own)):
+            # A batch interrupted between its micro-batches starts over.
             self._next = batch.number + (batch.shard == self._own[-1])
             yield batch
 
@@ -62,14 +89,14 @@ class PlannedLoader:
 
 
 class TranslationDataModule(lightning.LightningDataModule):
-    """A corpus as batches of real tokens, prepared at first use and cached after.
+    """Batches of a corpus, which is prepared on first use and cached.
 
-    The loaders shard by themselves: a Trainer of one's own on several devices, or with
-    ``accumulate_grad_batches``, needs nothing set for it, and takes the same steps as one without.
+    The loaders shard by themselves: any Trainer, on several devices or with
+    ``accumulate_grad_batches``, takes the same steps as one on a single device without.
 
     Args:
         config: names the corpus
-        expected: the data that a run began with; other data is refused
+        expected: the data that the run started with; other data is refused
     """
 
     def __init__(self, config: Config, expected: Manifest | None = None) -> None:
@@ -86,11 +113,11 @@ class TranslationDataModule(lightning.LightningDataModule):
         return self._corpus
 
     def prepare_data(self) -> None:
-        """Fetch, clean and encode, unless that has been done before."""
+        """Fetch, clean and encode the corpus, unless it is in the cache."""
         _ = self.corpus
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint: which data it was trained on."""
+        """The digest of the data, for the checkpoint."""
         return {"digest": self.corpus.manifest.digest}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -103,12 +130,12 @@ class TranslationDataModule(lightning.LightningDataModule):
             refuse_changed([self.config.data.corpus.name])
 
     def train_plan(self) -> BatchPlan:
-        """The plan of training."""
+        """The plan of the training batches."""
         data, training = self.config.data, self.config.training
         return BatchPlan(self.corpus.buckets(), data.tokens_per_batch, training.seed)
 
     def train_dataloader(self) -> PlannedLoader:
-        """Batches from the step on at which the Trainer stands."""
+        """Training batches from the Trainer's current step on."""
         store, plan, trainer = self.corpus.store("train"), self.train_plan(), self.trainer
         if trainer is None:
             return PlannedLoader(store, plan)
@@ -122,7 +149,7 @@ class TranslationDataModule(lightning.LightningDataModule):
         )
 
     def val_dataloader(self) -> FixedBatches:
-        """The validation set, in the order of length."""
+        """The validation set, ordered by length."""
         store = self.corpus.store("valid")
         batches = batches_by_length(store.lengths, self.config.data.tokens_per_batch)
         trainer = self.trainer

@@ -1,25 +1,81 @@
-"""What a prepared corpus holds, for training and evaluation to read."""
+"""A prepared corpus: what its folder holds, and the checksums of every file in it."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from transformer.config import from_dict
+import numpy as np
+
+from transformer.config import from_dict, to_dict
 from transformer.data.buckets import Buckets
-from transformer.data.manifest import Manifest
+from transformer.data.fetching.cache import sha256_of
 from transformer.data.store import TokenStore
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
+from transformer.errors import InputError
 
 VOCABULARY_FILE = "vocabulary.model"
 REPORT_FILE = "report.json"
+MANIFEST_FILE = "manifest.json"
+# Files up to this size are hashed whole at every start, which takes milliseconds. Of larger ones
+# only some blocks are, unless they are newer than the manifest.
+_SMALL_BYTES = 2**24
+_BLOCKS, _BLOCK_BYTES = 64, 2**16
+_MAX_NAMES = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checksum:
+    """A file's size and SHA-256; ``sample`` is the SHA-256 of some blocks of a large file."""
+
+    bytes: int
+    sha256: str
+    sample: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """What a prepared folder was made from and what it holds.
+
+    ``sources`` are the name and SHA-256 of each text, in the corpus's order, and ``files`` the
+    prepared files by their path in the folder. ``digest`` covers all checksums but no names, so it
+    is the same on every machine.
+    """
+
+    sources: tuple[tuple[str, str], ...]
+    files: dict[str, Checksum]
+    digest: str
+
+    def require(self, found: Manifest) -> None:
+        """Check that ``found`` is of the same data.
+
+        Raises:
+            InputError: if not, naming the source texts that differ or else the prepared files.
+        """
+        if found.digest == self.digest:
+            return
+        refuse_changed(
+            [
+                name
+                for (name, now), (_, before) in zip(found.sources, self.sources, strict=False)
+                if now != before
+            ]
+            or sorted(
+                name
+                for name in {*self.files, *found.files}
+                if self.files.get(name) != found.files.get(name)
+            )
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextReport:
-    """What became of the ``lines`` of one text: pairs kept, and dropped by reason."""
+    """How many of a text's ``lines`` were kept, and how many dropped, by reason."""
 
     split: str
     text: str
@@ -30,14 +86,14 @@ class TextReport:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCorpus:
-    """A prepared folder: the vocabulary, each split's word-pieces, and the text to score."""
+    """A prepared folder: the vocabulary, the word-pieces of each split, and the text to score."""
 
     directory: Path
     manifest: Manifest
 
     @property
     def vocabulary_file(self) -> Path:
-        """The model of sentencepiece."""
+        """The file of the vocabulary."""
         return self.directory / VOCABULARY_FILE
 
     def vocabulary(self) -> Vocabulary:
@@ -62,7 +118,103 @@ class PreparedCorpus:
         return read_text(directory / "source.txt"), read_text(directory / "reference.txt")
 
     def report(self) -> list[TextReport]:
-        """What became of each text."""
+        """How many lines of each text were kept and dropped."""
         path = self.directory / REPORT_FILE
         entries = json.loads(path.read_text(encoding="utf-8"))
         return [from_dict(TextReport, entry, str(path)) for entry in entries]
+
+
+def refuse_changed(names: Sequence[str]) -> None:
+    """Refuse to continue a run on changed data.
+
+    Raises:
+        InputError: if there are any ``names`` of changed files.
+    """
+    if names:
+        named = ", ".join(list(dict.fromkeys(names))[:_MAX_NAMES])
+        raise InputError(
+            f"the data is not what this run began with: {named} changed; restore it, or start a "
+            "new run in another --directory"
+        )
+
+
+def make_manifest(directory: Path, sources: Sequence[tuple[str, str]]) -> Manifest:
+    """The manifest of all files in ``directory``, which were made from ``sources``."""
+    files = {
+        str(path.relative_to(directory)): Checksum(
+            bytes=path.stat().st_size,
+            sha256=sha256_of(path),
+            sample=_sample(path) if path.stat().st_size > _SMALL_BYTES else None,
+        )
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != MANIFEST_FILE
+    }
+    manifest = Manifest(sources=tuple(sources), files=files, digest="")
+    return dataclasses.replace(manifest, digest=_digest(manifest))
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Write ``manifest`` as JSON."""
+    path.write_text(json.dumps(to_dict(manifest), indent=2) + "\n", encoding="utf-8")
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read what :func:`write_manifest` wrote.
+
+    Raises:
+        InputError: if it cannot be read or was altered.
+    """
+    try:
+        manifest = from_dict(Manifest, json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): restore it") from error
+    if manifest.digest != _digest(manifest):
+        raise InputError(f"{path} is damaged (its digest does not match its checksums): restore it")
+    return manifest
+
+
+def damaged_files(directory: Path, *, whole: bool) -> list[str]:
+    """The files of a prepared folder that are missing or have changed since they were written.
+
+    Args:
+        whole: read every byte; otherwise the check is quick at any size, but may miss a change
+            inside a large file that kept its size and date
+    """
+    path = directory / MANIFEST_FILE
+    try:
+        manifest, written = read_manifest(path), path.stat().st_mtime_ns
+    except InputError:
+        return [MANIFEST_FILE]
+    return [
+        name
+        for name, checksum in manifest.files.items()
+        if not _is_sound(directory / name, checksum, written, whole)
+    ]
+
+
+def _is_sound(path: Path, checksum: Checksum, written: int, whole: bool) -> bool:
+    try:
+        found = path.stat()
+        if found.st_size != checksum.bytes:
+            return False
+        if checksum.sample is None or whole or found.st_mtime_ns > written:
+            return sha256_of(path) == checksum.sha256
+        return _sample(path) == checksum.sample
+    except FileNotFoundError:
+        return False
+
+
+def _sample(path: Path) -> str:
+    """The SHA-256 of equally spaced blocks, the first and the last included."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for start in np.linspace(0, path.stat().st_size - _BLOCK_BYTES, _BLOCKS, dtype=np.int64):
+            file.seek(int(start))
+            digest.update(file.read(_BLOCK_BYTES))
+    return digest.hexdigest()
+
+
+def _digest(manifest: Manifest) -> str:
+    files = {name: checksum.sha256 for name, checksum in sorted(manifest.files.items())}
+    content = [[sha256 for _, sha256 in manifest.sources], files]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

@@ -45,7 +45,7 @@ from tests.ablations.samples import (
     when,
 )
 from transformer.config import to_dict
-from transformer.data.manifest import make_manifest
+from transformer.data.prepared import make_manifest
 from transformer.errors import InputError
 
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)

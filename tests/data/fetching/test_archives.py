@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from transformer.data.fetching.archives import members, unpacked
+from transformer.data.fetching.archives import unpack_members, unpacked_members
 from transformer.errors import InputError
 
 ENGLISH = "".join(f"number {i * i}\n" for i in range(5_003)).encode()
@@ -34,7 +34,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile
 
 
 def member(archive: Path, name: str, folder: Path) -> Path:
-    return members(archive, [name], folder)[name]
+    return unpack_members(archive, [name], folder)[name]
 
 
 def files_of(folder: Path) -> list[str]:
@@ -75,25 +75,25 @@ def test_the_members_of_an_archive_are_read_in_one_pass(
         (entry("x.de"), b"eins\n"), (entry("y.de"), b"acht\n"), (entry("x.en.gz"), b"packed"),
     )  # fmt: skip
     names = ["x.en.gz", "x.de"]
-    assert unpacked(names, tmp_path / "out") is None
+    assert unpacked_members(names, tmp_path / "out") is None
     opened: list[str] = []
     with monkeypatch.context() as counting:
         real = tarfile.open
         counting.setattr(tarfile, "open", lambda **given: opened.append("once") or real(**given))
-        paths = members(archive, names, tmp_path / "out")
+        paths = unpack_members(archive, names, tmp_path / "out")
     assert opened == ["once"]
     assert [paths[name].read_bytes() for name in names] == [b"packed", b"eins\n"]
     assert files_of(tmp_path / "out") == ["x.de", "x.en.gz"]
-    assert unpacked(names, tmp_path / "out") == paths
-    assert unpacked([*names, "y.de"], tmp_path / "out") is None
+    assert unpacked_members(names, tmp_path / "out") == paths
+    assert unpacked_members([*names, "y.de"], tmp_path / "out") is None
 
 
 def test_what_was_altered_since_is_unpacked_again_and_it_alone(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "a.tgz", (entry("x.en"), ENGLISH), (entry("x.de"), b"ja\n"))
-    paths = members(archive, ["x.en", "x.de"], tmp_path / "out")
+    paths = unpack_members(archive, ["x.en", "x.de"], tmp_path / "out")
     paths["x.en"].write_bytes(ENGLISH[:-1])
     untouched = paths["x.de"].stat()
-    assert members(archive, ["x.en", "x.de"], tmp_path / "out") == paths
+    assert unpack_members(archive, ["x.en", "x.de"], tmp_path / "out") == paths
     assert paths["x.en"].read_bytes() == ENGLISH
     assert paths["x.de"].stat().st_mtime_ns == untouched.st_mtime_ns
 

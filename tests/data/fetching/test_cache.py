@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.fetching.cache import cache_directory, hold, is_as_noted, note
+from transformer.data.fetching.cache import cache_directory, exclusive, is_verified, mark_verified
 from transformer.errors import InputError
 
 
@@ -15,11 +15,11 @@ def test_who_waits_says_for_what(tmp_path: Path, capsys: pytest.CaptureFixture[s
     order: list[str] = []
 
     def wait() -> None:
-        with hold(tmp_path / "a" / "x.tgz", "fetches x.tgz"):
+        with exclusive(tmp_path / "a" / "x.tgz", "fetches x.tgz"):
             order.append("second")
 
     waiting = threading.Thread(target=wait)
-    with hold(tmp_path / "a" / "x.tgz", "fetches x.tgz"):
+    with exclusive(tmp_path / "a" / "x.tgz", "fetches x.tgz"):
         waiting.start()
         while not (said := capsys.readouterr().err):
             waiting.join(0.01)
@@ -31,7 +31,7 @@ def test_who_waits_says_for_what(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_who_need_not_wait_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
-        with hold(tmp_path / "x", "fetches x"):
+        with exclusive(tmp_path / "x", "fetches x"):
             pass
     assert capsys.readouterr() == ("", "")
 
@@ -43,14 +43,14 @@ def test_a_cache_that_is_no_folder_is_named(
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "file"))
     with (
         pytest.raises(InputError, match=rf"{tmp_path}/file.* cannot be written \(.*DATA_CACHE"),
-        hold(cache_directory() / "downloads" / "x", "fetches x"),
+        exclusive(cache_directory() / "downloads" / "x", "fetches x"),
     ):
         pass
 
 
 def test_a_cache_of_someone_else_is_named() -> None:
     path = cache_directory() / "downloads" / "x"
-    with pytest.raises(InputError) as error, hold(path, "fetches x"):
+    with pytest.raises(InputError) as error, exclusive(path, "fetches x"):
         raise PermissionError(13, "Permission denied", str(path))
     assert str(error.value) == (
         f"{path} cannot be written (Permission denied): set DATA_CACHE to a folder of your own"
@@ -58,19 +58,19 @@ def test_a_cache_of_someone_else_is_named() -> None:
 
 
 def test_other_faults_keep_their_names(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), hold(cache_directory() / "x", "fetches x"):
+    with pytest.raises(PermissionError), exclusive(cache_directory() / "x", "fetches x"):
         raise PermissionError(13, "Permission denied", str(tmp_path / "elsewhere"))
-    with pytest.raises(OSError, match="No space"), hold(cache_directory() / "x", "fetches x"):
+    with pytest.raises(OSError, match="No space"), exclusive(cache_directory() / "x", "fetches x"):
         raise OSError(28, "No space left on device", str(cache_directory() / "x"))
 
 
 def test_a_note_holds_as_long_as_the_file_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("abc")
-    assert not is_as_noted(path, "it")
-    note(path, "it")
-    assert is_as_noted(path, "it") and not is_as_noted(path, "another")
+    assert not is_verified(path, "it")
+    mark_verified(path, "it")
+    assert is_verified(path, "it") and not is_verified(path, "another")
     path.write_text("abcd")
-    assert not is_as_noted(path, "it")
+    assert not is_verified(path, "it")
     path.unlink()
-    assert not is_as_noted(path, "it")
+    assert not is_verified(path, "it")

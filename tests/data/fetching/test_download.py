@@ -141,7 +141,7 @@ def test_a_disk_without_room_is_told_before_a_byte_is_written(
 ) -> None:
     room = SimpleNamespace(free=len(CONTENT) - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
-    with pytest.raises(InputError, match=r"needs 0\.2 MiB .* DATA_CACHE") as error:
+    with pytest.raises(InputError, match=r"needs 0\.3 MB .* DATA_CACHE") as error:
         download(server.url, tmp_path / "file", SHA256)
     assert str(tmp_path) in str(error.value)
     assert list(tmp_path.iterdir()) == []

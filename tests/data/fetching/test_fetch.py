@@ -17,9 +17,8 @@ from tests.data.scripted_server import ScriptedServer, cut, status
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.corpora import cldr
 from transformer.data.corpora.declared import sacrebleu_set
-from transformer.data.fetching import download, mirror
-from transformer.data.fetching.cache import cache_directory
-from transformer.data.fetching.checksum import sha256_of
+from transformer.data.fetching import download
+from transformer.data.fetching.cache import cache_directory, sha256_of
 from transformer.data.fetching.fetch import fetch, fetch_all, missing
 from transformer.errors import InputError
 
@@ -84,7 +83,7 @@ def test_a_download_is_kept_and_read_again_only_if_it_has_changed(
 ) -> None:
     monkeypatch.setenv("DATA_MIRROR", server.url)
     path = fetch(FILE)
-    monkeypatch.setattr(mirror, "sha256_of", lambda _: pytest.fail("it was read"))
+    monkeypatch.setattr(download, "sha256_of", lambda _: pytest.fail("it was read"))
     assert fetch(FILE) == path
     assert len(server.paths) == 1
 

@@ -22,7 +22,7 @@ from transformer.data.preparation.cleaning import (
     clean,
     clean_lines,
 )
-from transformer.data.preparation.duplicates import find_duplicates
+from transformer.data.preparation.encoding import find_duplicates
 from transformer.data.text import Lines
 from transformer.errors import InputError
 
@@ -128,8 +128,8 @@ def test_a_sample_has_a_pair_of_each_part_and_is_the_same_each_time(tmp_path: Pa
 def test_all_but_the_first_of_equal_pairs_are_duplicates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer.data.preparation.duplicates._AT_ONCE", 13)
-    monkeypatch.setattr("transformer.data.preparation.duplicates._READ", 17)
+    monkeypatch.setattr("transformer.data.preparation.encoding._COMPARED_PAIRS", 13)
+    monkeypatch.setattr("transformer.data.preparation.encoding._READ_PAIRS", 17)
     folder = tmp_path / "texts"
     folder.mkdir()
     pairs = [*number_pairs(83, 0, longest=2), ("one", "null"), *number_pairs(83, 0, longest=2)]

@@ -50,7 +50,7 @@ def test_word_by_word_gives_what_the_whole_line_does(vocabulary: Path, parts: li
 def test_words_beyond_those_remembered_are_encoded_too(
     vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "_MOST_WORDS", 3)
+    monkeypatch.setattr(encoding, "_MAX_WORDS", 3)
     whole = Vocabulary(vocabulary)
     encoder = WordByWord(whole)
     for line, expected in zip(LINES, whole.encode(LINES), strict=True):

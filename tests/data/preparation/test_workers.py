@@ -45,7 +45,7 @@ def test_few_items_are_taken_ahead_of_what_is_used() -> None:
 
 
 def test_a_killed_process_is_said_to_be_one() -> None:
-    with pytest.raises(ChildProcessError, match="was killed, perhaps for want of memory: start"):
+    with pytest.raises(ChildProcessError, match="was killed, perhaps for lack of memory: start"):
         in_own_process(kill_itself, 0)
 
 

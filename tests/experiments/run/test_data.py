@@ -17,7 +17,7 @@ from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of, forget_result, tiny_experiment
 from tests.samples import write_corpus
 from transformer.config import from_dict, to_dict
-from transformer.data.manifest import Manifest
+from transformer.data.prepared import Manifest
 from transformer.errors import InputError
 
 
@@ -119,9 +119,9 @@ def test_runs_scored_on_different_text_are_not_compared(
     noted = json.loads((other / "data.json").read_text())
     noted["files"]["valid/reference.txt"]["sha256"] = "0" * 64
     changed = from_dict(Manifest, noted)
-    from transformer.data import manifest
+    from transformer.data import prepared
 
-    noted["digest"] = manifest._digest(changed)  # pyright: ignore[reportPrivateUsage]
+    noted["digest"] = prepared._digest(changed)  # pyright: ignore[reportPrivateUsage]
     (other / "data.json").write_text(json.dumps(to_dict(from_dict(Manifest, noted))))
     ended = command("experiments", "compare", finished, other)
     assert ended.code == 2

@@ -1,19 +1,22 @@
-"""The folder of downloads and prepared corpora: where it is, and who writes in it."""
+"""The cache of downloads and prepared corpora: its place, its locks, room, and checksums."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import shutil
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import AcquireReturnProxy, BaseFileLock, FileLock, Timeout
+from filelock import FileLock, Timeout
 
 from transformer.errors import InputError
+from transformer.formats import size
 
-_NOT_OURS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
+_NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
 
 
 def cache_directory() -> Path:
@@ -25,61 +28,91 @@ def cache_directory() -> Path:
 
 
 @contextmanager
-def hold(path: Path, doing: str) -> Generator[None]:
-    """Work at ``path`` in the cache, alone among all processes; the folder above it is made.
+def exclusive(path: Path, doing: str) -> Generator[None]:
+    """Hold the lock on ``path`` in the cache; create its parent folder.
 
-    A process that finds another at work says so and waits.
+    A process that has to wait for another one says so.
 
     Args:
-        doing: what is done at it, such as "fetches corpus.tgz"
+        doing: what is done with it, such as "fetches corpus.tgz"
 
     Raises:
         InputError: if the cache cannot be written.
     """
+    lock = FileLock(f"{path}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _acquire(FileLock(f"{path}.lock"), doing):
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            print(f"waiting for another process that {doing}", file=sys.stderr, flush=True)
+            lock.acquire()
+        try:
             yield
+        finally:
+            lock.release()
     except OSError as error:
-        if error.errno not in _NOT_OURS or not _is_cached(error.filename):
+        name = error.filename
+        in_cache = isinstance(name, str) and Path(name).is_relative_to(cache_directory())
+        if error.errno not in _NOT_WRITABLE or not in_cache:
             raise
         raise InputError(
-            f"{error.filename} cannot be written ({error.strerror}): "
-            "set DATA_CACHE to a folder of your own"
+            f"{name} cannot be written ({error.strerror}): set DATA_CACHE to a folder of your own"
         ) from error
 
 
-def _acquire(lock: BaseFileLock, doing: str) -> AcquireReturnProxy[BaseFileLock]:
-    try:
-        return lock.acquire(blocking=False)
-    except Timeout:
-        print(f"waiting for another process that {doing}", file=sys.stderr, flush=True)
-        return lock.acquire()
+def check_space(path: Path, needed: int, what: str) -> None:
+    """Check that the disk has room for ``needed`` bytes at ``path``.
+
+    Raises:
+        InputError: if it has not, naming both amounts.
+    """
+    free = shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise InputError(
+            f"{what} needs {size(needed)} in {path.parent}, where {size(free)} are free: "
+            "make room, or set DATA_CACHE to another disk"
+        )
 
 
-def _is_cached(name: object) -> bool:
-    return isinstance(name, str) and Path(name).is_relative_to(cache_directory())
+def sha256_of(path: Path) -> str:
+    """The checksum of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def is_as_noted(path: Path, what: str) -> bool:
-    """Whether ``path`` is what it was when :func:`note` was told ``what`` it is."""
-    written = _note(path)
+def check_sha256(expected: str, found: str, origin: Path) -> None:
+    """Check a file's checksum against the declared one.
+
+    Raises:
+        InputError: if they differ, naming both and the size, which shows a truncated file.
+    """
+    if found != expected:
+        raise InputError(
+            f"{origin} is not the declared file: expected sha256 {expected}, found {found} "
+            f"({origin.stat().st_size} bytes)"
+        )
+
+
+def is_verified(path: Path, content: str) -> bool:
+    """Whether ``path`` was marked as ``content`` and has kept its size and date since."""
+    mark = _mark_of(path)
     return (
         path.exists()
-        and written.exists()
-        and written.read_text(encoding="utf-8") == _fingerprint(path, what)
+        and mark.exists()
+        and mark.read_text(encoding="utf-8") == _fingerprint(path, content)
     )
 
 
-def note(path: Path, what: str) -> None:
-    """Remember, beside it, ``what`` the file is, so that it need not be read to know."""
-    _note(path).write_text(_fingerprint(path, what), encoding="utf-8")
+def mark_verified(path: Path, content: str) -> None:
+    """Record in a file next to ``path`` that it is ``content``, so that it need not be reread."""
+    _mark_of(path).write_text(_fingerprint(path, content), encoding="utf-8")
 
 
-def _note(path: Path) -> Path:
+def _mark_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.verified")
 
 
-def _fingerprint(path: Path, what: str) -> str:
+def _fingerprint(path: Path, content: str) -> str:
     found = path.stat()
-    return f"{what} {found.st_size} {found.st_mtime_ns}\n"
+    return f"{content} {found.st_size} {found.st_mtime_ns}\n"

@@ -1,45 +1,111 @@
-"""One file from a server: resumed where it stopped, tried again, and verified."""
+"""Downloads to the cache, from their address or from ``DATA_MIRROR``: resumed and verified."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from time import sleep
 
 import requests
 from urllib3.exceptions import HTTPError
 
-from transformer.data.fetching.space import check_space
+from transformer.corpus import TextFile
+from transformer.data.fetching.cache import (
+    cache_directory,
+    check_sha256,
+    check_space,
+    exclusive,
+    is_verified,
+    mark_verified,
+    sha256_of,
+)
 from transformer.errors import InputError
-from transformer.progress import show_bytes
+from transformer.progress import show_progress
 
 # (connect, read) in seconds
 _TIMEOUT = (10, 60)
 _CHUNK = 2**20
-# In a row without a byte: before a server has answered at all, and once it has.
+# Attempts in a row that bring no byte: before a server has ever answered, and after.
 _TRIES_UNANSWERED, _TRIES = 2, 6
 _LONGEST_PAUSE = 30.0
-_TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _WAY_OUT = "set DATA_MIRROR to a URL or a folder that holds host/path of it"
 
 
-def partial(path: Path) -> Path:
-    """Where what has come of ``path`` so far is kept."""
+def cached_path(file: TextFile) -> Path:
+    """Where the download of ``file`` is kept."""
+    return cache_directory() / "downloads" / file.location.partition("://")[2]
+
+
+def partial_path(path: Path) -> Path:
+    """Where the part of ``path`` that has been downloaded so far is kept."""
     return path.with_name(f"{path.name}.part")
 
 
-def download(origin: str, path: Path, sha256: str, size: int | None = None) -> None:
-    """Put what stands at ``origin`` at ``path``, once it is all there and has that checksum.
-
-    What has come so far is kept in its :func:`partial`, and the next start goes on behind it.
-
-    Args:
-        size: in bytes, where it is known: a server that offers another size is not believed
+def fetch_download(file: TextFile) -> Path:
+    """The cached download of ``file``, fetched if it is missing or has changed.
 
     Raises:
-        InputError: if it cannot be had, has no room, or is another file, also when fetched anew.
+        InputError: if it cannot be fetched, or is not the declared file.
     """
-    transfer = _Transfer(origin, partial(path), size)
+    path, sha256 = cached_path(file), file.sha256
+    assert sha256 is not None, "TextFile refuses a download without one"
+    if is_verified(path, sha256):
+        return path
+    with exclusive(path, f"fetches {file.location}"):
+        if not is_verified(path, sha256):
+            if not path.exists() or sha256_of(path) != sha256:
+                _fetch_anew(file, path, sha256)
+            mark_verified(path, sha256)
+    return path
+
+
+def _fetch_anew(file: TextFile, path: Path, sha256: str) -> None:
+    mirror = os.environ.get("DATA_MIRROR", "").rstrip("/")
+    address = file.location.partition("://")[2]
+    if not mirror or mirror.startswith(("http://", "https://")):
+        origin = f"{mirror}/{address}" if mirror else file.location
+        download(origin, path, sha256, file.bytes)
+    else:
+        _copy(Path(mirror).expanduser() / address, file, path, sha256)
+
+
+def _copy(origin: Path, file: TextFile, path: Path, sha256: str) -> None:
+    if not origin.is_file():
+        raise InputError(f"{origin} does not exist: DATA_MIRROR lacks {file.location}")
+    size = origin.stat().st_size
+    check_space(path, size, str(origin))
+    temporary, digest, done = partial_path(path), hashlib.sha256(), 0
+    try:
+        with (
+            origin.open("rb") as source,
+            temporary.open("wb") as out,
+            show_progress(f"copy {origin.name}", size, in_bytes=True) as show,
+        ):
+            while chunk := source.read(_CHUNK):
+                out.write(chunk)
+                digest.update(chunk)
+                show(done := done + len(chunk))
+        check_sha256(sha256, digest.hexdigest(), origin)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def download(origin: str, path: Path, sha256: str, size: int | None = None) -> None:
+    """Download ``origin`` to ``path``, which exists only once it is complete and verified.
+
+    An interrupted download is kept in :func:`partial_path` and resumed by the next call.
+
+    Args:
+        size: in bytes, if known; a server that offers another size is refused
+
+    Raises:
+        InputError: if it cannot be downloaded, there is no room, or it is another file, also on a
+            second attempt.
+    """
+    transfer = _Transfer(origin, partial_path(path), size)
     found = ""
     for _ in range(2):
         transfer.complete()
@@ -47,7 +113,7 @@ def download(origin: str, path: Path, sha256: str, size: int | None = None) -> N
             transfer.partial.replace(path)
             return
         found = f"{transfer.digest.hexdigest()} ({transfer.received} bytes{transfer.kind})"
-        transfer.begin_anew()
+        transfer.discard()
     raise InputError(
         f"{origin} is not the declared file: expected sha256 {sha256}, found {found}; {_WAY_OUT}"
     )
@@ -66,7 +132,7 @@ class _Transfer:
                     self._count(chunk)
 
     def complete(self) -> None:
-        """Receive all that is missing."""
+        """Receive everything that is missing, trying again where that may help."""
         failures = 0
         while self.received != self.size:
             before = self.received
@@ -77,11 +143,11 @@ class _Transfer:
                 failures = 1 if self.received > before else failures + 1
                 tries = _TRIES if self._answered else _TRIES_UNANSWERED
                 if failures >= tries or _is_final(error):
-                    raise self._fault(error) from error
+                    raise self._failure(error) from error
             sleep(min(2.0 ** (failures - 1), _LONGEST_PAUSE))
 
-    def begin_anew(self) -> None:
-        """Throw away what has come."""
+    def discard(self) -> None:
+        """Delete what has been received."""
         self.partial.unlink(missing_ok=True)
         self.received, self.digest = 0, hashlib.sha256()
 
@@ -91,20 +157,20 @@ class _Transfer:
             headers["Range"] = f"bytes={self.received}-"
         with requests.get(self.origin, stream=True, timeout=_TIMEOUT, headers=headers) as response:
             if self.received > 0 and response.status_code == 416:
-                return  # there is no more: all is here, or another file is there
+                return  # nothing is missing, or the file on the server is another one
             response.raise_for_status()
             self._answered = True
             kind = response.headers.get("Content-Type", "").partition(";")[0]
             self.kind = f", {kind}" if kind.startswith("text/html") else ""
-            start = self.received if _goes_on(response, self.received) else 0
+            start = self.received if _is_continuation(response, self.received) else 0
             missing = int(response.headers.get("Content-Length", 0)) or None
-            self._refuse_another_size(None if missing is None else start + missing)
+            self._check_size(None if missing is None else start + missing)
             if start == 0 < self.received:
-                self.begin_anew()
+                self.discard()
             self._write_body(response, missing)
 
-    def _refuse_another_size(self, offered: int | None) -> None:
-        """Before what has come is thrown away for, say, the page that a network asks to log in."""
+    def _check_size(self, offered: int | None) -> None:
+        """Keep a partial download from being replaced by, say, a network's log-in page."""
         if offered is not None and self.size is not None and offered != self.size:
             raise InputError(
                 f"{self.origin} is not the declared file: expected {self.size} bytes, "
@@ -116,11 +182,14 @@ class _Transfer:
             check_space(self.partial, missing, self.origin)
         total = self.size if missing is None else self.received + missing
         stage = f"fetch {self.partial.stem}"
-        with self.partial.open("ab") as out, show_bytes(stage, total, self.received) as show:
-            # What has arrived, however little: read() would drop it where the rest breaks off.
+        with (
+            self.partial.open("ab") as out,
+            show_progress(stage, total, self.received, in_bytes=True) as show,
+        ):
+            # read1 returns whatever has arrived; read() would lose it if the connection broke.
             while chunk := response.raw.read1(_CHUNK):
                 out.write(chunk)
-                out.flush()  # or a kill would lose what has arrived
+                out.flush()  # so that a kill loses nothing that has arrived
                 self._count(chunk)
                 show(self.received)
 
@@ -128,7 +197,7 @@ class _Transfer:
         self.received += len(chunk)
         self.digest.update(chunk)
 
-    def _fault(self, error: requests.RequestException | HTTPError) -> InputError:
+    def _failure(self, error: requests.RequestException | HTTPError) -> InputError:
         if (status := _status(error)) is not None:
             reason = f"HTTP {status}"
         elif self.received > 0:
@@ -138,8 +207,8 @@ class _Transfer:
         return InputError(f"{self.origin} cannot be downloaded ({reason}); {_WAY_OUT}")
 
 
-def _goes_on(response: requests.Response, start: int) -> bool:
-    """Whether the server sends what lies behind ``start``, and not the file from its beginning."""
+def _is_continuation(response: requests.Response, start: int) -> bool:
+    """Whether the server sends the file from ``start`` on, not from its beginning."""
     sent = response.headers.get("Content-Range", "")
     return response.status_code == 206 and sent.startswith(f"bytes {start}-")
 
@@ -151,4 +220,4 @@ def _status(error: requests.RequestException | HTTPError) -> int | None:
 
 def _is_final(error: requests.RequestException | HTTPError) -> bool:
     status = _status(error)
-    return status is not None and status not in _TRY_AGAIN
+    return status is not None and status not in _RETRIED_STATUS

@@ -8,15 +8,19 @@ from pathlib import Path
 
 from transformer.corpus import Corpus, TextFile
 from transformer.data.corpora import cldr
-from transformer.data.fetching.archives import members, unpacked
-from transformer.data.fetching.cache import cache_directory, hold, is_as_noted
-from transformer.data.fetching.checksum import sha256_of, verify
-from transformer.data.fetching.download import partial
-from transformer.data.fetching.mirror import cached_path, downloaded
-from transformer.data.fetching.testsets import is_at_hand, split_location, text_side
+from transformer.data.fetching.archives import unpack_members, unpacked_members
+from transformer.data.fetching.cache import (
+    cache_directory,
+    check_sha256,
+    exclusive,
+    is_verified,
+    sha256_of,
+)
+from transformer.data.fetching.download import cached_path, fetch_download, partial_path
+from transformer.data.fetching.testsets import is_available, split_location, text_side
 from transformer.errors import InputError
 
-# Text that the project writes itself: what determines its bytes, and how it is written.
+# Text that the project generates: the version, which determines its bytes, and the generator.
 _GENERATORS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cldr_en_de": (cldr.VERSION, cldr.write)
 }
@@ -26,7 +30,7 @@ def fetch_all(corpus: Corpus) -> dict[str, list[tuple[Path, Path]]]:
     """Source and target file of every text of a corpus, by split; each archive is read once.
 
     Raises:
-        InputError: as :func:`fetch` does; what a user must mend is found before any download.
+        InputError: as :func:`fetch`; errors in the user's own files come before any download.
     """
     paths: dict[TextFile, Path] = {}
     for group in sorted(_by_origin(corpus), key=lambda group: group[0].is_download):
@@ -38,37 +42,37 @@ def fetch_all(corpus: Corpus) -> dict[str, list[tuple[Path, Path]]]:
 
 
 def missing(corpus: Corpus) -> list[tuple[str, int | None]]:
-    """What :func:`fetch_all` has still to fetch: each address and the bytes that it lacks.
+    """The addresses that :func:`fetch_all` has yet to fetch, each with its missing bytes.
 
-    None where the size was not declared. Nothing is read but the sizes of files in the cache.
+    None stands for an undeclared size. Only the sizes and dates of cached files are looked at.
     """
     found: list[tuple[str, int | None]] = []
     for group in _by_origin(corpus):
         first = group[0]
         if first.is_download and not _is_here(group):
-            begun = partial(cached_path(first))
+            begun = partial_path(cached_path(first))
             done = begun.stat().st_size if begun.exists() else 0
             found.append(
                 (first.location, None if first.bytes is None else max(0, first.bytes - done))
             )
         elif first.location.startswith("sacrebleu:"):
             name, pair, _ = split_location(first.location)
-            if not is_at_hand(name, pair) and (f"sacrebleu:{name}/{pair}", None) not in found:
+            if not is_available(name, pair) and (f"sacrebleu:{name}/{pair}", None) not in found:
                 found.append((f"sacrebleu:{name}/{pair}", None))
     return found
 
 
 def fetch(file: TextFile) -> Path:
-    """A local file with the declared content: as it is, written, from the cache or downloaded.
+    """A local file with the declared content: the user's own, generated, cached or downloaded.
 
     Raises:
-        InputError: if it cannot be had, or is not what was declared.
+        InputError: if it cannot be fetched, or is not the declared file.
     """
     return _fetch_together([file])[file]
 
 
 def _by_origin(corpus: Corpus) -> list[list[TextFile]]:
-    """The files of a corpus, those of one archive together."""
+    """The files of a corpus, grouped by archive."""
     groups: dict[tuple[str, str | None], dict[TextFile, None]] = {}
     for file in corpus.files:
         groups.setdefault((file.location, file.sha256), {})[file] = None
@@ -76,17 +80,17 @@ def _by_origin(corpus: Corpus) -> list[list[TextFile]]:
 
 
 def _fetch_together(group: list[TextFile]) -> dict[TextFile, Path]:
-    """The files of one location, of which there are several if it is an archive."""
+    """The files of one location; there can be several if it is an archive."""
     names = _members(group)
     whole: Path | None = None
     paths: dict[str, Path] = {}
     if names:
-        # An archive that was unpacked is needed no more, and may have been removed.
+        # Once its members are unpacked, an archive is not needed and may have been removed.
         known = group[0].sha256
-        found = None if known is None else unpacked(names, member_folder(known))
+        found = None if known is None else unpacked_members(names, member_folder(known))
         if found is None:
             whole = _whole(group[0])
-            found = members(whole, names, member_folder(known or sha256_of(whole)))
+            found = unpack_members(whole, names, member_folder(known or sha256_of(whole)))
         paths = found
     return {
         file: (whole or _whole(file)) if file.member is None else paths[file.member]
@@ -107,7 +111,7 @@ def _whole(file: TextFile) -> Path:
     """The declared file, which may be an archive."""
     scheme, _, rest = file.location.partition(":")
     if file.is_download:
-        return downloaded(file)
+        return fetch_download(file)
     if scheme == "builtin":
         return _generate(rest)
     if scheme == "sacrebleu":
@@ -116,11 +120,11 @@ def _whole(file: TextFile) -> Path:
 
 
 def _own(path: Path, file: TextFile) -> Path:
-    """A file of the user's, which is read where it lies."""
+    """A file of the user's, which is used in place."""
     if not path.is_file():
         raise InputError(f"{path} does not exist: check its path")
     if file.sha256 is not None:
-        verify(file.sha256, sha256_of(path), path)
+        check_sha256(file.sha256, sha256_of(path), path)
     return path
 
 
@@ -128,7 +132,7 @@ def _generate(name: str) -> Path:
     generator, _, member = name.partition("/")
     version, write = _GENERATORS[generator]
     directory = cache_directory() / "builtin" / f"{generator}-{version}"
-    with hold(directory, f"writes {generator}"):
+    with exclusive(directory, f"writes {generator}"):
         if not directory.exists():
             temporary = directory.with_name(f"{directory.name}.part")
             shutil.rmtree(temporary, ignore_errors=True)
@@ -139,9 +143,9 @@ def _generate(name: str) -> Path:
 
 
 def _is_here(group: list[TextFile]) -> bool:
-    """Whether a download, or all that is wanted of it, is in the cache, as far as sizes tell."""
+    """Whether a download, or every member wanted from it, is in the cache, judging by sizes."""
     sha256, names = group[0].sha256, _members(group)
     assert sha256 is not None, "TextFile refuses a download without one"
-    if is_as_noted(cached_path(group[0]), sha256):
+    if is_verified(cached_path(group[0]), sha256):
         return True
-    return len(names) == len(group) and unpacked(names, member_folder(sha256)) is not None
+    return len(names) == len(group) and unpacked_members(names, member_folder(sha256)) is not None

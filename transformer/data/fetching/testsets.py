@@ -1,4 +1,4 @@
-"""Test sets that sacreBLEU knows: the only door to its data."""
+"""Test sets that sacreBLEU knows: the only module that uses its data."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import subprocess
 import sys
 from pathlib import Path
 
-from transformer.data.fetching.cache import cache_directory, hold
+from transformer.data.fetching.cache import cache_directory, exclusive
 from transformer.data.text import read_text
 from transformer.errors import InputError, unknown_name
 
-# sacreBLEU itself would wait for a silent server without end.
-_SECONDS = 300
+# sacreBLEU itself sets no time-out.
+_TIMEOUT_SECONDS = 300
 _SIDES = {"source": "src", "reference": "ref"}
 _LOCATION = re.compile(r"sacrebleu:(?P<name>.+)/(?P<pair>[a-z]+-[a-z]+)/(?P<side>[a-z]+)")
-# Entities of the SGML that the sets were published in; what has no semicolon is text.
+# Entities of the SGML that the sets were published in; without a semicolon it is text.
 _ENTITY = re.compile(r"&#?\w+;")
-# sacreBLEU writes into the folder that is set before its import, and leaves there what came of a
-# download that failed; so it is given a folder of its own, in a process of its own.
+# sacreBLEU writes to a folder that must be set before its import, and leaves failed downloads
+# there. So it runs in a separate process with a temporary folder.
 _FETCH = "import sys; from sacrebleu.utils import get_files; get_files(sys.argv[1], sys.argv[2])"
 
 
 def sacrebleu_text(name: str, language_pair: str) -> tuple[list[str], list[str]]:
     """Source and reference lines of a test set such as ``wmt14/full``, entities unescaped.
 
-    They are read from the folder ``SACREBLEU`` (``~/.sacrebleu``), or fetched by sacreBLEU to our
-    cache.
+    They are read from the folder ``SACREBLEU`` (default ``~/.sacrebleu``), or sacreBLEU fetches
+    them to our cache.
 
     Raises:
-        InputError: if it knows no such set, or cannot fetch it.
+        InputError: if sacreBLEU knows no such set, or cannot fetch it.
     """
-    if not is_at_hand(name, language_pair):
+    if not is_available(name, language_pair):
         _fetch(name, language_pair)
     source, reference = (_file(name, language_pair, field) for field in _SIDES.values())
     if source is None or reference is None:
@@ -43,16 +43,16 @@ def sacrebleu_text(name: str, language_pair: str) -> tuple[list[str], list[str]]
 
 
 def text_side(location: str) -> Path:
-    """A file with the side of a test set that a ``sacrebleu:`` location names, one line each.
+    """A text file with the side of a test set that a ``sacrebleu:`` location names.
 
     Raises:
-        InputError: as :func:`sacrebleu_text` does, or for a location of another form.
+        InputError: as :func:`sacrebleu_text`, or for a location of another form.
     """
     name, pair, side = split_location(location)
     lines = sacrebleu_text(name, pair)[list(_SIDES).index(side)]
     content = "".join(f"{line}\n" for line in lines).encode()
     path = cache_directory() / "testsets" / f"{name.replace('/', '_')}.{pair}.{side}"
-    with hold(path, f"writes {path.name}"):
+    with exclusive(path, f"writes {path.name}"):
         if not path.exists() or path.read_bytes() != content:
             temporary = path.with_name(f"{path.name}.part")
             temporary.write_bytes(content)
@@ -61,10 +61,10 @@ def text_side(location: str) -> Path:
 
 
 def split_location(location: str) -> tuple[str, str, str]:
-    """Name, language pair and side that a ``sacrebleu:`` location names.
+    """Name, language pair and side of a ``sacrebleu:`` location.
 
     Raises:
-        InputError: for one of another form.
+        InputError: for a location of another form.
     """
     match = _LOCATION.fullmatch(location)
     if match is None or match["side"] not in _SIDES:
@@ -75,19 +75,19 @@ def split_location(location: str) -> tuple[str, str, str]:
     return match["name"], match["pair"], match["side"]
 
 
-def is_at_hand(name: str, language_pair: str) -> bool:
-    """Whether a set need not be fetched."""
+def is_available(name: str, language_pair: str) -> bool:
+    """Whether a set is on this machine already."""
     return all(_file(name, language_pair, field) for field in _SIDES.values())
 
 
-def _own_folder() -> Path:
+def _folder() -> Path:
     return cache_directory() / "sacrebleu"
 
 
 def _file(name: str, pair: str, field: str) -> Path | None:
-    """The file of a field, in sacreBLEU's layout; a single reference may have its author's name."""
+    """A field's file in sacreBLEU's layout; a single reference may carry its author's name."""
     stem = f"{name.replace('/', '_')}.{pair}.{field}"
-    for folder in (Path(os.environ.get("SACREBLEU") or "~/.sacrebleu").expanduser(), _own_folder()):
+    for folder in (Path(os.environ.get("SACREBLEU") or "~/.sacrebleu").expanduser(), _folder()):
         found = [*(folder / name).glob(stem), *(folder / name).glob(f"{stem}-*")]
         if len(found) == 1:
             return found[0]
@@ -101,9 +101,9 @@ def _fetch(name: str, pair: str) -> None:
         raise unknown_name("split", name, ["valid", "test", *known])
     if pair not in get_langpairs_for_testset(name):
         raise InputError(f"sacreBLEU's {name} has no {pair}")
-    folder = _own_folder() / name
-    with hold(folder, f"fetches sacreBLEU's {name}"):
-        if is_at_hand(name, pair):
+    folder = _folder() / name
+    with exclusive(folder, f"fetches sacreBLEU's {name}"):
+        if is_available(name, pair):
             return
         temporary = folder.with_name(f"{folder.name}.part")
         shutil.rmtree(temporary, ignore_errors=True)
@@ -125,14 +125,14 @@ def _ask_sacrebleu(name: str, pair: str, folder: Path) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
         )
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines()
-        # It logs more than one line where what came is not what it should be.
+        # For a wrong checksum it logs several lines.
         reason = next((line for line in lines if "Fatal" in line), lines[-1] if lines else "?")
     except subprocess.TimeoutExpired:
-        reason = f"no answer in {_SECONDS} s"
+        reason = f"no answer in {_TIMEOUT_SECONDS} s"
     else:
         return
     file = f"{name}/{name.replace('/', '_')}.{pair}"

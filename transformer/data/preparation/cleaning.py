@@ -1,4 +1,4 @@
-"""The usable pairs of the training texts, in one file; every pair that is dropped is counted."""
+"""The usable pairs of all training texts written to one file, and the dropped ones counted."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from transformer.data.text import Lines, aligned_lines, normalise
 from transformer.errors import InputError
 from transformer.progress import show_progress
 
-# What one process works on at a time, and what a kill may cost: tenths of a second.
+# What a process works on at a time, and what a kill may lose: tenths of a second.
 CHUNK_PAIRS = 20_000
 _CHUNK_BYTES = 100 * CHUNK_PAIRS
-# In bytes. No sentence is as long; such lines only cost memory.
-_LONGEST_LINE = 2**16
-# A file of which more is undecodable is in another encoding altogether.
-_MOST_INVALID = 0.1
+# In bytes. No sentence is as long; such lines would only take memory.
+_MAX_LINE = 2**16
+# A file with a larger share of undecodable lines is in another encoding altogether.
+_MAX_INVALID = 0.1
 _SAMPLE_SEED = 2017
 
 KEPT = "kept"
@@ -39,7 +39,7 @@ LocalText = tuple[Path, Path]
 
 @dataclass(frozen=True, slots=True)
 class CleanChunk:
-    """A part of the clean text: of which training text, where it stands, what it was made of."""
+    """A byte range of the clean text, the training text it is from, and the fates of its pairs."""
 
     text: int
     start: int
@@ -49,9 +49,9 @@ class CleanChunk:
 
 @dataclass(frozen=True, slots=True)
 class CleanText:
-    """The usable pairs, source and target line in turn.
+    """A file of the usable pairs, alternately a source and a target line.
 
-    ``hashes`` holds 8 bytes for each pair, where they were asked for.
+    ``hashes``, if requested, holds 8 bytes per pair.
     """
 
     path: Path
@@ -60,14 +60,15 @@ class CleanText:
 
     @property
     def pairs(self) -> int:
-        """How many there are."""
+        """The number of pairs."""
         return sum(chunk.fates[KEPT] for chunk in self.chunks)
 
-    def sample(self, most: int) -> Iterator[str]:
-        """Both lines of at most so many pairs, one drawn from each of as many equal parts of the
-        text; the same ones each time.
+    def sample(self, count: int) -> Iterator[str]:
+        """Both lines of at most ``count`` pairs, one drawn from each of as many equal parts of the
+        text; the same pairs at every call.
         """
-        bounds = np.arange(min(most, self.pairs) + 1) * self.pairs // min(most, self.pairs)
+        count = min(count, self.pairs)
+        bounds = np.arange(count + 1) * self.pairs // count
         drawn = np.random.default_rng(_SAMPLE_SEED).integers(bounds[:-1], bounds[1:])
         with self.path.open(encoding="utf-8", newline="\n") as file:
             read = 0
@@ -81,11 +82,11 @@ class CleanText:
 def clean(
     texts: Sequence[LocalText], directory: Path, *, with_hashes: bool, workers: int
 ) -> CleanText:
-    """Write the usable pairs of all texts into ``directory``; go on where a kill ended it.
+    """Write the usable pairs of all texts into ``directory``; continue where a kill ended it.
 
     Raises:
-        InputError: if the counts of lines differ, more than a tenth of a text is not UTF-8, or
-            no pair is left.
+        InputError: if two files have different numbers of lines, more than a tenth of a text is not
+            UTF-8, or no pair is left.
     """
     path, hashes = directory / "clean.txt", directory / "hashes.u64" if with_hashes else None
     files = [path] if hashes is None else [path, hashes]
@@ -119,7 +120,7 @@ def _clean_chunk(with_hashes: bool, item: tuple[int, int, Lines]) -> tuple[list[
 
 
 def _read(texts: Sequence[LocalText]) -> Iterator[tuple[int, int, Lines]]:
-    """The number of the text, the bytes read of all sources so far, and the lines."""
+    """The number of the text, the bytes read of all source files so far, and the lines."""
     before = 0
     for number, (source, target) in enumerate(texts):
         for lines in aligned_lines(source, target, CHUNK_PAIRS):
@@ -138,7 +139,7 @@ def _chunks(journal: Journal) -> list[CleanChunk]:
 def _check(texts: Sequence[LocalText], chunks: Sequence[CleanChunk]) -> None:
     for number, (source, target) in enumerate(texts):
         fates: Counter[str] = sum((c.fates for c in chunks if c.text == number), Counter())
-        if fates[INVALID] > _MOST_INVALID * fates.total():
+        if fates[INVALID] > _MAX_INVALID * fates.total():
             raise InputError(
                 f"{source} or {target}: {fates[INVALID]} of {fates.total()} lines are not UTF-8; "
                 "convert the file"
@@ -149,8 +150,8 @@ def _check(texts: Sequence[LocalText], chunks: Sequence[CleanChunk]) -> None:
 
 
 def clean_lines(lines: Lines, *, with_hashes: bool) -> tuple[list[bytes], Counter[str]]:
-    """The usable pairs among ``lines`` as they are written, with their hashes if wanted, and how
-    many had which fate.
+    """The usable pairs among ``lines`` as bytes, with their hashes if requested, and the number of
+    pairs by fate.
     """
     fates: Counter[str] = Counter()
     kept: list[bytes] = []
@@ -169,7 +170,7 @@ def clean_lines(lines: Lines, *, with_hashes: bool) -> tuple[list[bytes], Counte
 def _clean(source: bytes, target: bytes) -> tuple[bytes, str]:
     if b"\0" in source or b"\0" in target:
         return b"", NUL
-    if len(source) > _LONGEST_LINE or len(target) > _LONGEST_LINE:
+    if len(source) > _MAX_LINE or len(target) > _MAX_LINE:
         return b"", OVERLONG
     try:
         pair = normalise(source.decode("utf-8")), normalise(target.decode("utf-8"))

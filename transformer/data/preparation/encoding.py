@@ -1,4 +1,4 @@
-"""The store of the training pairs, made of the clean text."""
+"""The clean text encoded into the training store, without duplicates and overlong pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from transformer.config import EOS_ID
 from transformer.data.preparation.cleaning import KEPT, CleanChunk, CleanText
-from transformer.data.preparation.duplicates import find_duplicates
 from transformer.data.preparation.journal import Journal
 from transformer.data.preparation.workers import map_in_order, useful_workers
 from transformer.data.store import starts_of, store_files
@@ -24,18 +23,21 @@ from transformer.progress import show_progress
 DUPLICATE = "duplicate"
 TOO_LONG = "too long"
 UNEQUAL = "lengths too unequal"
-# Words that an encoder remembers, some 200 bytes each.
-_MOST_WORDS = 300_000
+# Words that an encoder caches, some 200 bytes each.
+_MAX_WORDS = 300_000
+# Pairs whose hashes are compared at a time, and read at a time.
+_COMPARED_PAIRS = 2**21
+_READ_PAIRS = 2**20
 
 Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoding:
-    """How pairs are encoded, and which of them are left out.
+    """How pairs are encoded and filtered.
 
-    ``max_length`` is in word-pieces, and ``max_length_ratio`` of them, the longer side over the
-    shorter; None for no limit.
+    ``max_length`` is in word-pieces; ``max_length_ratio`` is the longer side over the shorter, None
+    for no limit.
     """
 
     vocabulary: Path
@@ -44,7 +46,7 @@ class Encoding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Task:
     encoding: Encoding
     path: Path
     chunk: CleanChunk
@@ -54,13 +56,13 @@ class _Work:
 def encode(
     text: CleanText, encoding: Encoding, directory: Path, work: Path, *, workers: int
 ) -> list[Counter[str]]:
-    """Write the store of ``text`` into ``directory``; go on where a kill ended it.
+    """Write the store of ``text`` into ``directory``; continue where a kill ended it.
 
     Args:
-        work: for what tells a later start how far it is
+        work: a folder for the journal, from which a later start continues
 
     Returns:
-        For each chunk how many pairs were kept, and dropped for which reason.
+        For each chunk, how many pairs were kept and how many dropped for which reason.
     """
     directory.mkdir(exist_ok=True)
     files, _ = store_files(directory, len(Vocabulary(encoding.vocabulary)))
@@ -74,10 +76,10 @@ def _encode_all(text: CleanText, encoding: Encoding, journal: Journal, workers: 
     done = len(journal.records)
     item_size = store_files(Path(), len(Vocabulary(encoding.vocabulary)))[1].itemsize
     tokens = journal.sizes[-1][0] // item_size if done else 0
-    work = itertools.islice(_work(text, encoding), done, None)
+    tasks = itertools.islice(_tasks(text, encoding), done, None)
     encoded = sum(chunk.fates[KEPT] for chunk in text.chunks[:done])
     with show_progress("encoding", text.pairs, encoded) as update:
-        for parts, fates in map_in_order(_encode_chunk, work, workers):
+        for parts, fates in map_in_order(_encode_chunk, tasks, workers):
             lengths = np.frombuffer(parts[1], dtype=np.uint32).reshape(-1, 2)
             journal.append([*parts, starts_of(lengths, tokens).tobytes()], fates)
             tokens += int(lengths.sum())
@@ -87,31 +89,52 @@ def _encode_all(text: CleanText, encoding: Encoding, journal: Journal, workers: 
     _encoder.cache_clear()
 
 
-def _work(text: CleanText, encoding: Encoding) -> Iterator[_Work]:
+def _tasks(text: CleanText, encoding: Encoding) -> Iterator[_Task]:
     duplicates = None if text.hashes is None else find_duplicates(text.hashes)
     first = 0
     for chunk in text.chunks:
         end = first + chunk.fates[KEPT]
         flags = None if duplicates is None else duplicates[first:end]
-        yield _Work(encoding, text.path, chunk, flags)
+        yield _Task(encoding, text.path, chunk, flags)
         first = end
 
 
-def _encode_chunk(work: _Work) -> tuple[list[bytes], Counter[str]]:
-    encoder = _encoder(work.encoding.vocabulary)
-    with work.path.open("rb") as file:
-        file.seek(work.chunk.start)
-        lines = file.read(work.chunk.end - work.chunk.start).decode().split("\n")
+def find_duplicates(hashes: Path) -> Flags:
+    """Which pairs equal an earlier one, by their 64-bit hashes, in little memory.
+
+    Among 36 million pairs the probability that two different ones have equal hashes is 4e-5.
+    """
+    values = np.fromfile(hashes, dtype=np.uint64, count=0)
+    if hashes.stat().st_size:
+        values = np.memmap(hashes, dtype=np.uint64, mode="r")
+    duplicates = np.zeros(len(values), dtype=np.bool_)
+    groups = -(-len(values) // _COMPARED_PAIRS)
+    for group in range(groups):
+        parts = ((i, values[i : i + _READ_PAIRS]) for i in range(0, len(values), _READ_PAIRS))
+        places = np.concatenate(
+            [start + np.flatnonzero(part % np.uint64(groups) == group) for start, part in parts]
+        )
+        _, first = np.unique(values[places], return_index=True)
+        duplicates[places] = True
+        duplicates[places[first]] = False
+    return duplicates
+
+
+def _encode_chunk(task: _Task) -> tuple[list[bytes], Counter[str]]:
+    encoder = _encoder(task.encoding.vocabulary)
+    with task.path.open("rb") as file:
+        file.seek(task.chunk.start)
+        lines = file.read(task.chunk.end - task.chunk.start).decode().split("\n")
     fates: Counter[str] = Counter()
     tokens: list[bytes] = []
     lengths: list[int] = []
     for pair, sides in enumerate(zip(lines[0:-1:2], lines[1::2], strict=True)):
-        if work.duplicates is not None and work.duplicates[pair]:
+        if task.duplicates is not None and task.duplicates[pair]:
             fates[DUPLICATE] += 1
             continue
         encoded = [encoder.encode(side) for side in sides]
         pieces = [len(side) // encoder.item_size for side in encoded]
-        fate = _fate(pieces, work.encoding)
+        fate = _fate(pieces, task.encoding)
         fates[fate] += 1
         if fate == KEPT:
             tokens += encoded
@@ -128,12 +151,11 @@ def _fate(pieces: list[int], encoding: Encoding) -> str:
 
 
 class WordByWord(dict[str, bytes]):
-    """Encodes lines as a store holds them.
+    """Encodes lines to the bytes of a store, with a cache of words.
 
-    No word-piece reaches beyond a space, so those of a line are those of its words; and since
-    most words have been seen before, this is several times as fast as encoding whole lines.
-    Only a line in which the symbol that sentencepiece sets for a space stands for itself needs to
-    be encoded as a whole.
+    No word-piece extends across a space, so a line's word-pieces are those of its words. Most words
+    have been seen before, which makes this several times as fast as encoding whole lines. Only a
+    line that contains sentencepiece's symbol for a space must be encoded as a whole.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -144,19 +166,19 @@ class WordByWord(dict[str, bytes]):
         self.item_size: int = self._kind.itemsize
 
     def encode(self, line: str) -> bytes:
-        """The word-pieces of ``line``, in which one space stands between words, and its end."""
+        """The word-pieces of ``line``, whose words are separated by single spaces, and its end."""
         if SPACE_SYMBOL in line or not line:
             return np.array(self._vocabulary.encode([line])[0], dtype=self._kind).tobytes()
         return b"".join(map(self.__getitem__, line.split(" "))) + self._end
 
     def __missing__(self, word: str) -> bytes:
         ids = np.array(self._vocabulary.encode_word(word), dtype=self._kind).tobytes()
-        if len(self) < _MOST_WORDS:
+        if len(self) < _MAX_WORDS:
             self[word] = ids
         return ids
 
 
 @lru_cache(maxsize=1)
 def _encoder(vocabulary: Path) -> WordByWord:
-    """One for each process, as it is worth the more the longer it is kept."""
+    """One per process, since the cache of words pays off with time."""
     return WordByWord(Vocabulary(vocabulary))

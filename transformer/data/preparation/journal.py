@@ -1,4 +1,4 @@
-"""Files that grow chunk by chunk, of which a kill at any moment costs no more than one chunk."""
+"""Files written chunk by chunk, of which a kill at any moment loses at most one chunk."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Record = dict[str, Any]
 
 
 class Journal:
-    """Some files and one line of JSON for each chunk that is wholly in them.
+    """Some files, and a line of JSON for each chunk that has been written to them completely.
 
-    The line is written once the files are synced. What stands behind the last line, where a kill
-    or a full disk ended it, is cut off when the journal is closed or opened again, so that the
-    next chunk goes where it would have gone.
+    The line is written after the files are synced. Anything after the last recorded chunk, left by
+    a kill or a full disk, is truncated when the journal is closed or opened, so the next chunk is
+    written in its place.
 
     Args:
         path: of the journal
-        files: each gets its part of every chunk
+        files: each receives its part of every chunk
 
     Attributes:
-        records: what was told of each chunk
-        sizes: for each chunk the size of each file behind it
-        is_complete: whether all chunks are there
+        records: the caller's record of each chunk
+        sizes: the size of each file after each chunk
+        is_complete: whether all chunks have been written
     """
 
     def __init__(self, path: Path, files: Sequence[Path]) -> None:
@@ -38,7 +38,7 @@ class Journal:
         self._outputs = [
             _open(file, size) for file, size in zip(files, self._last_sizes(), strict=True)
         ]
-        self._lines = _open(path, self._sound)
+        self._lines = _open(path, self._intact)
 
     def __enter__(self) -> Journal:
         return self
@@ -47,11 +47,11 @@ class Journal:
         for output, size in zip(self._outputs, self._last_sizes(), strict=True):
             output.truncate(size)
             output.close()
-        self._lines.truncate(self._sound)
+        self._lines.truncate(self._intact)
         self._lines.close()
 
     def append(self, parts: Sequence[bytes], record: Record) -> None:
-        """Add a chunk: one part for each file, and what is to be known of it."""
+        """Add a chunk: one part per file, and a record of it."""
         for output, part in zip(self._outputs, parts, strict=True):
             _write(output, part)
         sizes = [old + len(part) for old, part in zip(self._last_sizes(), parts, strict=True)]
@@ -60,7 +60,7 @@ class Journal:
         self.records.append(record)
 
     def complete(self) -> None:
-        """Say that there are no more chunks."""
+        """Record that there are no more chunks."""
         self._add({"complete": True})
         self.is_complete = True
 
@@ -70,11 +70,11 @@ class Journal:
     def _add(self, entry: Record) -> None:
         line = json.dumps(entry).encode() + b"\n"
         _write(self._lines, line)
-        self._sound += len(line)
+        self._intact += len(line)
 
     def _read(self) -> None:
-        """Take up what an earlier start wrote, as far as it is sound."""
-        self._sound = 0
+        """Read what an earlier start wrote, as far as it is intact."""
+        self._intact = 0
         if not self._path.exists():
             return
         present = [file.stat().st_size if file.exists() else 0 for file in self._files]
@@ -90,7 +90,7 @@ class Journal:
                     self.records.append(entry["record"])
                 else:
                     return
-                self._sound += len(line)
+                self._intact += len(line)
 
 
 def _parse(line: bytes) -> Record | None:
@@ -101,7 +101,7 @@ def _parse(line: bytes) -> Record | None:
 
 
 def _open(path: Path, size: int) -> FileIO:
-    # Without a buffer: what a full disk did not take must not be tried again at closing.
+    # Unbuffered: what did not fit on a full disk must not be written again on closing.
     output = FileIO(path, "r+" if path.exists() else "w+")
     output.truncate(size)
     output.seek(size)

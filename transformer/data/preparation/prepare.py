@@ -1,4 +1,4 @@
-"""From a declared corpus to a folder that training and evaluation read: fetch, clean, encode."""
+"""From a declared corpus to a prepared folder: fetch, clean, learn the vocabulary, encode."""
 
 from __future__ import annotations
 
@@ -12,22 +12,13 @@ from pathlib import Path, PurePosixPath
 from transformer.config import Config, to_dict
 from transformer.corpus import Corpus, ParallelText
 from transformer.data.buckets import Buckets
-from transformer.data.fetching.cache import cache_directory, hold
+from transformer.data.fetching.cache import cache_directory, exclusive
 from transformer.data.fetching.fetch import fetch_all
 from transformer.data.fetching.testsets import split_location
-from transformer.data.manifest import (
-    MANIFEST_FILE,
-    Manifest,
-    damaged_files,
-    make_manifest,
-    read_manifest,
-    refuse_changed,
-    write_manifest,
-)
-from transformer.data.preparation.announcement import announce
 from transformer.data.preparation.cleaning import KEPT, CleanText, LocalText, clean
 from transformer.data.preparation.encoding import Encoding, encode
-from transformer.data.preparation.sources import (
+from transformer.data.preparation.estimate import announce
+from transformer.data.preparation.integrity import (
     changed_sources,
     prepared_directory,
     source_contents,
@@ -35,44 +26,56 @@ from transformer.data.preparation.sources import (
     with_names,
 )
 from transformer.data.preparation.workers import default_workers, in_own_process
-from transformer.data.prepared import REPORT_FILE, VOCABULARY_FILE, PreparedCorpus, TextReport
+from transformer.data.prepared import (
+    MANIFEST_FILE,
+    REPORT_FILE,
+    VOCABULARY_FILE,
+    Manifest,
+    PreparedCorpus,
+    TextReport,
+    damaged_files,
+    make_manifest,
+    read_manifest,
+    refuse_changed,
+    write_manifest,
+)
 from transformer.data.store import TokenStore, write_store
 from transformer.data.text import read_aligned
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
 from transformer.progress import show_activity
 
-# From so many pairs on it takes long enough that one may want to stop it.
+# Learning the vocabulary of more pairs takes so long that one may want to interrupt it.
 _LONG_TEXT = 100_000
 
 
 def prepare(
     config: Config, *, workers: int | None = None, expected: Manifest | None = None
 ) -> PreparedCorpus:
-    """Prepare the corpus of ``config``, or find what an earlier run with the same data prepared.
+    """Prepare the corpus of ``config``, or find it in the cache.
 
-    A start that was killed is gone on with. Of several at once one works and the others wait.
+    A preparation that was killed is continued. Of several processes one works and the others wait.
 
     Args:
-        workers: processes that clean and encode; a core each, up to 16, if None. The folder is
-            the same for any number.
-        expected: the data of the run that asks; other data is refused
+        workers: processes that clean and encode; None for one per core, up to 16. It does not
+            affect the result
+        expected: the data of the run that needs the corpus; other data is refused
 
     Raises:
-        InputError: if a file cannot be had or used, no pair is left, what an earlier run prepared
-            is damaged, or the data is not as ``expected``.
+        InputError: if a file cannot be fetched or used, no pair is left, the cached folder is
+            damaged, or the data differs from ``expected``.
     """
     corpus = config.data.corpus
     contents = source_contents(corpus)
-    if expected is not None:  # before any work is done on text that has changed
+    if expected is not None:  # before any work is done on changed text
         refuse_changed(changed_sources(corpus, contents, expected))
     directory = prepared_directory(config, contents)
     work = directory.with_name(f"{directory.name}.work")
-    with hold(directory, f"prepares {corpus.name}"):
+    with exclusive(directory, f"prepares {corpus.name}"):
         if not directory.exists():
             workers = workers or default_workers()
             part = directory.with_name(f"{directory.name}.part")
-            if not part.exists():  # of one that is gone on with, much is there already
+            if not part.exists():  # else much of it has been done already
                 announce(corpus, workers)
             local = fetch_all(corpus)
             for folder in (work, part):
@@ -86,13 +89,13 @@ def prepare(
                 shutil.rmtree(work)
                 raise
             except OSError as error:
-                raise _with_way_out(error) from error
+                raise _with_advice(error) from error
             part.replace(directory)
         shutil.rmtree(work, ignore_errors=True)
     if damaged := damaged_files(directory, whole=False):
         raise InputError(
             f"{directory} is damaged: {', '.join(damaged)} changed since it was prepared; "
-            "remove the folder and start again, which prepares it anew"
+            "remove the folder and start again, which prepares it again"
         )
     manifest = with_names(corpus, read_manifest(directory / MANIFEST_FILE))
     if expected is not None:
@@ -100,8 +103,8 @@ def prepare(
     return PreparedCorpus(directory, manifest)
 
 
-def _with_way_out(error: OSError) -> OSError:
-    """A full disk with what to do about it; other faults as they are."""
+def _with_advice(error: OSError) -> OSError:
+    """The error with what to do about it if the disk is full, else unchanged."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return error
     reason = (
@@ -114,7 +117,7 @@ def _with_way_out(error: OSError) -> OSError:
 def _write(
     config: Config, local: dict[str, list[LocalText]], part: Path, work: Path, workers: int
 ) -> None:
-    """Write all into ``part``; what stands in ``work`` tells a later start how far it is."""
+    """Write all files into ``part``; ``work`` holds what a later start needs to continue."""
     data = config.data
     text = clean(local["train"], work, with_hashes=data.drop_duplicates, workers=workers)
     vocabulary = part / VOCABULARY_FILE
@@ -152,7 +155,7 @@ def _write(
 
 
 def learn_vocabulary(text: CleanText, size: int, path: Path) -> None:
-    """Learn the vocabulary of a sample of ``text``; of a long one in a process of its own.
+    """Learn the vocabulary from a sample of ``text``, in a separate process if it is long.
 
     Raises:
         InputError: if the text does not allow so many word-pieces, or needs more.
@@ -161,7 +164,8 @@ def learn_vocabulary(text: CleanText, size: int, path: Path) -> None:
     if text.pairs < _LONG_TEXT:
         learn(path)
         return
-    with show_activity(f"learning {size:,} word-pieces of {min(text.pairs, SAMPLE_PAIRS):,} pairs"):
+    pairs = min(text.pairs, SAMPLE_PAIRS)
+    with show_activity(f"learning {size:,} word-pieces from {pairs:,} pairs"):
         in_own_process(learn, path)
 
 
@@ -189,7 +193,7 @@ def _text_report(
 
 
 def text_name(text: ParallelText) -> str:
-    """The name of a text for people: the end of its source's path, or the name of a test set."""
+    """A text's name for display: the end of its source's path, or the name of a test set."""
     file = text.source
     if file.location.startswith("sacrebleu:"):
         return split_location(file.location)[0]
@@ -198,7 +202,7 @@ def text_name(text: ParallelText) -> str:
 
 
 def _write_scored(text: LocalText, vocabulary: Vocabulary, directory: Path) -> int:
-    """Write a split that is scored: every line is kept, or the score would be of another set."""
+    """Write a split that is scored, with every line, or scores would be of another set."""
     directory.mkdir(exist_ok=True)
     sides = read_aligned(*text)
     for name, lines in zip(("source.txt", "reference.txt"), sides, strict=True):

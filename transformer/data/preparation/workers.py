@@ -1,4 +1,4 @@
-"""Work on several processes, its results in the order of the items."""
+"""``map`` on several processes, for cleaning and encoding."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
+Result = TypeVar("Result")
 
-# Items that wait for each process: enough that none is idle, few enough to hold in memory.
-_WAITING = 2
+# Items queued per process: enough that none is idle, few enough to hold in memory.
+_QUEUED = 2
 _WATCH_SECONDS = 0.5
-# To start a process takes as long as to encode some chunks.
-_FEWEST_CHUNKS = 4
-_MOST_WORKERS = 16
+# Starting a process takes as long as encoding some chunks.
+_MIN_CHUNKS = 4
+_MAX_WORKERS = 16
 
 
 def available_cores() -> int:
@@ -30,19 +30,19 @@ def available_cores() -> int:
 
 
 def default_workers() -> int:
-    """A core each, as far as the one process that reads and writes can keep them busy."""
-    return min(available_cores(), _MOST_WORKERS)
+    """One per core, up to what the one process that reads and writes can keep busy."""
+    return min(available_cores(), _MAX_WORKERS)
 
 
 def useful_workers(workers: int, chunks: int) -> int:
-    """No more than are worth their start."""
-    return max(1, min(workers, chunks // _FEWEST_CHUNKS))
+    """``workers``, or as many as are worth starting for this many chunks."""
+    return max(1, min(workers, chunks // _MIN_CHUNKS))
 
 
 def map_in_order(
-    function: Callable[[Item], Outcome], items: Iterable[Item], workers: int
-) -> Generator[Outcome]:
-    """``map`` on so many processes, with few items under way at a time; here if it is to be one.
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Generator[Result]:
+    """``map`` on this many processes with a short queue, or in this process if it is one.
 
     Raises:
         ChildProcessError: if a process was killed.
@@ -51,17 +51,17 @@ def map_in_order(
         yield from map(function, items)
         return
     with _pool(workers) as submit:
-        waiting: deque[Future[Outcome]] = deque()
+        waiting: deque[Future[Result]] = deque()
         for item in items:
             waiting.append(submit(function, item))
-            if len(waiting) > _WAITING * workers:
+            if len(waiting) > _QUEUED * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
 
-def in_own_process(function: Callable[[Item], Outcome], item: Item) -> Outcome:
-    """``function(item)`` where it can be stopped, and whose memory is free again after it.
+def in_own_process(function: Callable[[Item], Result], item: Item) -> Result:
+    """``function(item)`` in a process that Ctrl-C stops and whose memory is freed afterwards.
 
     Raises:
         ChildProcessError: if the process was killed.
@@ -72,22 +72,22 @@ def in_own_process(function: Callable[[Item], Outcome], item: Item) -> Outcome:
 
 @contextmanager
 def _pool(workers: int) -> Generator[Callable[..., Future[Any]]]:
-    import loky  # its processes do not import the user's script anew, unlike the standard library's
+    import loky  # unlike the standard library's, its processes do not re-import the user's script
 
     pool = loky.ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(),))
     try:
         yield pool.submit
     except BrokenProcessPool as error:
         raise ChildProcessError(
-            "a process that prepares text was killed, perhaps for want of memory: "
-            "start again, and it goes on where it was"
+            "a process that prepares text was killed, perhaps for lack of memory: "
+            "start again to continue where it was"
         ) from error
     finally:
         pool.shutdown(kill_workers=True)
 
 
 def _begin(parent: int) -> None:
-    """In each process: a Ctrl-C is the parent's to handle, and without a parent it ends."""
+    """Leave Ctrl-C to the parent process, and exit when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:

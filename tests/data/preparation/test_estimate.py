@@ -1,4 +1,4 @@
-"""What is said before a corpus is prepared."""
+"""The announcement of what preparing a corpus will take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.samples import tiny
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
 from transformer.data.fetching import fetch as fetch_module
-from transformer.data.preparation.announcement import announce, cost
+from transformer.data.preparation.estimate import announce, cost
 from transformer.data.preparation.prepare import prepare
 from transformer.errors import InputError
 
@@ -25,8 +25,8 @@ class Usage(NamedTuple):
 
 
 @pytest.fixture(autouse=True)
-def _test_sets_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_module, "is_at_hand", lambda name, pair: True)
+def _test_sets_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_module, "is_available", lambda name, pair: True)
 
 
 def test_bytes_are_those_of_the_archives_and_disk_and_time_grow_with_the_pairs() -> None:
@@ -47,11 +47,11 @@ def test_it_is_one_line_and_refused_where_there_is_no_room(
     announce(WMT14_EN_DE, 2)
     (line,) = capsys.readouterr().err.splitlines()
     expected = (
-        r"wmt14_en_de, about 4,508,785 pairs: 1\.5 GiB to fetch from 3 addresses, about \d\.\d"
+        r"wmt14_en_de, about 4,508,785 pairs: 1\.7 GB to fetch from 3 addresses, about \d\.\d GB"
     )
     assert re.match(expected, line)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(2**50, 0, 2**20))
-    with pytest.raises(InputError, match=r"wmt14_en_de needs \d\.\d GiB in .* 1\.0 MiB are free"):
+    with pytest.raises(InputError, match=r"wmt14_en_de needs \d\.\d GB in .* 1\.0 MB are free"):
         announce(WMT14_EN_DE, 2)
 
 

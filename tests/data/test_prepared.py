@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from transformer.config import Config
-from transformer.data import manifest as manifest_module
-from transformer.data.fetching.checksum import sha256_of
-from transformer.data.manifest import MANIFEST_FILE, damaged_files, read_manifest
+from transformer.data import prepared as prepared_module
+from transformer.data.fetching.cache import sha256_of
 from transformer.data.preparation import prepare as prepare_module
 from transformer.data.preparation.prepare import prepare
+from transformer.data.prepared import MANIFEST_FILE, damaged_files, read_manifest
 from transformer.data.store import TokenStore
 from transformer.errors import InputError
 
@@ -63,9 +63,9 @@ def test_a_missing_file_is_noticed(tiny_config: Config) -> None:
 def test_of_a_large_file_blocks_are_read_and_all_of_it_if_it_is_newer(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifest_module, "_SMALL_BYTES", 1_000)
-    monkeypatch.setattr(manifest_module, "_BLOCK_BYTES", 2)
-    monkeypatch.setattr(manifest_module, "_BLOCKS", 3)
+    monkeypatch.setattr(prepared_module, "_SMALL_BYTES", 1_000)
+    monkeypatch.setattr(prepared_module, "_BLOCK_BYTES", 2)
+    monkeypatch.setattr(prepared_module, "_BLOCKS", 3)
     directory = prepare(tiny_config).directory
     tokens = directory / "train" / "tokens.u16"
     assert tokens.stat().st_size > 1_000
@@ -100,10 +100,10 @@ def test_other_prepared_files_of_the_same_text_are_refused(tiny_config: Config) 
     path.write_text(json.dumps(other))
     with pytest.raises(InputError, match=r"other\.json is damaged"):
         read_manifest(path)
-    noted = manifest_module.Manifest(
+    noted = prepared_module.Manifest(
         sources=corpus.manifest.sources,
         files=corpus.manifest.files
-        | {"vocabulary.model": manifest_module.Checksum(bytes=1, sha256="0" * 64)},
+        | {"vocabulary.model": prepared_module.Checksum(bytes=1, sha256="0" * 64)},
         digest="of another",
     )
     with pytest.raises(InputError, match=r"began with: vocabulary\.model changed"):

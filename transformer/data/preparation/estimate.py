@@ -1,4 +1,4 @@
-"""What preparing a corpus will cost, told before it is begun."""
+"""What preparing a corpus will take: downloads, disk space and time."""
 
 from __future__ import annotations
 
@@ -6,27 +6,24 @@ import sys
 from dataclasses import dataclass
 
 from transformer.corpus import Corpus
-from transformer.data.fetching.cache import cache_directory
+from transformer.data.fetching.cache import cache_directory, check_space
 from transformer.data.fetching.fetch import missing
-from transformer.data.fetching.space import check_space
 from transformer.data.vocabulary import SAMPLE_PAIRS
-from transformer.progress import duration, size
+from transformer.formats import duration, size
 
-# Of news and parliament: both lines as text, and as a store with its lengths, starts and order.
+# Bytes per pair of news or parliament: both lines of text, and everything in the store.
 _TEXT_BYTES, _STORE_BYTES = 300, 140
-# Of fewer nothing need be said.
+# Smaller corpora are not announced.
 _MANY_PAIRS = 100_000
-# Cleaned and encoded by one core, by `experiments benchmark-prepare` on two of 2.5 GHz.
+# Cleaned and encoded per core, by `experiments benchmark-prepare` on two cores of 2.5 GHz.
 _PAIRS_PER_SECOND = 20_000
-# To learn the vocabulary of a million pairs, of which it is learned at most.
+# For the vocabulary of SAMPLE_PAIRS pairs.
 _VOCABULARY_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """What is to be fetched, as far as its size is declared, what all needs on the disk while it
-    is prepared, and how long it takes once it is fetched.
-    """
+    """Downloads (of declared size), peak disk usage, and the time after everything is fetched."""
 
     addresses: int
     fetched_bytes: int
@@ -35,12 +32,12 @@ class Cost:
 
 
 def cost(corpus: Corpus, workers: int) -> Cost | None:
-    """The cost of a corpus that says about how many pairs it has, if they are many."""
+    """The cost of preparing a corpus, or None if it declares no or few pairs."""
     if corpus.pairs is None or corpus.pairs < _MANY_PAIRS:
         return None
     lacking = missing(corpus)
     fetched = sum(count or 0 for _, count in lacking)
-    # The text unpacked, and cleaned; then the store.
+    # The unpacked text, the clean text and the store.
     per_pair = 2 * _TEXT_BYTES + _STORE_BYTES
     return Cost(
         addresses=len(lacking),
@@ -52,10 +49,10 @@ def cost(corpus: Corpus, workers: int) -> Cost | None:
 
 
 def announce(corpus: Corpus, workers: int) -> None:
-    """Tell the cost of a corpus of many pairs on standard error.
+    """Print the cost of a large corpus to standard error.
 
     Raises:
-        InputError: if the disk has no room for it.
+        InputError: if there is not enough disk space.
     """
     expected = cost(corpus, workers)
     if expected is None:
