@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need": model, data, training, decoding.
 
-What one needs with a Trainer of one's own is exported here. Modules are imported at first use, so
-that reading a configuration does not import torch.
+Everything that is needed to train with your own Lightning Trainer is exported here. Modules are
+imported on first use, so that reading a configuration does not import torch.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ _MODULES = {
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-# oneDNN, which multiplies bf16 on CPUs, keeps what it compiles for each shape of a product, and
-# every batch brings new shapes: 1,024 entries in each of two caches grow to gigabytes. 64 are as
-# fast. Read at the first product; a value of the user's own stays.
+# oneDNN, which multiplies bf16 on CPUs, caches the code it compiles for each shape of a product.
+# Every batch has new shapes, so its two caches of 1,024 entries grow to gigabytes; 64 are as fast.
+# They are read at the first product, and a value that the user has set is kept.
 for _cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(_cache, "64")
 
-__all__ = [  # noqa: RUF022 - in the order in which one needs them
+__all__ = [  # noqa: RUF022 - in the order in which they are needed
     "Config",
     "ModelConfig",
     "DataConfig",

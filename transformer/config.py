@@ -1,4 +1,4 @@
-"""The configuration of a run. The defaults are the paper's base model and stand nowhere else."""
+"""The configuration of a run. Its defaults are the paper's base model and the only copy of it."""
 
 from __future__ import annotations
 
@@ -75,11 +75,12 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
-    """Section 5.1. An optimiser step, over all devices, has about ``tokens_per_batch`` real tokens
-    on the side, source or target, that has more. Left out of training are pairs with a side over
-    ``max_length`` word-pieces, with one over ``max_length_ratio`` times as long as the other
-    (the paper names no such limit), and where ``drop_duplicates`` is set, all but the first of
-    equal pairs.
+    """Section 5.1.
+
+    An optimiser step, over all devices, has about ``tokens_per_batch`` real tokens on the longer
+    side, source or target. Training leaves out pairs with a side of more than ``max_length``
+    word-pieces, pairs with one side more than ``max_length_ratio`` times as long as the other (the
+    paper states no such limit) and, with ``drop_duplicates``, all but the first of equal pairs.
     """
 
     corpus: Corpus
@@ -104,17 +105,16 @@ class DataConfig:
 class TrainingConfig:
     """Sections 5.2 to 5.4.
 
-    ``schedule`` is equation 3, or, for short runs, its warm-up and then a straight line that
-    reaches zero at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision``
-    ``auto`` is bf16 where the hardware multiplies it natively. ``threads`` is how many CPU threads
-    each process uses, None for torch's own choice; another number rounds differently.
-    ``clip_norm`` bounds the norm of the gradient (the paper does not clip).
-    ``average_checkpoints`` is how many of the last checkpoints are averaged for evaluation
-    (section 6.1; 1 for Table 3); with ``also_average`` the mean of so many is scored on the
-    validation set besides. Checkpoints are written every ``checkpoint_every_steps``, or, where
-    those are given, every ``checkpoint_every_minutes`` of training, as the paper's are every 10.
-    ``compile`` lets ``torch.compile`` fuse what lies between the products, which pays on GPUs;
-    only rounding differs.
+    ``schedule`` is equation 3 or, for short runs, its warm-up followed by a straight line to zero
+    at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision`` ``auto`` is bf16
+    where the hardware multiplies it natively. ``threads`` is the number of CPU threads per process,
+    None for torch's choice; another number rounds differently. ``clip_norm`` bounds the norm of the
+    gradient (the paper does not clip). ``average_checkpoints`` is how many of the last checkpoints
+    are averaged for evaluation (section 6.1; 1 for Table 3); the average of ``also_average`` of
+    them is scored on the validation set as well. Checkpoints are written every
+    ``checkpoint_every_steps`` or, if set, every ``checkpoint_every_minutes`` of training, which is
+    10 in the paper. ``compile`` lets ``torch.compile`` fuse the operations between the matrix
+    products, which pays off on GPUs; only rounding differs.
     """
 
     seed: int = 1
@@ -159,8 +159,10 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodingConfig:
-    """Section 6.1. ``length_penalty`` is alpha in ((5 + length) / 6) ** alpha; a hypothesis has at
-    most ``max_extra_length`` word-pieces more than its source. ``beam_size`` 1 is greedy.
+    """Section 6.1.
+
+    ``length_penalty`` is alpha in ((5 + length) / 6) ** alpha; a hypothesis has at most
+    ``max_extra_length`` word-pieces more than its source. ``beam_size`` 1 is greedy search.
     """
 
     beam_size: int = 4
@@ -174,7 +176,7 @@ class DecodingConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
-    """Everything that decides the outcome of a run."""
+    """Everything that determines the result of a run."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig
@@ -191,10 +193,10 @@ def _section_of_field() -> dict[str, str]:
 
 
 def override(config: Config, **changes: object) -> Config:
-    """A copy of ``config`` with some fields changed, each named without its section.
+    """A copy of ``config`` with some fields changed, named without their sections.
 
     Raises:
-        InputError: for a name that no section has, or a value that the section refuses.
+        InputError: for an unknown name, or a value that its section refuses.
     """
     section_of = _section_of_field()
     grouped: dict[str, dict[str, Any]] = {}
@@ -210,7 +212,7 @@ def override(config: Config, **changes: object) -> Config:
 
 
 def differences(old: object, new: object, prefix: str = "") -> list[str]:
-    """Each leaf in which two JSON-like values differ, written as ``path: old -> new``."""
+    """The leaves in which two JSON-like values differ, each as ``path: old -> new``."""
     if isinstance(old, dict) and isinstance(new, dict):
         old_items, new_items = cast(dict[str, object], old), cast(dict[str, object], new)
         return [
@@ -224,23 +226,23 @@ def differences(old: object, new: object, prefix: str = "") -> list[str]:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A dataclass as nested dictionaries and lists that JSON can hold."""
+    """A dataclass as JSON-compatible dictionaries and lists."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def digest(config: Any) -> str:
-    """A short name for the contents of a dataclass, the same in every process."""
+    """A short hash of the contents of a dataclass, the same in every process."""
     text = json.dumps(dataclasses.asdict(config), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def from_dict(kind: type[T], values: dict[str, Any], where: str = "configuration") -> T:
-    """The dataclass that :func:`to_dict` wrote.
+    """The dataclass of what :func:`to_dict` returned.
 
     Raises:
-        InputError: where a field is missing, unknown or of another type; ``where`` names the file.
+        InputError: if a field is missing, unknown or of the wrong type; ``where`` names the file.
     """
-    import dacite  # here alone, so that a benchmark needs no more than torch
+    import dacite  # not needed by the benchmarks, which run with torch alone
 
     try:
         return dacite.from_dict(kind, values, dacite.Config(cast=[tuple], strict=True))

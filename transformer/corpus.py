@@ -1,4 +1,4 @@
-"""What a corpus is: its texts and where they come from, as data."""
+"""The declaration of a corpus: its texts and where they come from."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class TextFile:
     - a path
     - ``sacrebleu:SET/PAIR/SIDE``, a side (``source`` or ``reference``) of a test set that
       sacreBLEU knows, such as ``sacrebleu:wmt14/full/en-de/source``
-    - ``builtin:GENERATOR/FILE`` for text that the project writes itself
+    - ``builtin:GENERATOR/FILE`` for text that the project generates
 
-    Names ending in .gz, .xz or .bz2 are unpacked on reading. ``sha256`` and ``bytes`` are of the
-    file as it is stored; a download needs the first. ``member`` is the name of the text inside an
-    archive, where ``location`` is one.
+    Files ending in .gz, .xz or .bz2 are decompressed on reading. ``sha256``, which a download
+    requires, and ``bytes`` are of the file as stored. If ``location`` is an archive, ``member`` is
+    the name of the text in it.
     """
 
     location: str
@@ -40,17 +40,17 @@ class TextFile:
 
     @property
     def is_download(self) -> bool:
-        """Whether it comes from a server of its own."""
+        """Whether it is downloaded from its own address."""
         return self.location.startswith(("http://", "https://"))
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         return self.location if self.member is None else f"{self.member} of {self.location}"
 
     @property
     def is_path(self) -> bool:
-        """Whether ``location`` is a path, and not an address of any kind."""
+        """Whether ``location`` is a path."""
         return not re.match(r"https?://|sacrebleu:|builtin:", self.location)
 
 
@@ -64,11 +64,10 @@ class ParallelText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Corpus:
-    """What a corpus is: where its text comes from and what each part is for.
+    """A named corpus and its splits.
 
-    ``source_language`` and ``target_language`` are ISO 639-1 codes. Several training texts are
-    joined in their order, and shuffled as a whole by the batch plan. ``pairs`` is about how many
-    they hold, for estimates before any of them is read.
+    The languages are ISO 639-1 codes. Several training texts are concatenated in order and shuffled
+    as a whole. ``pairs`` is their approximate number, for estimates before anything is read.
     """
 
     name: str
@@ -82,13 +81,13 @@ class Corpus:
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
-            raise InputError(f"corpus name {self.name!r} becomes a folder's and cannot be one")
+            raise InputError(f"corpus name {self.name!r} becomes a folder name and cannot be one")
         if not self.train:
             raise InputError(f"the corpus {self.name} declares no training text")
 
     @property
     def splits(self) -> dict[str, tuple[ParallelText, ...]]:
-        """The texts of each split by its name; ``test`` is missing where there is none."""
+        """The texts of each split by name; ``test`` may be missing."""
         splits = {"train": self.train, "valid": (self.valid,)}
         return splits if self.test is None else splits | {"test": (self.test,)}
 

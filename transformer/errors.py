@@ -1,4 +1,4 @@
-"""The one exception that stands for bad input rather than a fault of ours."""
+"""The exception for errors of the user, as opposed to bugs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 
 class InputError(Exception):
-    """What a user gave cannot be used. The message is one line: what, where, and what to do.
+    """Invalid input from the user. The message is one line: what is wrong, where, what to do.
 
-    The entry points print it without a traceback and end with exit code 2.
+    The command lines print it without a traceback and exit with code 2.
     """
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """An error for a name that is not among the known ones; offers the nearest right one."""
+    """An error for a name that is not ``known``, which suggests the closest known one."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
@@ -23,10 +23,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
 
 
 def require(library: str) -> None:
-    """Check that a library is there that only exports need.
+    """Check that an optional library, which only exports need, is installed.
 
     Raises:
-        InputError: if it is not installed.
+        InputError: if it is not.
     """
     if importlib.util.find_spec(library) is None:
         raise InputError(

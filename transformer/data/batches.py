@@ -1,4 +1,4 @@
-"""Batches by approximate length under a budget of real tokens (section 5.1)."""
+"""Batches of pairs of similar length, limited by their number of tokens (section 5.1)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """Some pairs, padded with 0 behind.
+    """A batch of pairs, right-padded with 0.
 
     Attributes:
         src: ``(batch, src)``, each row ending with the end-of-sentence id
-        tgt: ``(batch, 1 + tgt)``, the same with the begin-of-sentence id before it
+        tgt: ``(batch, 1 + tgt)``, likewise, each row beginning with the begin-of-sentence id
         source_tokens: real tokens of the whole step, over all devices
-        target_tokens: likewise; the begin of a sentence does not count, its end does
-        number: which batch since the start of training
-        shard: which of the ``shards`` of that batch this is; devices and accumulation part it
-        shards: into how many it is parted
-        real_targets: ``(targets,)``, where in ``tgt[:, 1:]``, flattened, tokens stand that are
-            no padding; worked out on the CPU, as a GPU would have to be waited for
+        target_tokens: likewise; the end of a sentence counts, its begin does not
+        number: of the batch, counted from the start of training
+        shard: which part of that batch this is; devices and accumulation split it
+        shards: into how many parts it is split
+        real_targets: ``(targets,)``, indices of ``tgt[:, 1:].flatten()`` that are not padding;
+            computed on the CPU, because asking a GPU would stall it
     """
 
     src: Tensor
@@ -45,12 +45,12 @@ class Batch:
 
     def __post_init__(self) -> None:
         if self.real_targets is None:  # pyright: ignore[reportUnnecessaryComparison]
-            # By numpy, which takes a tenth of torch's time.
+            # numpy takes a tenth of torch's time.
             real = np.flatnonzero(self.tgt[:, 1:].numpy(force=True) != PAD_ID)
             object.__setattr__(self, "real_targets", torch.from_numpy(real))
 
     def to(self, device: torch.device | str, **_: Any) -> Batch:
-        """The batch on another device; to a GPU without waiting for what it does."""
+        """The batch on another device; the copy to a GPU is asynchronous."""
         to_gpu = torch.device(device).type == "cuda" and self.src.device.type == "cpu"
         names = ("src", "tgt", "real_targets")
         tensors: list[Tensor] = [getattr(self, name) for name in names]
@@ -90,21 +90,20 @@ def _trim(tokens: Tensor) -> Tensor:
 
 
 class FixedBatches(list[Batch]):
-    """The same batches at each iteration; a plain list is to Lightning so many loaders."""
+    """The same batches at each iteration. Lightning would take a plain list for several loaders."""
 
 
 class BatchPlan:
-    """Which pairs stand in which batch of training: a function of lengths, seed and epoch alone.
+    """Which pairs are in which training batch: a function of lengths, seed and epoch alone.
 
-    Each bucket of pairs of similar length is cut into batches. Where the cuts lie depends on the
-    lengths alone; which pairs of a bucket share a batch, and the order of the batches, are drawn
-    for each epoch over the whole corpus. So all epochs have the same number of batches, and batch
-    ``n`` of training is found without the ones before it.
+    Each bucket is cut into batches at places that depend only on the lengths; which pairs of a
+    bucket share a batch, and the order of the batches, are drawn anew for each epoch. So all epochs
+    have the same number of batches, and batch ``n`` is found without computing earlier ones.
 
     Args:
         buckets: the pairs by length
-        tokens_per_batch: about so many real tokens on the fuller side of each batch
-        seed: of the order
+        tokens_per_batch: approximate number of real tokens on the fuller side of each batch
+        seed: of the shuffles
     """
 
     def __init__(self, buckets: Buckets, tokens_per_batch: int, seed: int) -> None:
@@ -119,11 +118,11 @@ class BatchPlan:
         return len(self._cuts) - 1
 
     def epoch(self, epoch: int) -> Iterator[Integers]:
-        """The batches of an epoch, each the numbers of its pairs."""
+        """The batches of an epoch, each as the indices of its pairs."""
         return (self.batch(epoch * len(self) + index) for index in range(len(self)))
 
     def batch(self, number: int) -> Integers:
-        """The pairs of batch ``number`` counted from the start of training."""
+        """The pairs of batch ``number``, counted from the start of training."""
         epoch, index = divmod(number, len(self))
         cut = self._order_of(epoch)[index]
         places = np.arange(self._cuts[cut], self._cuts[cut + 1])
@@ -149,10 +148,10 @@ class BatchPlan:
 
 
 def batches_by_length(lengths: Tokens, tokens_per_batch: int) -> list[Integers]:
-    """The batches of an evaluation: as full as the budget allows, always the same.
+    """Batches for evaluation: as full as the budget allows, always the same.
 
-    Pairs are ordered by source length and, within it, by target length, up and down in turn so
-    that neighbours stay alike.
+    Pairs are ordered by source length and then by target length, alternately ascending and
+    descending, so that neighbours have similar lengths.
     """
     zigzag = np.where(lengths[:, 0] % 2 == 0, lengths[:, 1], -lengths[:, 1])
     order = np.lexsort((zigzag, lengths[:, 0]))
@@ -160,10 +159,10 @@ def batches_by_length(lengths: Tokens, tokens_per_batch: int) -> list[Integers]:
 
 
 def _cuts(buckets: Buckets, budget: int) -> list[int]:
-    """Where each batch begins among the pairs by length, and where the last one ends.
+    """Where each batch begins among the pairs ordered by bucket, and where the last one ends.
 
-    Every pair counts as the mean of its bucket: which pairs of a bucket share a batch changes from
-    epoch to epoch, where the batches are cut does not.
+    Every pair counts as the mean of its bucket, because the pairs of a batch change between epochs
+    and the cuts do not.
     """
     cuts, place, left = [0], 0, np.full(2, float(budget))
     for size, tokens in zip(buckets.sizes.tolist(), buckets.tokens, strict=True):
@@ -171,7 +170,7 @@ def _cuts(buckets: Buckets, budget: int) -> list[int]:
         while True:
             fitting = max(0, int((left // mean).min()))
             if fitting == 0 and cuts[-1] == place:
-                fitting = 1  # a single pair beyond the budget
+                fitting = 1  # one pair alone exceeds the budget
             if place + fitting >= end:
                 left = left - (end - place) * mean
                 place = end
@@ -183,7 +182,7 @@ def _cuts(buckets: Buckets, budget: int) -> list[int]:
 
 
 def _cut(lengths: Tokens, budget: int) -> list[int]:
-    """The end of each batch of pairs in order, such that neither side exceeds ``budget``."""
+    """The end of each batch of these pairs, such that neither side exceeds ``budget``."""
     totals = np.cumsum(lengths, axis=0, dtype=np.int64)
     cuts: list[int] = []
     start, spent = 0, np.zeros(2, dtype=np.int64)
@@ -202,8 +201,8 @@ def collate(
 ) -> Batch:
     """One shard of a batch: every ``shards``-th pair from ``shard`` on.
 
-    A shard for which no pair is left gets the first one with all its targets as padding, so that
-    every rank takes every step; such targets count for nothing.
+    A shard without pairs gets the first pair with padding for targets, which has no loss, so that
+    every rank takes part in every step.
     """
     lengths = store.lengths[pairs]
     mine = pairs[shard::shards] if shard < len(pairs) else pairs[:1]

@@ -1,4 +1,4 @@
-"""The pairs of a corpus in buckets of similar length, and how a bucket is shuffled."""
+"""The pairs of a corpus in buckets of similar length, and the shuffle within a bucket."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy.typing as npt
 from transformer.data.store import write_array
 from transformer.errors import InputError
 
-# How much longer the longest pair of a bucket may be than its shortest. Batches that are alike on
-# both sides would be fuller still, but hold phrases of one kind, and training then stalls: sorted
-# by the ratio of the sides within a bucket, batches are 96 % full and not 91 %, and the built-in
-# corpus ends at perplexity 9.7 and not 1.6.
+# How much longer the longest pair of a bucket may be than its shortest. Batches of similar lengths
+# on both sides would have less padding, but consist of phrases of one kind, and training stalls:
+# sorted by the ratio of the sides within a bucket, batches are 96 % full instead of 91 %, and the
+# built-in corpus ends at perplexity 9.7 instead of 1.6.
 _RATIO = 1.1
 _PAIRS_FILE, _BOUNDS_FILE = "by_length.u32", "buckets.i64"
 _AT_ONCE = 2**20
@@ -26,12 +26,12 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Pairs in the order of their longer side, as far as it is of another bucket.
+    """Pairs grouped by the length of their longer side, in increasing order.
 
     Attributes:
-        pairs: ``(pairs,)``, their numbers, bucket after bucket
-        sizes: ``(buckets,)``, pairs in each
-        tokens: ``(buckets, 2)``, source and target tokens of each
+        pairs: ``(pairs,)``, indices of pairs, bucket by bucket
+        sizes: ``(buckets,)``, pairs per bucket
+        tokens: ``(buckets, 2)``, source and target tokens per bucket
     """
 
     pairs: npt.NDArray[np.uint32]
@@ -51,7 +51,7 @@ class Buckets:
                 np.add.at(tokens[:, side], found, part[:, side])
         sizes = np.bincount(number, minlength=256)
         used = np.flatnonzero(sizes)
-        # One bucket after the other takes less memory than to sort all pairs by their bucket.
+        # Collecting one bucket at a time takes less memory than sorting all pairs by bucket.
         pairs = np.empty(len(lengths), dtype=np.uint32)
         ends = sizes[used].cumsum()
         for bucket, end in zip(used, ends, strict=True):
@@ -65,10 +65,10 @@ class Buckets:
 
     @classmethod
     def load(cls, directory: Path) -> Buckets:
-        """What :meth:`save` wrote, the pairs memory-mapped.
+        """Load what :meth:`save` wrote, the pairs memory-mapped.
 
         Raises:
-            InputError: if it is not there, or not whole.
+            InputError: if it is missing or truncated.
         """
         try:
             pairs = np.memmap(directory / _PAIRS_FILE, np.uint32, "r")
@@ -76,7 +76,7 @@ class Buckets:
         except (OSError, ValueError) as error:
             raise InputError(f"{directory} is damaged; remove it ({error})") from error
         if bounds[:, 0].sum() != len(pairs):
-            raise InputError(f"{directory} is damaged: a file of it is cut short; remove it")
+            raise InputError(f"{directory} is damaged: one of its files is truncated; remove it")
         return cls(pairs, bounds[:, 0], bounds[:, 1:])
 
 
@@ -85,13 +85,13 @@ def _bucket(length: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
 
 
 def shuffled(places: Integers, size: int, key: tuple[int, ...]) -> Integers:
-    """Where a shuffle of ``size`` things, drawn by ``key``, puts those at ``places``.
+    """Where a shuffle of ``size`` items, determined by ``key``, puts those at ``places``.
 
-    It is worked out for these places alone: a shuffle of 36 million pairs would have to be drawn,
-    held and read by every process anew in each epoch. A Feistel network on pairs (a, b) with
-    ``place = a * width + b`` permutes a range that is a little larger, and goes on from whatever
-    lies beyond ``size`` until it comes back (Black and Rogaway 2002, "Ciphers with arbitrary
-    finite domains").
+    Only these places are computed: a full shuffle of 36 million pairs would have to be drawn and
+    held by every process in every epoch. A Feistel network on pairs (a, b) with
+    ``place = a * width + b`` permutes a slightly larger range, and is applied again to values
+    beyond ``size`` until they fall below it (Black and Rogaway 2002, "Ciphers with arbitrary finite
+    domains").
     """
     width = math.isqrt(size - 1) + 1
     keys = np.random.SeedSequence(key).generate_state(_ROUNDS, np.uint64).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""Encoded pairs on disk: one memory map that every process of a machine shares."""
+"""Encoded pairs on disk, memory-mapped and so shared by all processes of a machine."""
 
 from __future__ import annotations
 
@@ -24,19 +24,16 @@ class EncodedPairs:
     """Pairs of sentences as word-pieces, each ending with the end-of-sentence id.
 
     Args:
-        tokens: of all pairs, source and target in turn
-        lengths: ``(pairs, 2)``, word-pieces of source and target, their end included
-        starts: ``(pairs,)``, where each source begins; its target follows
-        vocab_size: what all tokens are below, where batches are to be checked for it
-
-    Attributes:
-        lengths: as given
+        tokens: of all pairs, each source followed by its target
+        lengths: ``(pairs, 2)``, word-pieces of source and target, ends included
+        starts: ``(pairs,)``, where each source begins
+        vocab_size: if given, tokens are checked to be below it
     """
 
     def __init__(
         self, tokens: Tokens, lengths: Tokens, starts: Tokens, vocab_size: int | None = None
     ) -> None:
-        # As plain arrays, for to index a memory map costs several times as much.
+        # As plain arrays: indexing a np.memmap takes several times as long.
         self._tokens, self._starts = np.asarray(tokens), np.asarray(starts)
         self.lengths: Tokens = np.asarray(lengths)
         self._vocab_size = vocab_size
@@ -50,9 +47,9 @@ class EncodedPairs:
         return self._tokens[start:middle], self._tokens[middle:end]
 
     def padded(self, pairs: Integers, side: int) -> Integers:
-        """The sources (side 0) or targets (1) of ``pairs``, padded behind: ``(batch, longest)``.
+        """The sources (side 0) or targets (1) of ``pairs``, right-padded: ``(batch, longest)``.
 
-        All at once: a loop over the pairs takes several times as long.
+        Vectorised, because a loop over the pairs takes several times as long.
 
         Raises:
             InputError: if a token is outside the vocabulary.
@@ -74,7 +71,7 @@ class EncodedPairs:
 
 
 class PairsInMemory(EncodedPairs):
-    """A few pairs, such as a text to score."""
+    """Pairs that are not stored on disk, such as a text to score."""
 
     def __init__(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> None:
         lengths = np.array([list(map(len, sources)), list(map(len, targets))], dtype=np.int64).T
@@ -85,13 +82,10 @@ class PairsInMemory(EncodedPairs):
 
 
 class TokenStore(EncodedPairs):
-    """Encoded pairs in a folder, each pair contiguous: source, then target.
-
-    All is memory-mapped: opening takes the same time at any size, and the processes of a machine
-    share what they read.
+    """Encoded pairs in a folder, memory-mapped, so that opening is quick at any size.
 
     Raises:
-        InputError: if the directory holds no store, or one cut short.
+        InputError: if the directory holds no store, or a truncated one.
     """
 
     def __init__(self, directory: Path, *, vocab_size: int | None = None) -> None:
@@ -103,20 +97,20 @@ class TokenStore(EncodedPairs):
         except (OSError, ValueError) as error:
             raise InputError(f"{directory} holds no token store; remove it ({error})") from error
         if len(starts) != len(lengths) or starts[-1] + lengths[-1].sum() != len(tokens):
-            raise InputError(f"{directory} is damaged: a file of it is cut short; remove it")
+            raise InputError(f"{directory} is damaged: one of its files is truncated; remove it")
         super().__init__(tokens, lengths, starts, vocab_size)
 
 
 def store_files(
     directory: Path, vocab_size: int
 ) -> tuple[list[Path], np.dtype[np.unsignedinteger]]:
-    """The files of a store, of tokens, lengths and starts, and the type of its tokens."""
+    """The files of a store (tokens, lengths and starts) and the type of its tokens."""
     name = "tokens.u16" if vocab_size <= 2**16 else "tokens.u32"
     return [directory / file for file in (name, _LENGTHS_FILE, _STARTS_FILE)], _TOKENS_FILES[name]
 
 
 def starts_of(lengths: Tokens, first: int) -> npt.NDArray[np.uint64]:
-    """Where the pairs of these lengths begin, the first of them at ``first``."""
+    """Where pairs of these lengths begin if the first one begins at ``first``."""
     sizes = lengths.sum(axis=1, dtype=np.uint64)
     return np.uint64(first) + sizes.cumsum(dtype=np.uint64) - sizes
 
@@ -124,7 +118,7 @@ def starts_of(lengths: Tokens, first: int) -> npt.NDArray[np.uint64]:
 def write_store(
     directory: Path, pairs: Iterable[tuple[list[int], list[int]]], vocab_size: int
 ) -> None:
-    """Write some ``pairs`` into an existing directory."""
+    """Write ``pairs``, which fit in memory, into an existing directory."""
     files, kind = store_files(directory, vocab_size)
     sides = list(pairs)
     lengths = np.array([[len(source), len(target)] for source, target in sides], dtype=np.uint32)
@@ -134,6 +128,6 @@ def write_store(
 
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:
-    """Write the bare numbers; unlike numpy's own way, a full disk is told as such."""
+    """Write the raw numbers; unlike ``ndarray.tofile``, it reports a full disk as such."""
     with path.open("wb") as file:
         file.write(np.ascontiguousarray(array).data)

@@ -1,4 +1,4 @@
-"""Lines of text files, and of two that are aligned."""
+"""Reading text files, and pairs of aligned ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _AT_ONCE = 10_000
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a text file, unpacked by its ending, without their ends.
+    """The lines of a text file, decompressed by its suffix, without their line ends.
 
-    Lines end with LF or CRLF only: other line separators of Unicode stand inside lines.
+    Lines end with LF or CRLF only; Unicode's other line separators do not end a line.
 
     Raises:
-        InputError: if the file is missing, cut short or damaged.
+        InputError: if the file is missing, truncated or damaged.
     """
     with _open(path) as stored:
         yield from _lines(stored, path)
@@ -51,12 +51,12 @@ def _lines(stored: BinaryIO, path: Path) -> Iterator[bytes]:
 
 
 def normalise(line: str) -> str:
-    """One plain space for every run of white space, Unicode's line separators included."""
+    """The line with each run of white space, line separators included, as one space."""
     return " ".join(line.split())
 
 
 def read_text(path: Path) -> list[str]:
-    """All lines of a text that must be whole, such as a test set.
+    """All lines of a text that must be complete, such as a test set.
 
     Raises:
         InputError: naming the line that is not UTF-8.
@@ -65,7 +65,7 @@ def read_text(path: Path) -> list[str]:
 
 
 def decode_line(line: bytes, name: str, number: int) -> str:
-    """A line of a text that must be whole.
+    """Decode a line of a text that must be complete.
 
     Raises:
         InputError: if it is not UTF-8.
@@ -78,7 +78,7 @@ def decode_line(line: bytes, name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Some lines of two files, side by side, and the bytes of the source file read so far."""
+    """Corresponding lines of two files, and the bytes of the source file read so far."""
 
     source: list[bytes]
     target: list[bytes]
@@ -89,7 +89,7 @@ def aligned_lines(source: Path, target: Path, at_once: int) -> Iterator[Lines]:
     """The lines of two files, ``at_once`` of each at a time.
 
     Raises:
-        InputError: at the end, if one has more lines; it names both and their counts.
+        InputError: when the shorter file ends, if their numbers of lines differ.
     """
     with _open(source) as source_file, _open(target) as target_file:
         sides = _lines(source_file, source), _lines(target_file, target)
@@ -109,7 +109,7 @@ def aligned_lines(source: Path, target: Path, at_once: int) -> Iterator[Lines]:
 
 
 def read_aligned(source: Path, target: Path) -> tuple[list[str], list[str]]:
-    """All lines of two texts that must be whole, such as a test set.
+    """All lines of two texts that must be complete, such as a test set.
 
     Raises:
         InputError: if they are empty or of different lengths, naming both, or not UTF-8.

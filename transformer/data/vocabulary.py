@@ -1,4 +1,4 @@
-"""One vocabulary for both languages (section 5.1): the only door to sentencepiece."""
+"""One vocabulary for both languages (section 5.1): the only module that uses sentencepiece."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import sentencepiece
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from transformer.errors import InputError
 
-# Pairs of which a vocabulary is learned; more make it slower and hardly another.
+# Pairs from which a vocabulary is learned; more take longer and hardly change it.
 SAMPLE_PAIRS = 1_000_000
 SPACE_SYMBOL = "\u2581"
-# In bytes. Sentencepiece passes over longer words in silence, and its own bound is 4,192.
-_LONGEST_WORD = 2**30
+# In bytes. Sentencepiece silently skips longer words, and its default limit is 4,192.
+_MAX_WORD_BYTES = 2**30
 
 
 class Vocabulary:
     """A trained byte-pair encoding.
 
     Raises:
-        InputError: if the file is not a model of sentencepiece.
+        InputError: if the file is not a sentencepiece model.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,35 +41,35 @@ class Vocabulary:
         return [self._model.id_to_piece(i) for i in range(len(self))]
 
     def encode(self, lines: list[str], threads: int | None = None) -> list[list[int]]:
-        """Each line as word-piece ids, the end-of-sentence id last; on all cores for None."""
+        """Each line as word-piece ids with the end-of-sentence id; None uses all cores."""
         return self._model.encode(lines, add_eos=True, num_threads=threads or -1)
 
     def encode_word(self, word: str) -> list[int]:
-        """The ids of a text without white space, and no end behind them."""
+        """The ids of a text without white space, without an end of sentence."""
         return self._model.encode(word)
 
     def decode(self, sentences: list[list[int]]) -> list[str]:
-        """Text again; control ids such as begin, end and padding vanish."""
+        """Sentences as text; control ids such as begin, end and padding are dropped."""
         return self._model.decode(sentences)
 
 
 def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
-    """Learn a byte-pair encoding of ``size`` word-pieces; the same text gives the same bytes.
+    """Learn a byte-pair encoding of ``size`` word-pieces; equal text gives an identical file.
 
-    Text is not normalised: what is encoded comes back as it was. Every character seen in
-    training is a word-piece.
+    Text is not normalised: decoding returns exactly what was encoded. Every character in ``lines``
+    becomes a word-piece.
 
     Args:
-        lines: with one space between words; they are counted here, as sentencepiece would hold
-            all lines in memory
+        lines: with single spaces between words, which are counted here because sentencepiece would
+            hold all lines in memory
 
     Raises:
-        InputError: if the text does not allow so many word-pieces, or needs more.
+        InputError: if the text does not allow as many word-pieces, or needs more.
     """
     words: Counter[str] = Counter()
     for line in lines:
         words.update(line.split())
-    model = io.BytesIO()  # a model that sentencepiece writes to a file holds the file's name
+    model = io.BytesIO()  # a model that sentencepiece writes to a file contains the file's name
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=(f"{word}\t{count}" for word, count in words.items()),
@@ -78,7 +78,7 @@ def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
             model_type="bpe",
             vocab_size=size,
             character_coverage=1.0,
-            max_sentence_length=_LONGEST_WORD,
+            max_sentence_length=_MAX_WORD_BYTES,
             normalization_rule_name="identity",
             pad_id=PAD_ID,
             unk_id=UNK_ID,

@@ -1,4 +1,4 @@
-"""BLEU twice: sacreBLEU's, which compares across papers, and the way this paper was scored."""
+"""BLEU by sacreBLEU, comparable between papers, and tokenised BLEU as this paper reports it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
 
-# As the authors' script, tensor2tensor/utils/get_ende_bleu.sh, has it; a hyphen between single
-# letters (a-b-c) is left by both.
+# As in the authors' script, tensor2tensor/utils/get_ende_bleu.sh; like it, this leaves some hyphens
+# between single letters (a-b-c).
 _COMPOUND = re.compile(r"(\S)-(\S)")
 _SPLIT_COMPOUND = r"\1 ##AT##-##AT## \2"
-# That script is for German alone; earlier figures for other languages were of whole compounds.
+# That script is for German only.
 _LANGUAGES_WITH_COMPOUNDS = ("de",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bleu:
-    """A corpus score in per cent and what it was computed with."""
+    """A corpus score in per cent and the signature of how it was computed."""
 
     score: float
     signature: str
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
-    """sacreBLEU's corpus score of detokenised text against one reference each.
+    """sacreBLEU's corpus score of detokenised text against single references.
 
     Raises:
         ValueError: if the numbers of lines differ.
     """
-    from sacrebleu.metrics.bleu import BLEU  # slow to import, and needed at the end only
+    from sacrebleu.metrics.bleu import BLEU  # slow to import
 
     metric = BLEU()
     score = _corpus_score(metric, hypotheses, references)
@@ -41,15 +41,15 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Bleu:
-    """BLEU as Table 2 and Table 3 count it: what ``multi-bleu.perl`` gives for the tokens.
+    """BLEU as in Tables 2 and 3: what ``multi-bleu.perl`` computes from tokenised text.
 
-    On German text it is mostly above sacreBLEU's, as each part of a compound and its hyphen count
-    as words. Nothing is smoothed: without a common 4-gram it is 0.
+    On German text it is mostly higher than sacreBLEU's, because the parts of a compound and its
+    hyphen count as words. It is not smoothed: without a common 4-gram it is 0.
 
     Args:
-        hypotheses: detokenised lines of text
+        hypotheses: detokenised lines
         references: as many lines
-        language: of both, ISO 639-1; one that Moses does not know is split by its English rules
+        language: ISO 639-1; Moses splits languages that it does not know by its English rules
 
     Raises:
         ValueError: if the numbers of lines differ.
@@ -70,15 +70,15 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
 
 
 def moses_tokens(lines: Sequence[str], language: str) -> list[str]:
-    """Lines with one space between tokens, quotes and dashes in ASCII, German compounds split.
+    """Tokens separated by spaces, with ASCII quotes and dashes and German compounds split.
 
     Example:
         >>> moses_tokens(["„E-Mail“, z. B. so…"], "de")
         ['" E ##AT##-##AT## Mail " , z. B. so ...']
     """
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer  # half a second
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer  # takes half a second
 
-    # Characters alone are mapped: commas are not moved across quotes, nor put into numbers.
+    # Only characters are mapped: commas are neither moved across quotes nor changed in numbers.
     normalizer = MosesPunctNormalizer(
         language, norm_quote_commas=False, norm_numbers=False, pre_replace_unicode_punct=True
     )

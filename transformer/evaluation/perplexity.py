@@ -1,4 +1,4 @@
-"""Perplexity, and the translation of text."""
+"""Perplexity of reference translations, and the translation of text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.loss import smoothed_cross_entropy
 
-# As decode_sentences: sources to the index of each and its hypothesis, in any order.
+# Like decode_sentences: from sources to (index, translation), in any order.
 Decode = Callable[[list[list[int]]], Iterable[tuple[int, list[int]]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Perplexity:
-    """Of the unsmoothed cross-entropy: per word-piece, the end of sentence included, as in the
-    paper; and per character of the reference, line ends included, which compares across
-    vocabularies.
+    """exp of the unsmoothed cross-entropy.
+
+    ``per_token`` is per word-piece, ends of sentences included, as in the paper; ``per_char`` is
+    per character of the reference, line ends included, which is comparable between vocabularies.
     """
 
     per_token: float
@@ -76,7 +77,7 @@ def translate(
     """Translate lines of text; an empty line stays empty.
 
     Args:
-        decode: the search, in place of :func:`decode_sentences`
+        decode: a search to use instead of :func:`decode_sentences`
         on_progress: called with the number of lines done so far
     """
     translations = [""] * len(lines)

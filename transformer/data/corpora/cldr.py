@@ -1,13 +1,13 @@
 """The built-in corpus ``cldr_en_de``: phrases in English and German from Unicode's locale data.
 
-Babel and num2words write one date, price, measure, list of names or number in both languages. So
-the corpus needs no download and has no bounds but the number of distinct phrases, and yet it asks
-for what translation asks for: names to learn by heart, words that change places (day and month,
-units and tens), endings, compounds, and figures to copy while their points and commas swap.
+Babel and num2words write the same date, price, measure, list of names or number in both languages.
+The corpus needs no download and is limited only by the number of distinct phrases, yet requires
+what translation requires: names to be learned, words that change places (day and month, units and
+tens), endings, compounds, and figures to be copied while their points and commas are exchanged.
 
-Its limits: these are phrases and no sentences, nothing is ambiguous, each source has the one
-right target, and names that are held out on their own stand in lists that are not. A model can
-come close to a perfect score, and the score says nothing about translation at large.
+Its limits: these are phrases, not sentences, nothing is ambiguous, each source has exactly one
+target, and names that are held out on their own occur in lists of the training text. A model can
+come close to a perfect score, which says nothing about translation in general.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SEED = 2018
 PAIRS = 30_000
 HELD_OUT = 1_000
 
-#: What determines the bytes of the corpus. Whoever changes the phrases changes the seed too.
+#: Determines the bytes of the corpus. Change the seed whenever the phrases change.
 VERSION: str = f"{SEED}-{version('babel')}-{version('num2words')}"
 
-#: How often each family is drawn, before doubles are left out.
+#: The weight with which each family is drawn, before duplicates are left out.
 FAMILIES = {
     phrases.a_name: 2,
     phrases.names: 16,
@@ -47,11 +47,13 @@ _MOST_MISSES = 1_000
 
 
 def pairs(seed: int, count: int) -> list[Pair]:
-    """``count`` phrases in English and German. No two share a source, and no two a target, so any
-    split of them is disjoint. A smaller ``count`` gives the beginning of a larger one.
+    """``count`` phrases in English and German.
+
+    All sources are distinct and so are all targets, so any split is disjoint. A smaller ``count``
+    gives a prefix of a larger one.
 
     Raises:
-        ValueError: if there are not so many distinct phrases.
+        ValueError: if there are fewer distinct phrases.
     """
     rng = Random(seed)
     families, weights = list(FAMILIES), list(FAMILIES.values())
@@ -73,14 +75,14 @@ def pairs(seed: int, count: int) -> list[Pair]:
 
 
 def _plain(text: str) -> str:
-    # CLDR sets narrow, thin and no-break spaces; all count as white space.
+    # CLDR uses narrow, thin and no-break spaces; all count as white space.
     return " ".join(text.split())
 
 
 def write(directory: pathlib.Path) -> None:
     """Write ``train``, ``valid`` and ``test``, each with ``.en`` and ``.de``, into a directory."""
     drawn = pairs(SEED, PAIRS)
-    # The rarer families run dry towards the end, so what is held out comes from the beginning.
+    # The smaller families are exhausted towards the end, so the held-out phrases come first.
     splits = {
         "valid": drawn[:HELD_OUT],
         "test": drawn[HELD_OUT : 2 * HELD_OUT],

@@ -1,7 +1,7 @@
-"""The families of phrases of ``cldr_en_de``: each draws one meaning and writes it twice.
+"""The families of phrases of ``cldr_en_de``: each draws a meaning and writes it in both languages.
 
-A family takes a generator of random numbers and returns the phrase in English and in German. What
-it draws depends on that generator alone: on no clock, time zone, environment or order of a set.
+A family takes a random number generator and returns the phrase in English and in German. The result
+depends on that generator alone, not on clock, time zone, environment or the order of a set.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNITS = tuple(
     }.items()
     for unit in names.split()
 )
-# Few enough to be learned in a minute: each name stands in hundreds of phrases.
+# Few enough to be learned in a minute: each name occurs in hundreds of phrases.
 CODES: dict[Field, str] = {
     "territories": "AT BE BR CA CH CN CZ DE DK EG ES FI FR GB GR HU IE IN IS IT JP KE MX NG NL NO "
     "PE PL PT RO RU SE TR UA US ZA",
@@ -74,7 +74,7 @@ def _plural(rng: Random, digits: int) -> int:
 
 
 def _quantity(rng: Random) -> int | Decimal:
-    """A number in figures, at times with one decimal."""
+    """A number in figures, sometimes with one decimal."""
     if rng.random() < 0.25:
         return Decimal(rng.randrange(11, 1_000)).scaleb(-1)
     return rng.randrange(1, 10 ** rng.randint(2, 3))
@@ -160,7 +160,7 @@ def a_moment(rng: Random) -> Pair:
 
 
 def days(rng: Random) -> Pair:
-    """From one day or month to another; what both share is written once."""
+    """From one day or month to another; the parts that both share are written once."""
     first = _day(rng)
     last = first + timedelta(rng.randint(1, rng.choice((10, 60, 300))))
     style = rng.choice(("yMMMd", "yMMMEd", "MMMd", "yMd", "yMMMM"))
@@ -215,7 +215,7 @@ def counted(rng: Random) -> Pair:
 
 
 def ago(rng: Random) -> Pair:
-    """How long ago, or in how long; German asks for the dative."""
+    """How long ago, or in how long; German requires the dative."""
     number, unit, sign = _plural(rng, 3), rng.choice(list(DAYS)), rng.choice((1, -1))
     spelt = rng.random() < 0.5
 
@@ -233,7 +233,7 @@ def ago(rng: Random) -> Pair:
 
 
 def a_number(rng: Random) -> Pair:
-    """A cardinal or ordinal number or a year, which is read by hundreds, in words."""
+    """In words: a cardinal or ordinal number, or a year, which is read in hundreds."""
     style = rng.choice(("cardinal", "cardinal", "ordinal", "year"))
     digits = 5 if style == "cardinal" else 3
     number = rng.randrange(1_100, 2_100) if style == "year" else _number(rng, digits)

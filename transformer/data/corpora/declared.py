@@ -1,4 +1,4 @@
-"""The declared corpora, as data."""
+"""The corpora that this project knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _builtin(split: str) -> ParallelText:
     )
 
 
-# Phrases written from Unicode's locale data: needs no download, is learned in a minute.
+# Phrases generated from Unicode's locale data: no download, learned in a minute.
 CLDR_EN_DE = Corpus(
     name="cldr_en_de",
     source_language="en",
@@ -60,7 +60,7 @@ def _multi30k_corpus(target: str) -> Corpus:
     )
 
 
-# Captions of pictures, 29,000 pairs (Elliott et al. 2016).
+# Image captions, 29,000 pairs (Elliott et al. 2016).
 MULTI30K_EN_DE = _multi30k_corpus("de")
 MULTI30K_EN_FR = _multi30k_corpus("fr")
 
@@ -109,7 +109,7 @@ def sacrebleu_set(name: str, language_pair: str) -> ParallelText:
 
 
 def _wmt14(name: str, target: str, pairs: int, *train: ParallelText) -> Corpus:
-    """With the paper's sets: newstest2013 to validate on, all of newstest2014 as the test."""
+    """With the paper's sets: newstest2013 for validation, all of newstest2014 for testing."""
     return Corpus(
         name=name,
         source_language="en",
@@ -141,7 +141,7 @@ WMT14_EN_FR = _wmt14(
     _members(_UN, "un/undoc.2000.fr-en", "fr"),
     _members(_TEN_TO_THE_NINTH, "giga-fren.release2.fixed", "fr", packing=".gz"),
 )
-# For a first try of the real thing: 80 MB.
+# For a first try on real news: 80 MB.
 WMT14_EN_DE_SMALL = _wmt14(
     "wmt14_en_de_small",
     "de",

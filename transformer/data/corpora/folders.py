@@ -1,4 +1,4 @@
-"""Corpora made of a user's own files."""
+"""Corpora of the user's own files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def files_corpus(
     valid: tuple[str | Path, str | Path],
     test: tuple[str | Path, str | Path] | None = None,
 ) -> Corpus:
-    """A corpus of line-aligned files, each pair source first; plain or .gz, .xz, .bz2."""
+    """A corpus of line-aligned (source, target) files, plain or .gz, .xz, .bz2."""
 
     def pair(files: tuple[str | Path, str | Path]) -> ParallelText:
         source, target = (TextFile(location=str(Path(f).expanduser().resolve())) for f in files)
@@ -42,14 +42,13 @@ def files_corpus(
 def folder_corpus(folder: Path, languages: tuple[str, str] | None = None) -> Corpus:
     """The corpus in a folder of files ``train.en``, ``train.de``, ``valid.en`` and so on.
 
-    There may be more training texts, ``train-NAME.en`` and ``train-NAME.de``, in the order of
-    their names. Any file may end in .gz, .xz or .bz2; ``test`` may be missing. Without
-    ``languages`` the folder must hold training text of two, and English is the source where it is
-    one of them.
+    Further training texts, ``train-NAME.en`` and ``train-NAME.de``, are ordered by name. Any file
+    may end in .gz, .xz or .bz2; ``test`` may be missing. Without ``languages`` the folder must hold
+    training text in exactly two, and English is the source if it is one of them.
 
     Raises:
-        InputError: if a file is missing or there both plain and packed, or the languages are not
-            plain.
+        InputError: if a file is missing or exists both plain and compressed, or the languages are
+            ambiguous.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder")
@@ -71,7 +70,7 @@ def folder_corpus(folder: Path, languages: tuple[str, str] | None = None) -> Cor
 
 
 def anchored(corpus: Corpus, folder: Path) -> Corpus:
-    """The corpus with every relative path taken from ``folder``."""
+    """The corpus with relative paths resolved against ``folder``."""
 
     def file(side: TextFile) -> TextFile:
         if not side.is_path:
@@ -91,7 +90,7 @@ def anchored(corpus: Corpus, folder: Path) -> Corpus:
 
 
 def _training_texts(folder: Path) -> list[tuple[str, str]]:
-    """Stem and language of every training text, such as ``train-europarl`` and ``en``."""
+    """Stem and language of every training file, such as ``train-europarl`` and ``en``."""
     found = (_TRAINING_TEXT.fullmatch(path.name) for path in folder.iterdir())
     return [(match["stem"], match["language"]) for match in found if match]
 
