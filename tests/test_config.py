@@ -96,7 +96,7 @@ NAN, INF = float("nan"), float("inf")
         ("max_extra_length", -1, "at least 0"),
     ],
 )
-def test_a_value_without_sense_is_refused_by_name(name: str, value: object, expected: str) -> None:
+def test_an_invalid_value_is_refused_by_name(name: str, value: object, expected: str) -> None:
     with pytest.raises(InputError, match=f"^{name} is {value!r}, but must be {expected}"):
         override(BASE, **{name: value})
 
@@ -116,7 +116,7 @@ def test_an_override_finds_the_section_and_leaves_the_rest() -> None:
     assert override(BASE) == BASE
 
 
-def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
+def test_an_unknown_setting_suggests_the_closest_name() -> None:
     with pytest.raises(InputError, match="unknown setting 'warmup': did you mean 'warmup_steps'"):
         override(BASE, warmup=1)
 
@@ -127,7 +127,7 @@ def test_no_two_sections_share_a_name() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_nearest_name_or_all_names() -> None:
+def test_an_unknown_name_suggests_one_or_lists_all() -> None:
     assert str(unknown_name("row", "bse", ["base", "big"])) == (
         "unknown row 'bse': did you mean 'base'?"
     )
@@ -175,7 +175,7 @@ def test_differences_are_named_leaf_by_leaf() -> None:
     assert differences(to_dict(BASE), to_dict(BASE)) == []
 
 
-def test_a_digest_is_the_contents_in_every_process() -> None:
+def test_a_digest_is_the_same_in_every_process() -> None:
     code = (
         "from transformer.config import *\n"
         "from transformer.data.corpora.declared import CLDR_EN_DE\n"

@@ -51,7 +51,7 @@ def a_batch() -> Batch:
 
 
 @rows
-def test_loss_and_gradients_at_once_and_in_halves(name: str, files_corpus: Corpus) -> None:
+def test_loss_and_gradients_of_batches_and_of_halves(name: str, files_corpus: Corpus) -> None:
     config = config_of(name, files_corpus)
     module = TransformerModule(config).double()
     lively(module.model)
@@ -71,7 +71,7 @@ def test_loss_and_gradients_at_once_and_in_halves(name: str, files_corpus: Corpu
 
 
 @rows
-def test_logits_whatever_else_is_in_the_batch(name: str, files_corpus: Corpus) -> None:
+def test_logits_do_not_depend_on_the_rest_of_the_batch(name: str, files_corpus: Corpus) -> None:
     model = lively(Transformer(config_of(name, files_corpus).model)).double().eval()
     batch = a_batch()
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_logits_whatever_else_is_in_the_batch(name: str, files_corpus: Corpus) -
 
 
 @rows
-def test_decoding_word_piece_for_word_piece(name: str, files_corpus: Corpus) -> None:
+def test_beam_search_with_plain_logits(name: str, files_corpus: Corpus) -> None:
     model = lively(Transformer(config_of(name, files_corpus).model)).double().eval()
     decoding = DecodingConfig(beam_size=3, max_extra_length=2)
     sources = [random_sentences([length])[0].tolist() for length in (1, 4)]

@@ -29,7 +29,9 @@ def exported(folder: Path, config: ModelConfig = TINY_MODEL) -> Transformer:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_the_model_comes_back_bit_for_bit_and_translates(positions: str, tmp_path: Path) -> None:
+def test_an_exported_model_is_loaded_bit_for_bit_and_translates(
+    positions: str, tmp_path: Path
+) -> None:
     learned = dataclasses.replace(TINY_MODEL, positions="learned")
     model = exported(tmp_path, learned if positions == "learned" else TINY_MODEL)
     found, vocabulary = load_pretrained(tmp_path)
@@ -43,7 +45,7 @@ def test_the_model_comes_back_bit_for_bit_and_translates(positions: str, tmp_pat
     )
 
 
-def test_what_is_no_export_is_told_by_its_file(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_export_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is no export: .*config\.json"):
         load_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"add_source_eos": true}')
@@ -51,7 +53,7 @@ def test_what_is_no_export_is_told_by_its_file(tmp_path: Path) -> None:
         load_pretrained(tmp_path)
 
 
-def test_weights_that_cannot_be_used_are_told_in_one_line(tmp_path: Path) -> None:
+def test_unusable_weights_are_reported_in_one_line(tmp_path: Path) -> None:
     exported(tmp_path)
     other = dataclasses.replace(TINY_MODEL, d_ff=19)
     path = tmp_path / "model.safetensors"
@@ -62,7 +64,7 @@ def test_weights_that_cannot_be_used_are_told_in_one_line(tmp_path: Path) -> Non
         assert "\n" not in str(raised.value)
 
 
-def test_without_the_library_one_line_says_how_to_install_it(
+def test_a_missing_library_is_reported_with_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exported(tmp_path)

@@ -14,7 +14,7 @@ from transformer.evaluation.counts import count_parameters
 # Weights, and Adam's two moments of each, in fp32; gradients are as large as the weights.
 _STATE_BYTES, _GRADIENT_BYTES = 12, 4
 _FLOAT = 4
-# The loss works on so many logits at once (transformer/training/loss.py).
+# The loss works on so many logits at once (transformer/kernels/cross_entropy.py).
 _GPU_LOGITS, _CPU_LOGITS = 2**28, 2**21
 # Attention's weights, which only the plain products of a CPU keep, are as many as keys.
 _LENGTH = 30

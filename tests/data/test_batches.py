@@ -52,7 +52,7 @@ def test_each_pair_is_in_an_epoch_once(lengths: Integers, seed: int, epoch: int)
 
 @quickly
 @given(lengths_of_pairs)
-def test_evaluation_keeps_to_the_budget_on_both_sides(lengths: Integers) -> None:
+def test_evaluation_batches_respect_the_budget(lengths: Integers) -> None:
     for batch in batches_by_length(lengths, BUDGET):
         assert len(batch) == 1 or lengths[batch].sum(axis=0).max() <= BUDGET
 
@@ -74,7 +74,7 @@ def test_training_fills_the_fuller_side_to_the_budget(budget: int, spread: float
 
 @quickly
 @given(lengths_of_pairs)
-def test_a_batch_of_evaluation_is_as_full_as_the_next_pair_allows(lengths: Integers) -> None:
+def test_evaluation_batches_are_as_full_as_possible(lengths: Integers) -> None:
     batches = batches_by_length(lengths, BUDGET)
     assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
     for batch, following in itertools.pairwise(batches):
@@ -139,7 +139,7 @@ def test_the_order_of_batches_does_not_follow_length(corpus: Integers) -> None:
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
 
 
-def test_a_batch_holds_pairs_of_like_length_but_not_of_one_length(corpus: Integers) -> None:
+def test_a_batch_holds_similar_but_not_equal_lengths(corpus: Integers) -> None:
     """Those of one length on both sides are phrases of one kind, and training then stalls."""
     batches = list(plan_of(corpus, 101, 5).epoch(0))
     longest = [corpus[batch].max(axis=1) for batch in batches]
@@ -149,7 +149,7 @@ def test_a_batch_holds_pairs_of_like_length_but_not_of_one_length(corpus: Intege
     assert np.mean(sources) > 2
 
 
-def test_evaluation_is_in_the_order_of_source_length(corpus: Integers) -> None:
+def test_evaluation_is_ordered_by_source_length(corpus: Integers) -> None:
     batches = batches_by_length(corpus, 101)
     assert (np.diff(corpus[np.concatenate(batches), 0]) >= 0).all()
     padded = sum(len(b) * corpus[b].max(axis=0).sum() for b in batches)
@@ -192,7 +192,7 @@ def rows(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 4, 5])
-def test_shards_part_the_batch_among_them(shards: int) -> None:
+def test_shards_partition_the_batch(shards: int) -> None:
     found = [row for batch in parts(shards) for row in rows(batch)]
     assert sorted(found) == sorted(rows(collate(PAIRS, ALL)))
     sizes = [len(batch.src) for batch in parts(shards)]
@@ -200,13 +200,13 @@ def test_shards_part_the_batch_among_them(shards: int) -> None:
 
 
 @pytest.mark.parametrize("shards", [3, 7])
-def test_every_shard_knows_the_tokens_of_all_and_which_it_is(shards: int) -> None:
+def test_every_shard_knows_the_tokens_of_the_whole_batch(shards: int) -> None:
     for shard, batch in enumerate(parts(shards)):
         assert (batch.source_tokens, batch.target_tokens, batch.number) == (14, 15, 7)
         assert (batch.shard, batch.shards) == (shard, shards)
 
 
-def test_a_shard_for_which_no_pair_is_left_has_no_targets() -> None:
+def test_a_shard_without_pairs_has_no_targets() -> None:
     *_, last = parts(3, ALL[1:3])
     assert last.src.tolist() == [[12, 13, 14, 3]]
     assert last.tgt.tolist() == [[2, 0, 0]]
@@ -236,7 +236,7 @@ def test_shards_sum_to_the_loss_and_gradient_of_the_whole(shards: int) -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 17])
 @pytest.mark.parametrize("seed", range(5))
-def test_each_sentence_is_in_one_half_without_idle_columns(count: int, seed: int) -> None:
+def test_each_sentence_is_in_one_trimmed_half(count: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     lengths = random.integers(1, 14, (count, 2))
     lengths[0] = 14  # the longest, and the batch's width
@@ -259,7 +259,7 @@ def test_each_sentence_is_in_one_half_without_idle_columns(count: int, seed: int
     assert count == 2 or abs(first - second) <= 2 * 28
 
 
-def test_batches_of_as_many_sentences_are_cut_in_few_places() -> None:
+def test_halves_have_few_different_sizes() -> None:
     """Each new number of sentences makes products of new shapes."""
     random = np.random.default_rng(5)
     cuts: list[int] = []

@@ -46,7 +46,7 @@ def test_what_is_saved_is_loaded(lengths: np.ndarray, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["by_length.u32", "buckets.i64"])
 @pytest.mark.parametrize("left", [0, 4, -4, -1])
-def test_files_cut_short_are_refused(
+def test_truncated_files_are_refused(
     file: str, left: int, lengths: np.ndarray, tmp_path: Path
 ) -> None:
     Buckets.of(lengths).save(tmp_path)
@@ -57,7 +57,7 @@ def test_files_cut_short_are_refused(
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 400), st.integers(0, 2**60), st.integers(0, 2**31))
-def test_a_shuffle_puts_each_thing_at_a_place_of_its_own(size: int, key: int, other: int) -> None:
+def test_a_shuffle_is_a_permutation(size: int, key: int, other: int) -> None:
     moved = shuffled(np.arange(size), size, (key, other))
     assert sorted(moved) == list(range(size))
     some = np.arange(0, size, 3)
@@ -65,19 +65,19 @@ def test_a_shuffle_puts_each_thing_at_a_place_of_its_own(size: int, key: int, ot
 
 
 @pytest.mark.parametrize("size", [2, 7, 30])
-def test_everything_goes_everywhere_alike(size: int) -> None:
+def test_a_shuffle_is_uniform(size: int) -> None:
     shuffles = np.array([shuffled(np.arange(size), size, (7, key)) for key in range(1_009)])
     for place in (0, size // 2, size - 1):
         shares = np.bincount(shuffles[:, place], minlength=size) / 1_009 * size
         assert np.all(np.abs(shares - 1) < 5 * np.sqrt(size / 1_009))
 
 
-def test_neighbours_do_not_stay_together() -> None:
+def test_a_shuffle_separates_neighbours() -> None:
     moved = shuffled(np.arange(100_003), 100_003, (1, 2, 3))
     assert abs(np.corrcoef(moved[:-1], moved[1:])[0, 1]) < 0.02
     assert abs(np.corrcoef(moved, np.arange(100_003))[0, 1]) < 0.02
 
 
-def test_keys_give_shuffles_of_their_own() -> None:
+def test_different_keys_give_different_shuffles() -> None:
     one, other = (shuffled(np.arange(1_009), 1_009, (5, key)) for key in (0, 1))
     assert np.mean(one == other) < 0.01

@@ -47,7 +47,7 @@ def test_each_iteration_is_the_next_epoch(store: TokenStore, plan: BatchPlan) ->
 
 
 @pytest.mark.parametrize("epochs_before", [0, 2])
-def test_a_loader_goes_on_in_the_middle_of_an_epoch(
+def test_a_loader_can_start_in_the_middle_of_an_epoch(
     epochs_before: int, store: TokenStore, plan: BatchPlan
 ) -> None:
     first = epochs_before * len(plan) + 5
@@ -57,7 +57,7 @@ def test_a_loader_goes_on_in_the_middle_of_an_epoch(
     assert numbers(list(loader))[0] == (epochs_before + 1) * len(plan)
 
 
-def test_an_epoch_left_early_goes_on_where_it_was(store: TokenStore, plan: BatchPlan) -> None:
+def test_an_interrupted_epoch_is_continued(store: TokenStore, plan: BatchPlan) -> None:
     loader = PlannedLoader(store, plan)
     assert numbers(list(islice(loader, 3))) == [0, 1, 2]
     assert numbers(list(islice(loader, 2))) == [3, 4]
@@ -74,7 +74,7 @@ def test_ranks_see_each_batch_together(store: TokenStore, plan: BatchPlan) -> No
 
 
 @pytest.mark.parametrize(("world_size", "accumulate"), [(1, 6), (2, 3), (3, 2)])
-def test_devices_and_micro_batches_part_a_batch_alike(
+def test_devices_and_micro_batches_give_the_same_shards(
     world_size: int, accumulate: int, store: TokenStore, plan: BatchPlan
 ) -> None:
     """Six shards, one after another within a device, and devices one after another."""
@@ -95,7 +95,7 @@ def test_devices_and_micro_batches_part_a_batch_alike(
         assert all(torch.equal(a.tgt, b.tgt) for a, b in zip(found, expected, strict=True))
 
 
-def test_a_batch_left_between_its_micro_batches_is_begun_anew(
+def test_a_batch_interrupted_between_micro_batches_starts_over(
     store: TokenStore, plan: BatchPlan
 ) -> None:
     loader = PlannedLoader(store, plan, accumulate=3)
@@ -104,7 +104,7 @@ def test_a_batch_left_between_its_micro_batches_is_begun_anew(
     assert [(batch.number, batch.shard) for batch in again] == [(1, 0), (1, 1), (1, 2), (2, 0)]
 
 
-def test_the_module_plans_by_the_configuration(tiny_config: Config) -> None:
+def test_the_data_module_follows_the_configuration(tiny_config: Config) -> None:
     module = TranslationDataModule(tiny_config)
     module.prepare_data()
     lengths = module.corpus.store("train").lengths
@@ -116,7 +116,7 @@ def test_the_module_plans_by_the_configuration(tiny_config: Config) -> None:
         assert found.source_tokens == lengths[batch, 0].sum() <= 101
 
 
-def test_the_validation_loader_holds_each_pair_once_in_the_order_of_length(
+def test_validation_has_each_pair_once_ordered_by_length(
     tiny_config: Config,
 ) -> None:
     batches = TranslationDataModule(tiny_config).val_dataloader()

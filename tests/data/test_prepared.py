@@ -46,7 +46,7 @@ def test_every_file_and_every_source_is_in_the_manifest(tiny_config: Config) -> 
         "manifest.json",
     ],
 )  # fmt: skip
-def test_one_bit_in_a_prepared_file_is_noticed(name: str, tiny_config: Config) -> None:
+def test_a_flipped_bit_in_a_prepared_file_is_noticed(name: str, tiny_config: Config) -> None:
     directory = prepare(tiny_config).directory
     flip_a_bit(directory / name, -9, keep_date=True)
     with pytest.raises(InputError, match=f"{directory} is damaged: {name} changed"):
@@ -60,7 +60,7 @@ def test_a_missing_file_is_noticed(tiny_config: Config) -> None:
         prepare(tiny_config)
 
 
-def test_of_a_large_file_blocks_are_read_and_all_of_it_if_it_is_newer(
+def test_large_files_are_sampled_unless_they_are_newer_than_the_manifest(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepared_module, "_SMALL_BYTES", 1_000)
@@ -124,7 +124,7 @@ def test_a_text_that_changes_while_it_is_read_is_refused(
         prepare(tiny_config)
 
 
-def test_a_token_outside_the_vocabulary_is_one_clear_line(tiny_config: Config) -> None:
+def test_a_token_outside_the_vocabulary_is_reported(tiny_config: Config) -> None:
     corpus = prepare(tiny_config)
     tokens = np.memmap(corpus.directory / "train" / "tokens.u16", np.uint16, "r+")
     tokens[0] = 61

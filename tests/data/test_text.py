@@ -51,7 +51,7 @@ def test_lines_end_with_lf_or_crlf_only(content: bytes, lines: list[str], tmp_pa
     assert read_text(write(tmp_path / "text", content)) == lines
 
 
-def test_a_byte_order_mark_is_one_at_the_very_start_only(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_removed_only_at_the_start(tmp_path: Path) -> None:
     mark = b"\xef\xbb\xbf"
     lines = list(read_lines(write(tmp_path / "text", mark + b"one\n" + mark + b"two\n")))
     assert lines == [b"one", mark + b"two"]
@@ -62,14 +62,14 @@ def test_any_white_space_becomes_one_space() -> None:
 
 
 @pytest.mark.parametrize("ending", PACKERS)
-def test_packed_files_are_unpacked_by_their_ending(ending: str, tmp_path: Path) -> None:
+def test_files_are_decompressed_by_suffix(ending: str, tmp_path: Path) -> None:
     path = write(tmp_path / f"text.en{ending}", PACKERS[ending]("eins\nzwölf\n".encode()))
     assert read_text(path) == ["eins", "zwölf"]
 
 
 @pytest.mark.parametrize("ending", PACKERS)
 @pytest.mark.parametrize("damage", ["cut short", "altered", "not packed"])
-def test_a_damaged_packed_file_is_named(ending: str, damage: str, tmp_path: Path) -> None:
+def test_a_damaged_compressed_file_is_named(ending: str, damage: str, tmp_path: Path) -> None:
     content = PACKERS[ending](bytes(range(256)) * 41)
     broken = {
         "cut short": content[: len(content) // 2],
@@ -86,7 +86,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "none"))
 
 
-def test_an_undecodable_line_of_a_text_that_must_be_whole_is_named(tmp_path: Path) -> None:
+def test_an_undecodable_line_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "valid.de", GOOD + b"f\xfcnf\n")
     with pytest.raises(InputError, match=f"{path}, line 20 is not UTF-8"):
         read_text(path)
@@ -105,7 +105,7 @@ def test_different_numbers_of_lines_name_both_files(
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 19, 23])
-def test_lines_come_some_at_a_time_and_tell_how_far_they_are(at_once: int, tmp_path: Path) -> None:
+def test_aligned_lines_come_in_parts_with_the_bytes_read(at_once: int, tmp_path: Path) -> None:
     one = write(tmp_path / "a.en", b"".join(b"%d\n" % i for i in range(19)))
     other = write(tmp_path / "a.de.gz", gzip.compress(b"y\n" * 19))
     parts = list(aligned_lines(one, other, at_once))
@@ -114,7 +114,7 @@ def test_lines_come_some_at_a_time_and_tell_how_far_they_are(at_once: int, tmp_p
     assert parts[-1].read == one.stat().st_size
 
 
-def test_two_empty_texts_are_named(tmp_path: Path) -> None:
+def test_empty_texts_are_named(tmp_path: Path) -> None:
     one, other = write(tmp_path / "a.en", b""), write(tmp_path / "a.de", b"")
     with pytest.raises(InputError, match=f"{one} and {other} are empty"):
         read_aligned(one, other)

@@ -35,32 +35,22 @@ def test_the_same_text_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
 
 
-def test_only_the_model_is_left_behind(tmp_path: Path) -> None:
-    train(tmp_path / "vocabulary.model", 61)
-    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.model"]
-
-
-def test_it_has_the_size_asked_for_and_ends_each_line(tmp_path: Path) -> None:
+def test_the_vocabulary_has_the_requested_size(tmp_path: Path) -> None:
     vocabulary = train(tmp_path / "v.model", 61)
     assert len(vocabulary) == 61
+    assert vocabulary.encode([""]) == [[EOS_ID]]
     for ids in vocabulary.encode(LINES):
         assert ids[-1] == EOS_ID
         assert all(EOS_ID < i < 61 for i in ids[:-1])
 
 
-def test_text_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_decoding_inverts_encoding(tmp_path: Path) -> None:
     vocabulary = train(tmp_path / "v.model", 101, LINES + ODD)
     for lines in (LINES, ODD):
         assert vocabulary.decode(vocabulary.encode(lines)) == lines
 
 
-def test_an_empty_line_is_its_end_alone(tmp_path: Path) -> None:
-    vocabulary = train(tmp_path / "v.model", 61)
-    assert vocabulary.encode([""]) == [[EOS_ID]]
-    assert vocabulary.decode([[]]) == [""]
-
-
-def test_control_ids_vanish_in_text(tmp_path: Path) -> None:
+def test_control_ids_are_dropped_in_decoding(tmp_path: Path) -> None:
     vocabulary = train(tmp_path / "v.model", 61)
     (ids,) = vocabulary.encode(["one two"])
     assert vocabulary.decode([[BOS_ID, *ids, PAD_ID, PAD_ID]]) == ["one two"]
@@ -89,20 +79,20 @@ def limit_named(size: int, path: Path) -> int:
     return int(re.findall(r"\d+", str(refusal.value))[-1])
 
 
-def test_a_size_the_text_does_not_allow_is_refused_with_the_largest(tmp_path: Path) -> None:
+def test_too_large_a_size_is_refused_with_the_largest_possible(tmp_path: Path) -> None:
     limit = limit_named(4_001, tmp_path / "v.model")
     assert len(train(tmp_path / "v.model", limit)) == limit
     assert limit_named(limit + 1, tmp_path / "v.model") == limit
 
 
-def test_a_size_below_the_texts_characters_is_refused_with_the_smallest(tmp_path: Path) -> None:
+def test_too_small_a_size_is_refused_with_the_smallest_possible(tmp_path: Path) -> None:
     limit = limit_named(11, tmp_path / "v.model")
     assert len(train(tmp_path / "v.model", limit)) == limit
     assert limit_named(limit - 1, tmp_path / "v.model") == limit
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", None])
-def test_a_file_that_is_no_vocabulary_is_named(content: bytes | None, tmp_path: Path) -> None:
+def test_an_invalid_vocabulary_file_is_named(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "v.model"
     if content is not None:
         path.write_bytes(content)

@@ -90,7 +90,7 @@ def test_length_penalties_by_hand(length: int, alpha: float, expected: float) ->
 
 @alphas
 @pytest.mark.parametrize("end", [-2.0, 0.0])
-def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_of_all(alpha: float, end: float) -> None:
+def test_an_exhaustive_beam_finds_the_best_hypothesis(alpha: float, end: float) -> None:
     limit, beam = 4, 5**4
     config = DecodingConfig(beam_size=beam, length_penalty=alpha, max_extra_length=2)
     lengths: set[int] = set()
@@ -109,7 +109,7 @@ def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_of_all(alpha: float, en
 
 @alphas
 @pytest.mark.parametrize("beam_size", [1, 2, 3, 4])
-def test_a_narrow_beam_does_what_its_definition_says(beam_size: int, alpha: float) -> None:
+def test_beam_search_equals_its_plain_definition(beam_size: int, alpha: float) -> None:
     config = DecodingConfig(beam_size=beam_size, length_penalty=alpha, max_extra_length=5)
     outcomes: set[Hypothesis] = set()
     for seed, end in itertools.product(range(5), (-2.0, 0.5)):
@@ -167,7 +167,7 @@ def test_cached_steps_give_the_logits_of_full_decoding(positions: str) -> None:
     torch.testing.assert_close(torch.stack(steps, dim=1), full, rtol=1e-12, atol=1e-12)
 
 
-def test_selected_sentences_and_hypotheses_go_on_as_themselves() -> None:
+def test_selected_sentences_and_hypotheses_continue_correctly() -> None:
     """Two hypotheses a sentence; after some steps a sentence leaves and hypotheses swap."""
     model = lively_model(LARGE)
     src = random_sentences([5, 2, 7])
@@ -202,7 +202,7 @@ def test_the_result_does_not_depend_on_the_batch_size(beam_size: int) -> None:
     assert len({len(hypothesis) for hypothesis in results[0].values()}) > 7
 
 
-def test_each_source_gets_the_hypothesis_of_its_own() -> None:
+def test_each_source_gets_its_own_hypothesis() -> None:
     model = lively_model(LARGE, end=2.0)
     config = DecodingConfig(beam_size=3, max_extra_length=7)
     sources = [random_sentences([length])[0].tolist() for length in (5, 13, 2, 7, 3)]
@@ -221,7 +221,7 @@ def test_decoding_turns_dropout_off() -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_no_hypothesis_is_longer_than_its_source_and_the_extra(beam_size: int) -> None:
+def test_the_length_limit_holds(beam_size: int) -> None:
     model = lively_model(LARGE, end=-9.0)
     config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
     sources = [random_sentences([length])[0].tolist() for length in (3, 11, 2, 7)]
@@ -230,7 +230,7 @@ def test_no_hypothesis_is_longer_than_its_source_and_the_extra(beam_size: int) -
 
 
 @pytest.mark.parametrize("beam_size", [1, 5])
-def test_padding_and_the_begin_are_never_chosen(beam_size: int) -> None:
+def test_padding_and_begin_are_never_chosen(beam_size: int) -> None:
     model = lively_model(LARGE, pad=40.0, begin=40.0)
     src = random_sentences([7, 11, 5])
     with torch.no_grad():
@@ -278,7 +278,7 @@ def test_finished_sentences_leave_the_batch(
     assert sizes[0] == 8 > sizes[-1]
 
 
-def test_a_few_that_have_ended_stay_until_they_are_an_eighth(
+def test_finished_sentences_stay_until_they_are_an_eighth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """To leave costs a copy of all that stays; what stays changes nothing that was found."""
@@ -311,7 +311,7 @@ def test_the_result_does_not_depend_on_the_number_of_threads(threads: int) -> No
         torch.set_num_threads(1)
 
 
-def test_a_search_stops_when_none_that_goes_on_could_win(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_stops_when_no_live_hypothesis_can_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end is nearly certain at once: what goes on has lost, however far it might go."""
     model = lively_model(LARGE, end=60.0)
     sizes = record_batch_sizes(monkeypatch)

@@ -56,7 +56,7 @@ def test_bleu_is_sacrebleus_with_its_signature() -> None:
     )
 
 
-def test_both_of_the_references_are_100() -> None:
+def test_references_score_100() -> None:
     assert math.isclose(bleu(TRUTHS, TRUTHS).score, 100.0)
     assert math.isclose(tokenised_bleu(TRUTHS, TRUTHS, "en").score, 100.0)
 
@@ -78,7 +78,7 @@ def test_compounds_of_other_languages_stay_whole() -> None:
     ]
 
 
-def test_a_language_that_moses_does_not_know_is_split_too() -> None:
+def test_a_language_unknown_to_moses_is_tokenised() -> None:
     assert moses_tokens(["Qapla', tlhIngan!"], "tlh") == ["Qapla ' , tlhIngan !"]
 
 
@@ -103,7 +103,7 @@ def test_tokenised_bleu_is_not_smoothed() -> None:
     assert tokenised_bleu(["eins zwei drei vier"], ["eins zwei drei fünf"], "de").score == 0
 
 
-def test_compounds_and_quotes_count_for_more_than_by_sacrebleu() -> None:
+def test_tokenised_bleu_counts_compounds_and_quotes_higher_than_sacrebleu() -> None:
     hypothesis = ['Das "Rich-Text-Dokument" ist ein "E-Mail-Anhang" von gestern.']
     reference = ["Das „Rich-Text-Format“ ist ein „E-Mail-Anhang“ von gestern."]
     found = tokenised_bleu(hypothesis, reference, "de").score
@@ -112,7 +112,7 @@ def test_compounds_and_quotes_count_for_more_than_by_sacrebleu() -> None:
 
 @pytest.mark.skipif("SACREBLEU" not in os.environ, reason="needs SACREBLEU with WMT's test sets")
 @pytest.mark.parametrize("name", ["wmt13/wmt13.en-de.ref", "wmt14/full/wmt14_full.en-de.ref"])
-def test_it_is_above_sacrebleu_on_the_papers_sets(name: str) -> None:
+def test_tokenised_bleu_is_higher_than_sacrebleu_on_the_papers_sets(name: str) -> None:
     """Every seventh word of each line is lost, and all quotes are written plainly."""
     lines = (Path(os.environ["SACREBLEU"]) / name).read_text(encoding="utf-8").split("\n")[:499]
     kept = [" ".join(w for i, w in enumerate(x.split(), 1) if i % 7) for x in lines]

@@ -40,20 +40,20 @@ def test_parameters_agree_with_the_papers_column(row: Row) -> None:
     assert (tenths + 5) // 10 == expected
 
 
-def test_runs_of_the_paper_take_what_was_worked_out_for_them() -> None:
+def test_flops_of_the_papers_runs() -> None:
     tokens = STEPS * TOKENS
     assert math.isclose(training_flops(ModelConfig(), tokens, tokens), 9.5e17, rel_tol=0.01)
     assert math.isclose(training_flops(BIG, 3 * tokens, 3 * tokens), 9.7e18, rel_tol=0.02)
 
 
-def test_time_times_devices_times_peak_is_what_table_2_has() -> None:
+def test_nominal_flops_are_those_of_table_2() -> None:
     """12 hours for base and 3.5 days for big (section 5.2) on 8 P100 of 9.5 TFLOP/s."""
     hours = {12: 3.3e18, 84: 2.3e19}
     for count, reported in hours.items():
         assert f"{nominal_flops(8 * count * 3_600, 9.5e12):.1e}" == f"{reported:.1e}"
 
 
-def test_each_weight_of_a_product_counts_six_times_for_each_token_it_meets() -> None:
+def test_each_weight_costs_six_flops_per_token() -> None:
     source, target = 101, 103
     model = Transformer(TINY_MODEL)
     total = 0

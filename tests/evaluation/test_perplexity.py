@@ -43,7 +43,7 @@ def nll_by_hand(model: Transformer, vocabulary: Vocabulary) -> tuple[float, int]
 
 
 @pytest.mark.parametrize("tokens_per_batch", [29, 4_096])
-def test_perplexity_is_what_it_is_pair_by_pair(
+def test_perplexity_by_hand(
     tokens_per_batch: int, model: Transformer, vocabulary: Vocabulary
 ) -> None:
     nll, tokens = nll_by_hand(model, vocabulary)
@@ -53,7 +53,7 @@ def test_perplexity_is_what_it_is_pair_by_pair(
     assert math.isclose(found.per_char, math.exp(nll / characters), rel_tol=1e-5)
 
 
-def test_a_model_that_knows_nothing_is_as_perplexed_as_its_vocabulary_is_large(
+def test_perplexity_of_a_uniform_model_is_the_vocabulary_size(
     model: Transformer, vocabulary: Vocabulary
 ) -> None:
     torch.nn.init.zeros_(model.embedding.weight)
@@ -62,9 +62,7 @@ def test_a_model_that_knows_nothing_is_as_perplexed_as_its_vocabulary_is_large(
     )
 
 
-def test_perplexity_beyond_all_bounds_is_infinite(
-    model: Transformer, vocabulary: Vocabulary
-) -> None:
+def test_an_overflowing_perplexity_is_infinite(model: Transformer, vocabulary: Vocabulary) -> None:
     with torch.no_grad():
         model.embedding.weight.mul_(1e6)
     assert perplexity(model, vocabulary, SOURCES, REFERENCES).per_token == math.inf

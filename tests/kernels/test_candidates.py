@@ -14,7 +14,7 @@ sizes = pytest.mark.parametrize("vocab_size", [8, 64, 65, 1_023, 1_024, 1_025, 1
 
 @sizes
 @pytest.mark.parametrize("count", [1, 8])
-def test_they_are_the_best_of_all(vocab_size: int, count: int) -> None:
+def test_candidates_are_the_top_k_of_the_vocabulary(vocab_size: int, count: int) -> None:
     logits = torch.randn(3, 5, vocab_size) * 4
     expected = logits.clone()
     expected[..., [PAD_ID, BOS_ID]] = -torch.inf
@@ -26,7 +26,7 @@ def test_they_are_the_best_of_all(vocab_size: int, count: int) -> None:
 
 
 @sizes
-def test_the_largest_is_found_wherever_it_stands(vocab_size: int) -> None:
+def test_the_best_is_found_at_every_position(vocab_size: int) -> None:
     """Each word-piece in turn is the best, the one before it the second."""
     logits = torch.zeros(vocab_size, vocab_size)
     row = torch.arange(vocab_size)
@@ -37,7 +37,7 @@ def test_the_largest_is_found_wherever_it_stands(vocab_size: int) -> None:
         assert ids[best].tolist() == [best, best - 1 if best - 1 not in (PAD_ID, BOS_ID) else 1]
 
 
-def test_padding_and_begin_are_as_if_they_were_not() -> None:
+def test_padding_and_begin_are_excluded() -> None:
     logits = torch.zeros(1, 100)
     logits[0, [PAD_ID, BOS_ID]] = 200.0
     best, ids = best_continuations(logits, 3)
@@ -45,7 +45,7 @@ def test_padding_and_begin_are_as_if_they_were_not() -> None:
     torch.testing.assert_close(best, torch.full((1, 3), -torch.tensor(98.0).log().item()))
 
 
-def test_logits_as_large_as_numbers_go_overflow_nothing() -> None:
+def test_huge_logits_do_not_overflow() -> None:
     logits = torch.full((1, 640), 3e38)
     best, _ = best_continuations(logits, 4)
     torch.testing.assert_close(best, torch.full((1, 4), -torch.tensor(638.0).log().item()))

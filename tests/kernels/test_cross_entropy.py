@@ -32,13 +32,14 @@ def gradients(loss: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
 
 
 @smoothings
-@pytest.mark.parametrize("rows_at_a_time", [1, 5, TOKENS - 1, TOKENS, 1_000])
+@pytest.mark.parametrize("rows_at_a_time", [0.5, 1, 5, TOKENS - 1, TOKENS, 1_000])
 def test_both_sums_and_both_gradients_are_torchs(
-    smoothing: float, rows_at_a_time: int, monkeypatch: pytest.MonkeyPatch
+    smoothing: float, rows_at_a_time: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", rows_at_a_time * VOCAB)
+    monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", int(rows_at_a_time * VOCAB))
     states, weight, targets = inputs()
     smoothed, nll = smoothed_cross_entropy(states, weight, targets, smoothing, VOCAB)
+    assert smoothed.requires_grad and not nll.requires_grad
     expected = torchs(states, weight, targets, smoothing)
     torch.testing.assert_close(smoothed, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(nll, torchs(states, weight, targets, 0.0), rtol=1e-12, atol=1e-12)
@@ -46,15 +47,6 @@ def test_both_sums_and_both_gradients_are_torchs(
     found = gradients(smoothed * 0.3, states, weight)
     for one, other in zip(found, gradients(expected * 0.3, states, weight), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
-
-
-def test_a_vocabulary_larger_than_a_piece_still_goes_row_by_row(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", VOCAB - 1)
-    states, weight, targets = inputs()
-    smoothed, _ = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
-    torch.testing.assert_close(smoothed, torchs(states, weight, targets, 0.1))
 
 
 def test_the_gradient_is_that_of_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,9 +61,7 @@ def test_the_gradient_is_that_of_finite_differences(monkeypatch: pytest.MonkeyPa
 
 @smoothings
 @pytest.mark.parametrize("filling", [0.0, 7.0])
-def test_rows_beyond_the_vocabulary_are_as_if_they_were_not(
-    smoothing: float, filling: float
-) -> None:
+def test_padding_rows_have_no_effect(smoothing: float, filling: float) -> None:
     states, weight, targets = inputs()
     padded = torch.cat([weight.detach(), torch.full((3, D_MODEL), filling, dtype=weight.dtype)])
     padded.requires_grad_()
@@ -93,19 +83,6 @@ def test_a_smoothed_target_row_by_hand() -> None:
     # with the identity as weights the states are the logits
     smoothed, _ = smoothed_cross_entropy(logits[None], torch.eye(5), torch.tensor([2]), 0.1, 5)
     torch.testing.assert_close(smoothed, -(row * logits.log_softmax(0)).sum())
-
-
-def test_the_gradient_vanishes_where_the_model_predicts_the_smoothed_row() -> None:
-    logits = torch.tensor([[0.02, 0.02, 0.92, 0.02, 0.02]]).log().requires_grad_()
-    smoothed, _ = smoothed_cross_entropy(logits, torch.eye(5), torch.tensor([2]), 0.1, 5)
-    (gradient,) = gradients(smoothed, logits)
-    torch.testing.assert_close(gradient, torch.zeros(1, 5), atol=1e-6, rtol=0)
-
-
-def test_the_plain_sum_carries_no_gradient() -> None:
-    states, weight, targets = inputs()
-    smoothed, nll = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
-    assert smoothed.requires_grad and not nll.requires_grad
 
 
 def test_without_gradients_the_sums_are_the_same() -> None:
@@ -145,7 +122,7 @@ def test_huge_logits_stay_finite(size: float) -> None:
         assert gradient.isfinite().all()
 
 
-def test_no_targets_cost_nothing() -> None:
+def test_no_targets_give_no_loss() -> None:
     """A rank for which no pair is left takes the step all the same."""
     states, weight, targets = inputs(tokens=0)
     smoothed, nll = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
@@ -188,7 +165,7 @@ def products_of(tokens: int, precision: torch.dtype | None) -> set[tuple[torch.S
     return {shapes for _, shapes in seen}
 
 
-def test_products_of_bf16_on_a_cpu_are_of_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bf16_products_on_cpus_have_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the number of targets, which is another one in nearly every batch."""
     monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", 64 * VOCAB)
     few = set[tuple[torch.Size, ...]]().union(

@@ -30,7 +30,7 @@ def loss_and_gradients(module: TransformerModule, batch: Batch) -> list[Tensor]:
     return [smoothed.detach(), nll, *torch.autograd.grad(smoothed * 0.3, [*module.parameters()])]
 
 
-def test_the_loss_and_all_gradients_are_those_of_the_whole_batch(tiny_config: Config) -> None:
+def test_loss_and_gradients_are_those_of_the_whole_batch(tiny_config: Config) -> None:
     config = override(tiny_config, dropout=0.0, positions="learned")
     module, batch = TransformerModule(config).double(), first_batch(config)
     found = loss_and_gradients(module, batch)
@@ -40,7 +40,7 @@ def test_the_loss_and_all_gradients_are_those_of_the_whole_batch(tiny_config: Co
         torch.testing.assert_close(one, other)
 
 
-def test_what_is_frozen_gets_no_gradient(tiny_config: Config) -> None:
+def test_frozen_parameters_get_no_gradient(tiny_config: Config) -> None:
     module = TransformerModule(tiny_config)
     module.model.embedding.requires_grad_(False)
     smoothed, _ = module.training_loss(first_batch(tiny_config))
@@ -49,7 +49,7 @@ def test_what_is_frozen_gets_no_gradient(tiny_config: Config) -> None:
     assert without == {"model.embedding.weight"}
 
 
-def test_the_seed_decides_the_masks_of_dropout(tiny_config: Config) -> None:
+def test_the_seed_determines_the_dropout_masks(tiny_config: Config) -> None:
     config = override(tiny_config, dropout=0.5)
     module, batch = TransformerModule(config).train(), first_batch(config)
 
@@ -62,7 +62,7 @@ def test_the_seed_decides_the_masks_of_dropout(tiny_config: Config) -> None:
     assert not torch.equal(draw(5)[0], draw(6)[0])
 
 
-def test_both_halves_have_masks_of_their_own(
+def test_the_halves_have_different_dropout_masks(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two copies of a sentence land in different halves, and would else lose the same."""
@@ -83,7 +83,7 @@ def test_both_halves_have_masks_of_their_own(
     assert lost[0] != lost[1]
 
 
-def test_training_on_two_threads_is_the_same_every_time(tiny_config: Config) -> None:
+def test_training_on_two_threads_is_deterministic(tiny_config: Config) -> None:
     def train() -> Tensor:
         module = TransformerModule(override(tiny_config, dropout=0.1))
         lightning.Trainer(
@@ -99,7 +99,7 @@ def test_training_on_two_threads_is_the_same_every_time(tiny_config: Config) -> 
     assert torch.equal(train(), train())
 
 
-def test_a_fault_in_a_half_is_a_fault_of_the_step(tiny_config: Config) -> None:
+def test_an_error_in_a_half_is_raised_by_the_step(tiny_config: Config) -> None:
     module, batch = TransformerModule(tiny_config), first_batch(tiny_config)
     batch.src[0, 0] = len(module.model.embedding.weight)
     with pytest.raises(IndexError):

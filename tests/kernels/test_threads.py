@@ -23,7 +23,7 @@ def test_each_thread_has_its_share(threads: int, share: int) -> None:
     assert torch.get_num_threads() == 4
 
 
-def test_outcomes_come_in_the_order_of_items_from_several_threads() -> None:
+def test_results_of_several_threads_come_in_order() -> None:
     both = threading.Barrier(2, timeout=30)
 
     def work(item: int) -> tuple[int, str]:
@@ -40,13 +40,13 @@ def test_one_thread_is_the_calling_one() -> None:
     assert names == [threading.current_thread().name] * 2
 
 
-def test_a_fault_comes_through_and_the_setting_is_put_back() -> None:
+def test_an_error_is_raised_and_the_setting_restored() -> None:
     with pytest.raises(ZeroDivisionError):
         list(map_on_threads(lambda x: 1 // x, [1, 0], 2))
     assert torch.get_num_threads() == 4
 
 
-def test_one_that_stops_early_puts_the_setting_back() -> None:
+def test_closing_early_restores_the_setting() -> None:
     outcomes = map_on_threads(lambda x: x, range(5), 2)
     assert next(outcomes) == 0
     outcomes.close()

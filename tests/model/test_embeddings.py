@@ -67,13 +67,13 @@ def test_dropout_is_on_the_sum_of_embedding_and_position() -> None:
     torch.testing.assert_close(module(tokens), 3 * plain)
 
 
-def test_sinusoids_go_on_beyond_max_positions() -> None:
+def test_sinusoids_extend_beyond_max_positions() -> None:
     module = embedding(TINY_MODEL)
     for length in (MAX_POSITIONS, MAX_POSITIONS + 1, 97, 3):
         torch.testing.assert_close(encodings(module, length), sinusoids(length, D_MODEL))
 
 
-def test_a_table_that_grew_while_decoding_serves_training() -> None:
+def test_a_table_extended_in_inference_mode_can_be_trained_with() -> None:
     module = embedding(TINY_MODEL)
     with torch.inference_mode():
         module(torch.full((1, 97), 5))
@@ -82,7 +82,7 @@ def test_a_table_that_grew_while_decoding_serves_training() -> None:
 
 
 @pytest.mark.parametrize("config", [TINY_MODEL, LEARNED], ids=lambda config: config.positions)
-def test_a_step_embeds_as_the_whole_does(config: ModelConfig) -> None:
+def test_embedding_from_a_start_equals_embedding_the_whole(config: ModelConfig) -> None:
     module = embedding(config)
     tokens = torch.randint(1, 61, (3, 23))
     whole = module(tokens)
@@ -91,7 +91,7 @@ def test_a_step_embeds_as_the_whole_does(config: ModelConfig) -> None:
         torch.testing.assert_close(found, whole[:, position : position + 1])
 
 
-def test_learned_positions_are_rows_of_their_table_and_the_last_goes_on() -> None:
+def test_positions_beyond_the_learned_table_use_its_last_row() -> None:
     module = embedding(LEARNED)
     assert module.positions is not None
     assert module.positions.shape == (MAX_POSITIONS, D_MODEL)
@@ -104,7 +104,7 @@ def test_a_model_with_sinusoids_learns_no_positions() -> None:
     assert not embedding(TINY_MODEL).state_dict().keys() - {"weight"}
 
 
-def test_both_tables_start_normal_with_the_papers_deviation() -> None:
+def test_both_tables_are_initialised_normal() -> None:
     config = ModelConfig(vocab_size=1_009, d_model=166, max_positions=401, positions="learned")
     module = embedding(config)
     assert module.positions is not None

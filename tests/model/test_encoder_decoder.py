@@ -77,7 +77,7 @@ def test_every_parameter_gets_a_gradient(config: ModelConfig) -> None:
             assert reached.all(), f"a row of {name}"
 
 
-def test_dropout_stands_behind_every_sublayer_and_the_embedding() -> None:
+def test_dropout_follows_every_sublayer_and_the_embedding() -> None:
     model = Transformer(dataclasses.replace(TINY_MODEL, dropout=0.2))
     names = [name for name, module in model.named_modules() if isinstance(module, Dropout)]
     assert len(names) == 1 + TINY_MODEL.num_layers * (2 + 3)
@@ -92,7 +92,7 @@ def test_dropout_is_off_in_evaluation() -> None:
     assert torch.equal(model(src, tgt), model(src, tgt))
 
 
-def test_the_one_matrix_counts_and_is_kept_once() -> None:
+def test_the_shared_matrix_is_stored_once() -> None:
     model = Transformer(TINY_MODEL)
     of_size = [name for name, p in model.named_parameters() if p.shape == (64, 26)]
     assert of_size == ["embedding.weight"]
@@ -107,7 +107,7 @@ def test_a_seed_gives_its_weights() -> None:
     assert not torch.equal(weights(5), weights(7))
 
 
-def test_every_matrix_is_drawn_by_the_models_own_rules() -> None:
+def test_no_matrix_keeps_torchs_default_initialisation() -> None:
     """No matrix keeps torch's default, whose deviation is 1 / sqrt(3 inputs)."""
     config = ModelConfig(
         vocab_size=401, num_layers=1, d_model=202, d_ff=211, num_heads=7, d_k=31, d_v=29

@@ -48,7 +48,7 @@ def randomise_norm(ours: PostNorm) -> None:
     nn.init.uniform_(ours.norm.bias, -0.5, 0.5)
 
 
-def test_an_encoder_layer_is_torchs_with_the_norm_behind() -> None:
+def test_an_encoder_layer_equals_torchs_post_norm_layer() -> None:
     ours = EncoderLayer(CONFIG).double()
     theirs = nn.TransformerEncoderLayer(
         CONFIG.d_model, CONFIG.num_heads, CONFIG.d_ff, dropout=0.0, batch_first=True,
@@ -70,7 +70,7 @@ def test_an_encoder_layer_is_torchs_with_the_norm_behind() -> None:
     torch.testing.assert_close(ours(src, mask), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_a_decoder_layer_is_torchs_with_the_norm_behind() -> None:
+def test_a_decoder_layer_equals_torchs_post_norm_layer() -> None:
     ours = DecoderLayer(CONFIG).double()
     theirs = nn.TransformerDecoderLayer(
         CONFIG.d_model, CONFIG.num_heads, CONFIG.d_ff, dropout=0.0, batch_first=True,
@@ -103,7 +103,7 @@ def test_the_feed_forward_network_is_equation_2() -> None:
     torch.testing.assert_close(network(x), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_feed_forward_network_starts_with_xaviers_weights_and_no_bias() -> None:
+def test_the_feed_forward_network_is_initialised_xavier_uniform() -> None:
     network = FeedForward(97, 401)
     network.reset_parameters()
     bound = (6 / (97 + 401)) ** 0.5

@@ -52,7 +52,7 @@ def config(files_corpus: Corpus) -> Config:
 
 # The most parts are more than a batch has pairs.
 @pytest.mark.parametrize(("accumulate", "steps"), [(4, 5), (37, 1)])
-def test_steps_in_parts_are_the_steps_of_whole_batches(
+def test_accumulated_steps_equal_steps_of_whole_batches(
     accumulate: int, steps: int, config: Config
 ) -> None:
     _, module, expected = fit(config, steps, 1)
@@ -64,7 +64,7 @@ def test_steps_in_parts_are_the_steps_of_whole_batches(
 
 
 @resuming
-def test_a_run_in_parts_goes_on_bit_by_bit(config: Config, tmp_path: Path) -> None:
+def test_an_accumulating_run_resumes_bit_for_bit(config: Config, tmp_path: Path) -> None:
     config = override(config, dropout=0.3)
     _, whole, figures = fit(config, 7, 2)
     first, _, _ = fit(config, 3, 2)
@@ -74,7 +74,7 @@ def test_a_run_in_parts_goes_on_bit_by_bit(config: Config, tmp_path: Path) -> No
     assert torch.equal(flat(resumed), flat(whole))
 
 
-def test_whole_batches_of_a_loader_of_ones_own_are_averaged(config: Config) -> None:
+def test_accumulation_averages_the_batches_of_other_loaders(config: Config) -> None:
     """One that does not part them: the mean of two losses is logged, and their gradients'."""
     data = TranslationDataModule(config)
     batches = FixedBatches(itertools.islice(data.train_dataloader(), 2))

@@ -33,7 +33,7 @@ def test_one_checkpoint_is_its_own_average(tmp_path: Path) -> None:
     assert torch.equal(average_weights([save(tmp_path / "1.ckpt", w=weight)])["w"], weight)
 
 
-def test_sums_do_not_lose_what_fp32_would(tmp_path: Path) -> None:
+def test_sums_are_in_float64(tmp_path: Path) -> None:
     paths = [
         save(tmp_path / f"{i}.ckpt", w=torch.tensor([x])) for i, x in enumerate([1e8, 3.0, -1e8])
     ]

@@ -64,7 +64,7 @@ def golden_losses(corpus: Corpus) -> list[float]:
     return fit(tiny(corpus, dropout=0.1), max_steps=20)[1]
 
 
-def test_twenty_losses_are_what_they_were(files_corpus: Corpus) -> None:
+def test_twenty_golden_losses(files_corpus: Corpus) -> None:
     """Made anew by ``python -m tests.training.golden``.
 
     Other machines and versions of torch add in another order, so they agree to one in a thousand.
@@ -72,7 +72,7 @@ def test_twenty_losses_are_what_they_were(files_corpus: Corpus) -> None:
     assert golden_losses(files_corpus) == pytest.approx(json.loads(GOLDEN.read_text()), rel=1e-3)
 
 
-def test_a_trainer_does_what_is_written_out_by_hand(tiny_config: Config) -> None:
+def test_training_equals_a_loop_written_by_hand(tiny_config: Config) -> None:
     """Two epochs of the plan; F.cross_entropy, equation 3 and Adam in the place of ours."""
     steps = 53
     module, losses = fit(tiny_config, steps)
@@ -101,7 +101,7 @@ def test_a_trainer_does_what_is_written_out_by_hand(tiny_config: Config) -> None
 
 
 @pytest.mark.filterwarnings("ignore:Starting from v1.9.0, `tensorboardX`:UserWarning")
-def test_a_trainer_left_to_its_own_settings_gives_the_same(
+def test_a_trainer_with_default_settings_gives_the_same(
     tiny_config: Config, tmp_path: Path
 ) -> None:
     config = override(tiny_config, dropout=0.1)
@@ -111,20 +111,17 @@ def test_a_trainer_left_to_its_own_settings_gives_the_same(
     assert losses == expected
 
 
-def test_the_seed_alone_decides(tiny_config: Config) -> None:
+def test_only_the_seed_matters(tiny_config: Config) -> None:
     config = override(tiny_config, dropout=0.3)
     module, losses = fit(config, max_steps=5)
     torch.manual_seed(12_345)
+    before = torch.get_rng_state()
+    TransformerModule(config)
+    assert torch.equal(torch.get_rng_state(), before)
     again, same_losses = fit(config, max_steps=5)
     assert same_losses == losses and torch.equal(flat(again), flat(module))
     _, others = fit(override(config, seed=4), max_steps=5)
     assert not set(others) & set(losses)
-
-
-def test_making_a_module_leaves_the_random_numbers_of_others_alone(tiny_config: Config) -> None:
-    before = torch.get_rng_state()
-    TransformerModule(tiny_config)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 # It asks for a loader with a state; ours finds its place from the step alone.
@@ -133,7 +130,7 @@ resuming = pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint 
 
 @resuming
 @pytest.mark.parametrize(("stop", "threads"), [(5, 1), (31, 1), (31, 2)])
-def test_a_run_goes_on_bit_by_bit_in_the_middle_of_an_epoch(
+def test_a_run_resumes_bit_for_bit_in_the_middle_of_an_epoch(
     stop: int,
     threads: int,
     tiny_config: Config,
@@ -184,7 +181,7 @@ def test_a_run_of_an_earlier_version_is_resumed(tiny_config: Config, tmp_path: P
     assert not resumed.model.embedding.weight[61:].any()
 
 
-def test_a_checkpoint_loads_by_lightnings_own_way(tiny_config: Config, tmp_path: Path) -> None:
+def test_load_from_checkpoint(tiny_config: Config, tmp_path: Path) -> None:
     module = TransformerModule(tiny_config)
     run = trainer(1)
     run.fit(module, TranslationDataModule(tiny_config))
@@ -236,7 +233,7 @@ def test_a_tiny_task_is_learned(tmp_path: Path) -> None:
     assert right >= 0.95 * len(references)
 
 
-def test_what_is_logged_is_the_mean_over_real_word_pieces(tiny_config: Config) -> None:
+def test_logged_metrics_are_means_over_real_word_pieces(tiny_config: Config) -> None:
     config = override(tiny_config, log_every_steps=1, validate_every_steps=1)
     module = TransformerModule(config)
     data = TranslationDataModule(config)
@@ -253,7 +250,7 @@ def test_what_is_logged_is_the_mean_over_real_word_pieces(tiny_config: Config) -
     assert logged["gradient_norm"] > 0
 
 
-def test_only_every_so_many_steps_are_logged(tiny_config: Config) -> None:
+def test_only_every_nth_step_is_logged(tiny_config: Config) -> None:
     class Logged(lightning.Callback):
         def __init__(self) -> None:
             self.steps: list[int] = []
@@ -325,7 +322,7 @@ class Break(lightning.Callback):
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])
 @pytest.mark.parametrize("clip_norm", [None, 1.0])
-def test_a_broken_gradient_stops_the_run_before_it_reaches_the_weights(
+def test_a_non_finite_gradient_stops_the_run_before_the_update(
     value: float, clip_norm: float | None, tiny_config: Config
 ) -> None:
     config = override(tiny_config, clip_norm=clip_norm)
@@ -335,7 +332,7 @@ def test_a_broken_gradient_stops_the_run_before_it_reaches_the_weights(
     assert torch.equal(flat(module), broken.before)
 
 
-def test_the_batch_is_named_by_its_number_since_the_start(tiny_config: Config) -> None:
+def test_a_non_finite_gradient_names_its_batch(tiny_config: Config) -> None:
     """Batches of the user's own, two a step: step 4 ends with batch 9."""
     batches = FixedBatches(
         itertools.islice(TranslationDataModule(tiny_config).train_dataloader(), 10)
@@ -345,7 +342,7 @@ def test_the_batch_is_named_by_its_number_since_the_start(tiny_config: Config) -
         fit_broken.fit(TransformerModule(tiny_config), batches, batches)
 
 
-def test_no_checkpoint_is_written_of_weights_that_a_broken_gradient_reached(
+def test_no_checkpoint_is_written_after_a_non_finite_gradient(
     tiny_config: Config, tmp_path: Path
 ) -> None:
     """On a GPU a step does not wait for its norm, so the checkpoint asks."""
@@ -366,7 +363,7 @@ def test_bf16_trains_as_fp32_does(tiny_config: Config) -> None:
     assert flat(module).dtype == torch.float32
 
 
-def test_padding_costs_nothing(tiny_config: Config) -> None:
+def test_padding_has_no_loss(tiny_config: Config) -> None:
     module = TransformerModule(tiny_config).double()
     data = TranslationDataModule(tiny_config)
     batch = next(iter(data.train_dataloader()))

@@ -23,7 +23,7 @@ def cpu_with(monkeypatch: pytest.MonkeyPatch, **capabilities: bool) -> None:
         ({"amx_bf16": True}, "bf16"),
     ],
 )
-def test_auto_asks_the_cpu(
+def test_auto_on_cpu(
     capabilities: dict[str, bool], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu_with(monkeypatch, **capabilities)
@@ -31,9 +31,7 @@ def test_auto_asks_the_cpu(
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_auto_asks_the_gpu_for_more_than_emulation(
-    native: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_on_gpu_ignores_emulation(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def supported(including_emulation: bool = True) -> bool:
         return including_emulation or native
 
@@ -41,11 +39,11 @@ def test_auto_asks_the_gpu_for_more_than_emulation(
     assert multiplies_bf16(torch.device("cuda")) == native
 
 
-def test_a_device_nothing_is_known_of_gets_fp32() -> None:
+def test_auto_on_an_unknown_device_is_fp32() -> None:
     assert effective_precision("auto", torch.device("meta")) == "fp32"
 
 
-def test_a_choice_is_kept_whatever_the_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_explicit_precision_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_with(monkeypatch, avx512_bf16=True)
     assert effective_precision("fp32", CPU) == "fp32"
     cpu_with(monkeypatch)
@@ -55,7 +53,7 @@ def test_a_choice_is_kept_whatever_the_hardware(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("precision", "expected"), [("bf16", torch.bfloat16), ("fp32", torch.float32)]
 )
-def test_products_run_in_it_and_weights_stay(precision: str, expected: torch.dtype) -> None:
+def test_products_run_in_bf16_and_weights_stay_fp32(precision: str, expected: torch.dtype) -> None:
     linear = torch.nn.Linear(3, 5)
     with autocast("bf16" if precision == "bf16" else "fp32", CPU):
         assert linear(torch.ones(2, 3)).dtype == expected

@@ -27,7 +27,7 @@ def test_values_by_hand(step: int, expected: float) -> None:
     assert math.isclose(learning_rate(step, 64, TrainingConfig(warmup_steps=100)), expected)
 
 
-def test_it_is_equation_3_word_for_word() -> None:
+def test_the_schedule_is_equation_3() -> None:
     for step in (1, 7, 99, 100, 101, 10_007):
         equation = 26**-0.5 * min(step**-0.5, step * 101**-1.5)
         assert math.isclose(learning_rate(step, 26, TrainingConfig(warmup_steps=101)), equation)
@@ -46,7 +46,7 @@ def test_the_factor_multiplies_it_everywhere(schedule: str) -> None:
         assert math.isclose(learning_rate(step, 26, scaled), expected)
 
 
-def test_the_straight_line_leaves_the_warm_up_as_it_is_and_ends_at_max_steps() -> None:
+def test_the_linear_schedule_has_the_same_warm_up_and_ends_at_max_steps() -> None:
     config = TrainingConfig(warmup_steps=10, max_steps=29, schedule="linear")
     equation = TrainingConfig(warmup_steps=10, max_steps=29)
     rates = [learning_rate(step, 64, config) for step in range(1, 31)]

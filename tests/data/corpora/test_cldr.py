@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import unicodedata
-from collections import Counter
 from datetime import datetime
 from random import Random
 
@@ -56,28 +55,24 @@ def test_pairs_are_the_same_in_any_environment():
     assert outputs == [repr(cldr.pairs(7, 500)).encode()] * 2
 
 
-def test_pairs_are_the_same_as_ever():
+def test_pairs_have_the_golden_digest():
     if cldr.VERSION not in GOLDEN:
         pytest.skip(f"no digest is known for {cldr.VERSION}")
     digest = hashlib.sha256(repr(cldr.pairs(cldr.SEED, 500)).encode()).hexdigest()
     assert digest == GOLDEN[cldr.VERSION]
 
 
-def test_another_seed_gives_other_pairs(drawn: list[Pair]):
-    assert len(set(drawn) & set(cldr.pairs(cldr.SEED + 1, COUNT))) < COUNT / 4
-
-
-def test_a_smaller_count_is_the_beginning_of_a_larger_one(drawn: list[Pair]):
+def test_a_smaller_count_is_a_prefix(drawn: list[Pair]):
     assert cldr.pairs(cldr.SEED, 101) == drawn[:101]
 
 
-def test_no_source_and_no_target_stands_twice(drawn: list[Pair]):
+def test_sources_and_targets_are_unique(drawn: list[Pair]):
     assert len(drawn) == COUNT
     assert len({source for source, _ in drawn}) == COUNT
     assert len({target for _, target in drawn}) == COUNT
 
 
-def test_lines_are_short_and_hold_plain_spaces_only(drawn: list[Pair]):
+def test_lines_are_short_and_have_plain_spaces(drawn: list[Pair]):
     for line in (line for pair in drawn for line in pair):
         assert line == " ".join(re.split(r"\s+", line.strip()))
         assert 1 <= len(line.split(" ")) <= 25
@@ -86,26 +81,7 @@ def test_lines_are_short_and_hold_plain_spaces_only(drawn: list[Pair]):
         assert unusual <= {" "}, line
 
 
-def test_every_family_occurs_about_as_often_as_its_weight(monkeypatch: pytest.MonkeyPatch):
-    family_of: dict[str, str] = {}
-
-    def traced(family: Family) -> Family:
-        def draw(rng: Random) -> Pair:
-            pair = family(rng)
-            family_of.setdefault(plain(pair)[0], family.__name__)
-            return pair
-
-        return draw
-
-    weights = {family.__name__: weight for family, weight in cldr.FAMILIES.items()}
-    monkeypatch.setattr(cldr, "FAMILIES", {traced(f): w for f, w in cldr.FAMILIES.items()})
-    counts = Counter(family_of[source] for source, _ in cldr.pairs(cldr.SEED, COUNT))
-    for name, weight in weights.items():
-        share = counts[name] / COUNT * sum(weights.values())
-        assert 0.6 * weight < share < 1.4 * weight, name
-
-
-def test_more_pairs_than_there_are_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cldr, "FAMILIES", {cldr_phrases.a_name: 1})
     with pytest.raises(ValueError, match=r"found only \d+ of 9999 distinct pairs"):
         cldr.pairs(1, 9_999)
@@ -148,7 +124,7 @@ def test_written_splits_are_aligned_and_disjoint(
         (1984, "year", "nineteen eighty-four", "neunzehnhundertvierundachtzig"),
     ],
 )
-def test_german_turns_units_and_tens_round(number: int, style: str, english: str, german: str):
+def test_numbers_in_words(number: int, style: str, english: str, german: str):
     assert in_words(number, ENGLISH, style) == english
     assert in_words(number, GERMAN, style) == german
 
@@ -218,11 +194,3 @@ def test_numbers_in_words_are_grammatical(rng: Random, family: Family):
     assert "einstausend" not in german
     if family is not cldr_phrases.a_number:
         assert not re.search(r"eins\b", german)
-
-
-def test_every_unit_is_named_in_both_languages():
-    for unit in cldr_phrases.UNITS:
-        for locale in (ENGLISH, GERMAN):
-            for number in (1, 2):
-                written = cldr_phrases.units.format_unit(number, unit, locale=locale)
-                assert re.fullmatch(rf"{number}\s[^\d]+", written) and unit not in written

@@ -36,7 +36,7 @@ def test_a_declared_corpus_is_sane(corpus: Corpus) -> None:
 
 
 @declared
-def test_every_text_of_a_declared_corpus_is_a_text_of_its_own(corpus: Corpus) -> None:
+def test_texts_of_a_declared_corpus_are_distinct_and_in_their_language(corpus: Corpus) -> None:
     places = [(file.location, file.member) for file in corpus.files]
     assert len(set(places)) == len(places)
     for texts in corpus.splits.values():
@@ -78,7 +78,7 @@ def test_another_kind_of_address_is_refused(location: str) -> None:
         TextFile(location=location)
 
 
-def test_a_size_of_nothing_is_refused() -> None:
+def test_a_size_of_zero_is_refused() -> None:
     with pytest.raises(InputError, match="bytes is 0, but must be at least 1"):
         TextFile(location="a.gz", bytes=0)
 

@@ -19,25 +19,18 @@ def touch(folder: Path, *names: str) -> Path:
     return folder
 
 
-def test_a_folder_of_two_languages_needs_nothing_said(tmp_path: Path) -> None:
-    touch(tmp_path, "train.de", "train.en", "valid.de", "valid.en", "test.de", "test.en")
-    corpus = folder_corpus(tmp_path)
-    assert (corpus.source_language, corpus.target_language) == ("en", "de")
+@pytest.mark.parametrize("languages", [("en", "de"), ("de", "fr")])
+def test_english_or_else_the_first_in_the_alphabet_is_the_source(
+    languages: tuple[str, str], tmp_path: Path
+) -> None:
+    names = [f"{split}.{side}" for split in ("train", "valid", "test") for side in languages]
+    corpus = folder_corpus(touch(tmp_path, *names))
+    assert (corpus.source_language, corpus.target_language) == languages
     assert corpus.name == tmp_path.name
-    assert [file.location for file in corpus.files] == [
-        str(tmp_path / f"{split}.{language}")
-        for split in ("train", "valid", "test")
-        for language in ("en", "de")
-    ]
+    assert [file.location for file in corpus.files] == [str(tmp_path / name) for name in names]
 
 
-def test_without_english_the_first_in_the_alphabet_is_the_source(tmp_path: Path) -> None:
-    touch(tmp_path, "train.fr", "train.de", "valid.fr", "valid.de")
-    corpus = folder_corpus(tmp_path)
-    assert (corpus.source_language, corpus.target_language) == ("de", "fr")
-
-
-def test_the_pair_may_be_named_and_turned_round(tmp_path: Path) -> None:
+def test_the_languages_can_be_chosen_and_swapped(tmp_path: Path) -> None:
     touch(tmp_path, "train.en", "train.de", "train.fr", "valid.en", "valid.de", "valid.fr")
     corpus = folder_corpus(tmp_path, ("de", "en"))
     (text,) = corpus.train
@@ -45,13 +38,13 @@ def test_the_pair_may_be_named_and_turned_round(tmp_path: Path) -> None:
     assert text.target.location == str(tmp_path / "train.en")
 
 
-def test_three_languages_ask_for_a_pair(tmp_path: Path) -> None:
+def test_three_languages_require_a_choice(tmp_path: Path) -> None:
     touch(tmp_path, "train.en", "train.de", "train.fr")
     with pytest.raises(InputError, match=r"found: en, de, fr\); name them as in files:FOLDER"):
         folder_corpus(tmp_path)
 
 
-def test_packed_files_are_found_and_the_test_set_may_be_missing(tmp_path: Path) -> None:
+def test_compressed_files_are_found_and_the_test_set_may_be_missing(tmp_path: Path) -> None:
     touch(tmp_path, "train.en.gz", "train.de", "valid.en.xz", "valid.de.bz2")
     corpus = folder_corpus(tmp_path)
     assert [Path(file.location).name for file in corpus.files] == [
@@ -68,22 +61,17 @@ def test_a_missing_file_is_named(missing: str, tmp_path: Path) -> None:
         folder_corpus(tmp_path)
 
 
-def test_a_file_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_a_file_both_plain_and_compressed_is_refused(tmp_path: Path) -> None:
     touch(tmp_path, "train.en", "train.en.gz", "train.de", "valid.en", "valid.de")
     with pytest.raises(InputError, match=r"holds train\.en and train\.en\.gz: remove all but"):
         folder_corpus(tmp_path)
 
 
 @pytest.mark.parametrize("names", [(), ("train.en",)])
-def test_a_folder_without_training_text_of_two_is_refused(
-    names: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_folder_without_two_languages_is_refused(names: tuple[str, ...], tmp_path: Path) -> None:
     touch(tmp_path, *names)
     with pytest.raises(InputError, match=rf"{tmp_path} must hold train\.SOURCE and train\.TARGET"):
         folder_corpus(tmp_path)
-
-
-def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{tmp_path}/none is not a folder"):
         folder_corpus(tmp_path / "none")
 
@@ -99,7 +87,7 @@ def test_files_anywhere_make_a_corpus(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(corpus.splits) == ["train", "valid"]
 
 
-def test_more_training_texts_stand_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_further_training_texts_are_ordered_by_name(tmp_path: Path) -> None:
     touch(tmp_path, "train-news.2012.en", "train-news.2012.de.xz", "train-acts.en.gz")
     touch(tmp_path, "train-acts.de", "train.en", "train.de", "valid.en", "valid.de")
     corpus = folder_corpus(tmp_path)
@@ -117,7 +105,7 @@ def test_one_named_training_text_is_enough_and_needs_both_sides(tmp_path: Path) 
         folder_corpus(tmp_path)
 
 
-def test_relative_paths_alone_are_taken_from_the_folder(tmp_path: Path) -> None:
+def test_only_relative_paths_are_resolved(tmp_path: Path) -> None:
     own = ParallelText(source=TextFile(location="a/x.en"), target=TextFile(location="/b/x.de"))
     builtin = TextFile(location="builtin:x/x.en")
     corpus = files_corpus("mine", languages=("en", "de"), train=[("a", "b")], valid=("a", "b"))

@@ -45,7 +45,7 @@ def files_of(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("ending", ["tgz", "tar", "tar.bz2", "tar.xz"])
 @pytest.mark.parametrize("prefix", ["", "./"])
-def test_the_member_comes_out_and_nothing_else(tmp_path: Path, ending: str, prefix: str) -> None:
+def test_only_the_requested_member_is_unpacked(tmp_path: Path, ending: str, prefix: str) -> None:
     archive = write_archive(
         tmp_path / f"a.{ending}",
         (entry("training"), b""),
@@ -60,7 +60,7 @@ def test_the_member_comes_out_and_nothing_else(tmp_path: Path, ending: str, pref
     assert files_of(tmp_path / "out") == ["training/x.en"]
 
 
-def test_it_is_unpacked_once(tmp_path: Path) -> None:
+def test_a_member_is_unpacked_once(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "a.tgz", (entry("x.en"), ENGLISH))
     first = member(archive, "x.en", tmp_path / "out")
     archive.unlink()
@@ -88,7 +88,7 @@ def test_the_members_of_an_archive_are_read_in_one_pass(
     assert unpacked_members([*names, "y.de"], tmp_path / "out") is None
 
 
-def test_what_was_altered_since_is_unpacked_again_and_it_alone(tmp_path: Path) -> None:
+def test_only_altered_members_are_unpacked_again(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "a.tgz", (entry("x.en"), ENGLISH), (entry("x.de"), b"ja\n"))
     paths = unpack_members(archive, ["x.en", "x.de"], tmp_path / "out")
     paths["x.en"].write_bytes(ENGLISH[:-1])
@@ -99,7 +99,7 @@ def test_what_was_altered_since_is_unpacked_again_and_it_alone(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["../x.en", "/x.en", "a/../../x.en"])
-def test_a_name_that_points_outside_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_member_name_outside_the_archive_is_refused(tmp_path: Path, name: str) -> None:
     archive = write_archive(tmp_path / "a.tgz", (entry(name), ENGLISH))
     with pytest.raises(InputError, match="points outside"):
         member(archive, name, tmp_path / "out")
@@ -107,21 +107,21 @@ def test_a_name_that_points_outside_is_refused(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
-def test_a_link_in_its_place_is_refused(tmp_path: Path, kind: bytes) -> None:
+def test_a_link_or_device_is_refused(tmp_path: Path, kind: bytes) -> None:
     archive = write_archive(tmp_path / "a.tgz", (entry("x.en", kind, "/etc/passwd"), b""))
     with pytest.raises(InputError, match=r"x\.en is a link or a device"):
         member(archive, "x.en", tmp_path / "out")
     assert files_of(tmp_path / "out") == []
 
 
-def test_a_member_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_missing_member_is_named(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "a.tgz", (entry("x.de"), b"eins\n"))
     with pytest.raises(InputError, match=r"a\.tgz has no member x\.en"):
         member(archive, "x.en", tmp_path / "out")
 
 
 @pytest.mark.parametrize("ending", ["tgz", "tar", "tar.xz"])
-def test_an_archive_cut_short_is_named_and_leaves_nothing(tmp_path: Path, ending: str) -> None:
+def test_a_truncated_archive_is_named_and_leaves_nothing(tmp_path: Path, ending: str) -> None:
     noise = lzma.compress(bytes(i * i % 251 for i in range(90_001)))
     archive = write_archive(tmp_path / f"a.{ending}", (entry("x.en"), ENGLISH + noise))
     archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
@@ -132,14 +132,14 @@ def test_an_archive_cut_short_is_named_and_leaves_nothing(tmp_path: Path, ending
 
 
 @pytest.mark.parametrize("content", [b"<html>no</html>" * 99, b""])
-def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_archive_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.tgz").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.tgz (cannot be read|has no member)"):
         member(tmp_path / "a.tgz", "x.en", tmp_path / "out")
 
 
 @pytest.mark.parametrize("wanted", ["x.en", "y.en"], ids=["wanted", "before the wanted one"])
-def test_what_would_grow_beyond_all_text_is_refused_and_not_inflated(
+def test_a_decompression_bomb_is_refused_without_inflating_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
     zeros = (entry("x.en"), b"\0" * 10_000_000)
@@ -152,7 +152,7 @@ def test_what_would_grow_beyond_all_text_is_refused_and_not_inflated(
     assert files_of(tmp_path / "out") == []
 
 
-def test_a_disk_without_room_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = write_archive(tmp_path / "a.tgz", (entry("x.en"), ENGLISH))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=7))
     with pytest.raises(InputError, match=r"x\.en of a\.tgz needs"):

@@ -11,7 +11,9 @@ from transformer.data.fetching.cache import cache_directory, exclusive, is_verif
 from transformer.errors import InputError
 
 
-def test_who_waits_says_for_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_process_says_what_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     order: list[str] = []
 
     def wait() -> None:
@@ -29,16 +31,14 @@ def test_who_waits_says_for_what(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert order == ["first", "second"]
 
 
-def test_who_need_not_wait_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_free_lock_is_taken_silently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         with exclusive(tmp_path / "x", "fetches x"):
             pass
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_cache_that_is_no_folder_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_is_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "file"))
     with (
@@ -48,7 +48,7 @@ def test_a_cache_that_is_no_folder_is_named(
         pass
 
 
-def test_a_cache_of_someone_else_is_named() -> None:
+def test_a_cache_without_permission_is_named() -> None:
     path = cache_directory() / "downloads" / "x"
     with pytest.raises(InputError) as error, exclusive(path, "fetches x"):
         raise PermissionError(13, "Permission denied", str(path))
@@ -57,14 +57,14 @@ def test_a_cache_of_someone_else_is_named() -> None:
     )
 
 
-def test_other_faults_keep_their_names(tmp_path: Path) -> None:
+def test_other_errors_are_passed_on(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), exclusive(cache_directory() / "x", "fetches x"):
         raise PermissionError(13, "Permission denied", str(tmp_path / "elsewhere"))
     with pytest.raises(OSError, match="No space"), exclusive(cache_directory() / "x", "fetches x"):
         raise OSError(28, "No space left on device", str(cache_directory() / "x"))
 
 
-def test_a_note_holds_as_long_as_the_file_is_the_same(tmp_path: Path) -> None:
+def test_a_mark_is_valid_while_the_file_is_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("abc")
     assert not is_verified(path, "it")

@@ -35,7 +35,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return made
 
 
-def test_what_broke_off_goes_on_behind_the_last_byte(
+def test_a_broken_connection_is_resumed_after_the_last_byte(
     server: ScriptedServer, tmp_path: Path, pauses: list[float]
 ) -> None:
     server.script = [cut(1_000), cut(70_000), stalled(5)]
@@ -45,41 +45,45 @@ def test_what_broke_off_goes_on_behind_the_last_byte(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_another_start_goes_on_where_the_last_was_stopped(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+def test_a_partial_download_is_resumed(server: ScriptedServer, tmp_path: Path) -> None:
     (tmp_path / "file.part").write_bytes(CONTENT[:4_321])
     download(server.url, tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert server.ranges == ["bytes=4321-"]
 
 
-def test_what_had_come_whole_is_not_fetched_again(server: ScriptedServer, tmp_path: Path) -> None:
+def test_a_complete_partial_file_is_not_fetched_again(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
     (tmp_path / "file.part").write_bytes(CONTENT)
     download(server.url, tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_a_server_that_knows_no_ranges_begins_anew(server: ScriptedServer, tmp_path: Path) -> None:
+def test_a_server_without_range_support_starts_over(server: ScriptedServer, tmp_path: Path) -> None:
     server.script = [cut(1_000), server_module.ignoring_ranges]
     download(server.url, tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_a_part_of_something_else_is_thrown_away(server: ScriptedServer, tmp_path: Path) -> None:
+def test_a_partial_file_of_other_content_is_discarded(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
     (tmp_path / "file.part").write_bytes(b"x" * 777)
     download(server.url, tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert server.ranges == ["bytes=777-", None]
 
 
-def test_wrong_bytes_are_fetched_once_more(server: ScriptedServer, tmp_path: Path) -> None:
+def test_wrong_content_is_fetched_a_second_time(server: ScriptedServer, tmp_path: Path) -> None:
     server.script = [other(b"wrong")]
     download(server.url, tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_wrong_bytes_twice_are_told_and_removed(server: ScriptedServer, tmp_path: Path) -> None:
+def test_wrong_content_twice_is_reported_and_removed(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
     page = b"<html>Log in to the network</html>"
     server.script = [other(page, "text/html; charset=utf-8")] * 2
     found = hashlib.sha256(page).hexdigest()
@@ -90,7 +94,7 @@ def test_wrong_bytes_twice_are_told_and_removed(server: ScriptedServer, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_size_than_declared_is_refused_and_what_came_is_kept(
+def test_a_wrong_size_is_refused_and_the_partial_file_kept(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
     """As from a network that wants one to log in first."""
@@ -102,13 +106,13 @@ def test_another_size_than_declared_is_refused_and_what_came_is_kept(
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_what_had_come_whole_needs_no_server_where_the_size_is_known(tmp_path: Path) -> None:
+def test_a_complete_partial_file_of_known_size_needs_no_server(tmp_path: Path) -> None:
     (tmp_path / "file.part").write_bytes(CONTENT)
     download("http://127.0.0.1:1/nobody", tmp_path / "file", SHA256, len(CONTENT))
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_a_busy_server_is_asked_again_after_longer_and_longer_pauses(
+def test_a_busy_server_is_retried_with_exponential_backoff(
     server: ScriptedServer, tmp_path: Path, pauses: list[float]
 ) -> None:
     server.script = [cut(10), *[status(503)] * 4]
@@ -117,7 +121,7 @@ def test_a_busy_server_is_asked_again_after_longer_and_longer_pauses(
     assert pauses == [1, 2, 4, 8, 16]
 
 
-def test_one_that_stays_busy_is_given_up_and_what_came_is_kept(
+def test_a_server_that_stays_busy_is_given_up_and_the_partial_file_kept(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
     server.script = [cut(10), *[status(503)] * 99]
@@ -128,7 +132,7 @@ def test_one_that_stays_busy_is_given_up_and_what_came_is_kept(
     assert (tmp_path / "file.part").read_bytes() == CONTENT[:10]
 
 
-def test_a_file_that_is_not_there_is_asked_for_once(server: ScriptedServer, tmp_path: Path) -> None:
+def test_a_missing_remote_file_is_requested_once(server: ScriptedServer, tmp_path: Path) -> None:
     server.script = [status(404)] * 9
     with pytest.raises(InputError, match="HTTP 404"):
         download(server.url, tmp_path / "file", SHA256)
@@ -136,7 +140,7 @@ def test_a_file_that_is_not_there_is_asked_for_once(server: ScriptedServer, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_without_room_is_told_before_a_byte_is_written(
+def test_a_full_disk_is_reported_before_writing(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = SimpleNamespace(free=len(CONTENT) - 1)

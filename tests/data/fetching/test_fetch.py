@@ -69,7 +69,7 @@ def test_a_mirror_may_be_a_url(
     assert server.paths == ["/data.example.org/corpus/train.en.gz"]
 
 
-def test_without_a_mirror_the_declared_address_is_asked(
+def test_without_a_mirror_the_declared_address_is_used(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DATA_MIRROR", raising=False)
@@ -78,7 +78,7 @@ def test_without_a_mirror_the_declared_address_is_asked(
     assert server.paths == ["/whole/train.en"]
 
 
-def test_a_download_is_kept_and_read_again_only_if_it_has_changed(
+def test_an_unchanged_download_is_not_reread(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATA_MIRROR", server.url)
@@ -88,7 +88,7 @@ def test_a_download_is_kept_and_read_again_only_if_it_has_changed(
     assert len(server.paths) == 1
 
 
-def test_a_kept_download_whose_time_alone_changed_is_kept(
+def test_a_download_of_which_only_the_date_changed_is_kept(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATA_MIRROR", server.url)
@@ -97,7 +97,7 @@ def test_a_kept_download_whose_time_alone_changed_is_kept(
     assert len(server.paths) == 1
 
 
-def test_a_kept_download_that_was_altered_is_fetched_again(
+def test_an_altered_download_is_fetched_again(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATA_MIRROR", server.url)
@@ -105,7 +105,7 @@ def test_a_kept_download_that_was_altered_is_fetched_again(
     assert fetch(FILE).read_bytes() == CONTENT
 
 
-def test_an_altered_file_names_what_was_expected_and_found(
+def test_a_wrong_checksum_is_reported_with_the_expected_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     altered = CONTENT.replace(b"two", b"too", 1)
@@ -139,7 +139,7 @@ def test_a_server_that_lacks_the_file_is_named(
     assert nothing_left_behind()
 
 
-def test_without_a_network_the_address_and_the_way_out_are_named(
+def test_without_a_network_the_message_names_the_address_and_the_mirror(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("DATA_MIRROR", raising=False)
@@ -152,7 +152,7 @@ def test_without_a_network_the_address_and_the_way_out_are_named(
     assert nothing_left_behind()
 
 
-def test_a_file_of_ones_own_is_read_where_it_lies(tmp_path: Path) -> None:
+def test_a_user_file_is_used_in_place(tmp_path: Path) -> None:
     path = tmp_path / "train.en"
     path.write_bytes(CONTENT)
     assert fetch(TextFile(location=str(path))) == path
@@ -160,7 +160,7 @@ def test_a_file_of_ones_own_is_read_where_it_lies(tmp_path: Path) -> None:
     assert nothing_left_behind()
 
 
-def test_a_file_of_ones_own_is_verified_and_never_removed(tmp_path: Path) -> None:
+def test_a_user_file_is_verified_and_never_removed(tmp_path: Path) -> None:
     path = tmp_path / "train.en"
     path.write_bytes(b"another\n")
     with pytest.raises(InputError, match=f"{path} is not the declared file: expected"):
@@ -168,7 +168,7 @@ def test_a_file_of_ones_own_is_verified_and_never_removed(tmp_path: Path) -> Non
     assert path.exists()
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_missing_user_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{tmp_path}/none does not exist"):
         fetch(TextFile(location=str(tmp_path / "none")))
 
@@ -258,7 +258,7 @@ def test_what_is_missing_is_known_before_anything_is_fetched(
     assert missing(corpus) == [(URL, None)]
 
 
-def test_an_archive_that_was_unpacked_may_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unpacked_archive_may_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     file = corpus_of_archive().train[0].source
     with ScriptedServer(ARCHIVE).running() as server:
         monkeypatch.setenv("DATA_MIRROR", server.url)
@@ -269,7 +269,7 @@ def test_an_archive_that_was_unpacked_may_be_removed(monkeypatch: pytest.MonkeyP
     assert path.read_bytes() == CONTENT
 
 
-def test_what_a_user_must_mend_is_told_before_any_download(
+def test_errors_in_user_files_come_before_any_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = TextFile(location=str(tmp_path / "none"))
@@ -296,7 +296,7 @@ def test_a_member_of_a_downloaded_archive(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(server.paths) == 2
 
 
-def test_a_member_of_an_archive_of_ones_own(tmp_path: Path) -> None:
+def test_a_member_of_a_user_archive(tmp_path: Path) -> None:
     archive = tmp_path / "mine.tar.gz"
     archive.write_bytes(packed(CONTENT))
     path = fetch(TextFile(location=str(archive), member="training/train.en"))
@@ -306,7 +306,7 @@ def test_a_member_of_an_archive_of_ones_own(tmp_path: Path) -> None:
     assert path.read_bytes() == b"other\n"
 
 
-def test_text_the_project_writes_is_written_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builtin_text_is_generated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cldr, "PAIRS", 53)
     monkeypatch.setattr(cldr, "HELD_OUT", 11)
     paths = [
@@ -325,7 +325,7 @@ def test_a_checksum_is_of_the_bytes(tmp_path: Path) -> None:
     assert sha256_of(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_directory_can_be_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     monkeypatch.setenv("DATA_CACHE", "~/data")
     assert cache_directory() == Path("/home/ada/data")

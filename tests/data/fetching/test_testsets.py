@@ -43,7 +43,7 @@ def kept() -> list[str]:
     return sorted(path.name for path in found if path.suffix != ".lock")
 
 
-def test_a_set_is_read_from_its_folder_without_its_entities(folder: Path) -> None:
+def test_entities_of_a_test_set_are_unescaped(folder: Path) -> None:
     fill(folder, "R&amp;D\u2028&lt;two&gt;\n&quot;three&#39;s &copy\n", "F&amp;E\n&quot;drei\n")
     assert sacrebleu_text("wmt14/full", "en-de") == (
         ["R&D <two>", "\"three's &copy"],
@@ -63,7 +63,7 @@ def test_a_location_names_one_side(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("rest", ["wmt13", "wmt13/en-de", "wmt13/en-de/target", "wmt13/de/source"])
-def test_another_form_of_location_is_refused(rest: str) -> None:
+def test_a_malformed_location_is_refused(rest: str) -> None:
     with pytest.raises(InputError, match=f"sacrebleu:{rest} is no side of a test set: write"):
         fetch(TextFile(location=f"sacrebleu:{rest}"))
 
@@ -84,7 +84,7 @@ def archive_of_wmt13() -> bytes:
     return file.getvalue()
 
 
-def test_rubbish_from_the_server_is_told_and_not_kept(
+def test_a_wrong_file_from_the_server_is_reported_and_not_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = archive_of_wmt13()
@@ -114,7 +114,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("failure", "said"), FAILURES)
-def test_a_set_that_cannot_be_fetched_says_what_to_set(
+def test_a_failed_fetch_says_which_variable_to_set(
     failure: Exception, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -131,12 +131,12 @@ def test_a_set_that_cannot_be_fetched_says_what_to_set(
     assert kept() == []
 
 
-def test_a_pair_of_languages_that_a_set_lacks_is_refused() -> None:
+def test_an_unknown_language_pair_is_refused() -> None:
     with pytest.raises(InputError, match="wmt14/full has no en-fi"):
         sacrebleu_text("wmt14/full", "en-fi")
 
 
-def test_an_unknown_set_is_refused_with_the_nearest() -> None:
+def test_an_unknown_set_suggests_the_closest_name() -> None:
     with pytest.raises(InputError, match="unknown split 'vaild': did you mean 'valid'"):
         sacrebleu_text("vaild", "en-de")
 

@@ -56,7 +56,7 @@ def test_the_fate_of_a_pair(source: bytes, target: bytes, fate: str) -> None:
     assert fates_of([(source, target)])[1] == {fate: 1}
 
 
-def test_pairs_stay_pairs_where_some_are_dropped() -> None:
+def test_pairs_stay_aligned_when_some_are_dropped() -> None:
     source = [b"1", b"", b"3", b"4", b"5", b"6"]
     target = [b"eins", b"zwei", b"drei", b"\0", b"f\xc3\xbcnf", b"sechs"]
     text, _ = fates_of(list(zip(source, target, strict=True)))
@@ -68,7 +68,7 @@ some_line = st.sampled_from([b"good", b"", b"\0", b" ", b"a  b", "ü\u2028c".enc
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(some_line, some_line), min_size=1))
-def test_lines_read_are_pairs_kept_and_pairs_dropped(pairs: Pairs) -> None:
+def test_every_pair_read_is_kept_or_dropped(pairs: Pairs) -> None:
     text, fates = fates_of(pairs)
     assert fates.total() == len(pairs)
     assert len(text.split(b"\n")) - 1 == 2 * fates[KEPT]
@@ -87,7 +87,7 @@ def cleaned(folder: Path, texts: list[tuple[Path, Path]], **settings: bool) -> C
     return clean(texts, folder, with_hashes=settings.get("with_hashes", False), workers=1)
 
 
-def test_chunks_tell_their_text_and_where_they_stand(
+def test_chunks_know_their_text_and_byte_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cleaning, "CHUNK_PAIRS", 7)
@@ -111,7 +111,7 @@ def test_up_to_a_tenth_of_each_text_may_be_undecodable(tmp_path: Path) -> None:
         cleaned(tmp_path / "two", texts)
 
 
-def test_a_sample_has_a_pair_of_each_part_and_is_the_same_each_time(tmp_path: Path) -> None:
+def test_a_sample_is_spread_over_the_text_and_deterministic(tmp_path: Path) -> None:
     text = cleaned(tmp_path / "work", write_texts(tmp_path / "texts", 101))
     pairs = [f"{s}\n{t}" for s, t in number_pairs(101, 0)]
     for most in (1, 7, 100):
@@ -142,6 +142,6 @@ def test_all_but_the_first_of_equal_pairs_are_duplicates(
     assert 83 < sum(expected) < 167
 
 
-def test_nothing_has_no_duplicates(tmp_path: Path) -> None:
+def test_an_empty_text_has_no_duplicates(tmp_path: Path) -> None:
     (tmp_path / "hashes").touch()
     assert len(find_duplicates(tmp_path / "hashes")) == 0

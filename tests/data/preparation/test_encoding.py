@@ -38,7 +38,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=7), st.text(ODD, max_size=7))))
-def test_word_by_word_gives_what_the_whole_line_does(vocabulary: Path, parts: list[str]) -> None:
+def test_encoding_by_words_equals_encoding_the_line(vocabulary: Path, parts: list[str]) -> None:
     line = normalise(" ".join(parts).replace("\0", "").encode(errors="ignore").decode())
     whole = Vocabulary(vocabulary)
     (expected,) = whole.encode([line])
@@ -47,7 +47,7 @@ def test_word_by_word_gives_what_the_whole_line_does(vocabulary: Path, parts: li
         assert np.frombuffer(encoder.encode(line), np.uint16).tolist() == expected
 
 
-def test_words_beyond_those_remembered_are_encoded_too(
+def test_words_beyond_the_cache_are_encoded(
     vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encoding, "_MAX_WORDS", 3)
@@ -65,7 +65,7 @@ def clean_text(folder: Path, pairs: list[tuple[str, str]]) -> CleanText:
     return clean(files, folder, with_hashes=True, workers=1)
 
 
-def test_pairs_are_left_out_for_a_reason(tmp_path: Path, vocabulary: Path) -> None:
+def test_dropped_pairs_have_a_reason(tmp_path: Path, vocabulary: Path) -> None:
     five = "one one one one one"
     pairs = [("one", "eins"), (five, "eins"), ("one", "eins"), (f"{five} {five}", five)]
     text = clean_text(tmp_path / "work", pairs)
@@ -80,7 +80,7 @@ def test_pairs_are_left_out_for_a_reason(tmp_path: Path, vocabulary: Path) -> No
     assert [store[0][side].tolist() for side in (0, 1)] == whole.encode(["one", "eins"])
 
 
-def test_limits_hold_for_what_is_just_within_them(tmp_path: Path, vocabulary: Path) -> None:
+def test_limits_are_inclusive(tmp_path: Path, vocabulary: Path) -> None:
     text = clean_text(tmp_path / "work", [("one one one", "eins")])
     lengths = [len(ids) for ids in Vocabulary(vocabulary).encode(["one one one", "eins"])]
     settings = Encoding(

@@ -29,7 +29,7 @@ def _test_sets_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_module, "is_available", lambda name, pair: True)
 
 
-def test_bytes_are_those_of_the_archives_and_disk_and_time_grow_with_the_pairs() -> None:
+def test_estimate_from_archive_sizes_and_pairs() -> None:
     german, french = cost(WMT14_EN_DE, 2), cost(WMT14_EN_FR, 2)
     assert german is not None and french is not None
     assert german.fetched_bytes == 657_632_379 + 918_311_367 + 80_418_416
@@ -40,7 +40,7 @@ def test_bytes_are_those_of_the_archives_and_disk_and_time_grow_with_the_pairs()
     assert alone is not None and alone.seconds > german.seconds > 60
 
 
-def test_it_is_one_line_and_refused_where_there_is_no_room(
+def test_announcement_is_one_line_and_needs_disk_space(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(2**50, 0, 2**50))
@@ -55,7 +55,7 @@ def test_it_is_one_line_and_refused_where_there_is_no_room(
         announce(WMT14_EN_DE, 2)
 
 
-def test_prepare_says_it_once_and_of_a_corpus_of_many_pairs(
+def test_only_large_corpora_are_announced_and_only_once(
     files_corpus: Corpus, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepare(tiny(files_corpus))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.test_manifest import flip_a_bit
+from tests.data.test_prepared import flip_a_bit
 from tests.samples import tiny, write_corpus
 from transformer.config import Config
 from transformer.corpus import ParallelText, TextFile
@@ -54,7 +54,7 @@ def downloaded_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config
     )
 
 
-def test_what_was_just_prepared_is_sound(downloaded_config: Config) -> None:
+def test_a_freshly_prepared_corpus_is_intact(downloaded_config: Config) -> None:
     with pytest.raises(InputError, match="numbers is not prepared as it is now"):
         list(verify(downloaded_config))
     corpus = prepare(downloaded_config)
@@ -67,7 +67,7 @@ def test_what_was_just_prepared_is_sound(downloaded_config: Config) -> None:
     assert len(checked) == 5 + len(corpus.manifest.files)
 
 
-def test_a_damaged_download_is_not_prepared(downloaded_config: Config) -> None:
+def test_a_damaged_download_is_refused(downloaded_config: Config) -> None:
     path = fetch(downloaded_config.data.corpus.valid.source)
     flip_a_bit(path, keep_date=True)
     with pytest.raises(InputError, match=f"{path} is not the declared file: remove it"):
@@ -80,7 +80,7 @@ def test_a_damaged_download_is_not_prepared(downloaded_config: Config) -> None:
     "name", ["downloads/host/a.tgz", "downloads/host/valid.en", "members/*/x/train.de",
              "prepared/numbers-*/train/tokens.u16", "prepared/numbers-*/manifest.json"],
 )  # fmt: skip
-def test_one_bit_is_found_though_size_and_date_are_as_they_were(
+def test_a_flipped_bit_is_found_although_size_and_date_are_unchanged(
     name: str, downloaded_config: Config
 ) -> None:
     noted = prepare(downloaded_config).manifest
@@ -90,7 +90,7 @@ def test_one_bit_is_found_though_size_and_date_are_as_they_were(
     assert problems == [path]
 
 
-def test_a_file_of_ones_own_that_is_not_the_declared_one_is_found(
+def test_a_user_file_with_the_wrong_checksum_is_found(
     downloaded_config: Config,
 ) -> None:
     prepare(downloaded_config)
@@ -101,7 +101,7 @@ def test_a_file_of_ones_own_that_is_not_the_declared_one_is_found(
     assert problems == {"not the declared file; remove it and fetch it again"}
 
 
-def test_another_preparation_than_the_runs_is_found(tiny_config: Config) -> None:
+def test_a_different_preparation_than_the_runs_is_found(tiny_config: Config) -> None:
     corpus = prepare(tiny_config)
     checksum = dataclasses.replace(corpus.manifest.files["vocabulary.model"], sha256="0" * 64)
     files = corpus.manifest.files | {"vocabulary.model": checksum}

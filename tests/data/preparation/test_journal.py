@@ -17,7 +17,7 @@ def contents(folder: Path) -> tuple[bytes, bytes]:
     return (folder / "a").read_bytes(), (folder / "b").read_bytes()
 
 
-def test_what_is_appended_is_there_with_its_records(tmp_path: Path) -> None:
+def test_appended_chunks_and_records_are_read_back(tmp_path: Path) -> None:
     with journal(tmp_path) as first:
         first.append([b"one", b"1"], {"n": 1})
     with journal(tmp_path) as second:
@@ -31,7 +31,7 @@ def test_what_is_appended_is_there_with_its_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"sizes": [6, 2', b"\0\0\0", b'{"sizes": [9, 9], "rec'])
-def test_a_chunk_without_its_line_is_cut_off(torn: bytes, tmp_path: Path) -> None:
+def test_a_chunk_without_its_line_is_truncated(torn: bytes, tmp_path: Path) -> None:
     with journal(tmp_path) as first:
         first.append([b"one", b"1"], {"n": 1})
     for name, more in (("a", b"tw"), ("b", b"2"), ("journal", torn)):
@@ -45,7 +45,7 @@ def test_a_chunk_without_its_line_is_cut_off(torn: bytes, tmp_path: Path) -> Non
         assert third.records == [{"n": 1}, {"n": 2}]
 
 
-def test_a_line_whose_chunk_is_not_all_there_does_not_count(tmp_path: Path) -> None:
+def test_a_line_without_its_complete_chunk_is_ignored(tmp_path: Path) -> None:
     """As after a loss of power, or where a file was removed."""
     with journal(tmp_path) as first:
         first.append([b"one", b"1"], {"n": 1})

@@ -43,7 +43,7 @@ def forbid_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare_module, "_write", fail)
 
 
-def test_each_split_comes_back_as_it_was_written(tiny_config: Config) -> None:
+def test_each_split_is_read_back(tiny_config: Config) -> None:
     corpus = prepare(tiny_config)
     vocabulary = corpus.vocabulary()
     for seed, (split, count) in enumerate({"train": 211, "valid": 13, "test": 11}.items()):
@@ -65,7 +65,7 @@ def files_in(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
-def test_the_folder_holds_nothing_but_its_parts(tiny_config: Config) -> None:
+def test_the_folder_holds_these_files(tiny_config: Config) -> None:
     directory = prepare(tiny_config).directory
     store = {"lengths.u32", "starts.u64", "tokens.u16"}
     assert set(files_in(directory)) == {
@@ -85,7 +85,7 @@ def test_a_second_call_does_nothing(tiny_config: Config, monkeypatch: pytest.Mon
     assert prepare(override(tiny_config, tokens_per_batch=211, seed=7, d_ff=5)) == first
 
 
-def test_what_decides_the_contents_gives_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_settings_that_change_the_contents_change_the_folder(tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "numbers"))
     folders = [
         prepare(changed).directory
@@ -147,7 +147,7 @@ MOMENTS = [
 ]
 
 
-def test_after_a_kill_in_any_stage_the_next_start_goes_on_to_the_same_bytes(
+def test_after_a_kill_in_any_stage_the_next_start_gives_the_same_bytes(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     undisturbed = files_in(prepare(tiny_config).directory)
@@ -185,7 +185,7 @@ print(prepare(config, workers=1).directory)
 """
 
 
-def test_a_disk_full_in_any_stage_is_told_and_the_next_start_goes_on_to_the_same_bytes(
+def test_after_a_full_disk_in_any_stage_the_next_start_gives_the_same_bytes(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     directory = prepare(tiny_config).directory
@@ -201,7 +201,7 @@ def test_a_disk_full_in_any_stage_is_told_and_the_next_start_goes_on_to_the_same
     assert files_in(Path(lines[-1])) == undisturbed
 
 
-def test_work_that_is_done_is_not_done_again(
+def test_finished_stages_are_not_repeated(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cleaning, "CHUNK_PAIRS", 23)
@@ -235,7 +235,7 @@ def test_the_folder_does_not_depend_on_the_number_of_processes(
     assert begun == [2, 1, 2], "cleaning, the vocabulary, encoding"
 
 
-def test_pairs_over_max_length_are_left_out_of_training_and_counted(tmp_path: Path) -> None:
+def test_pairs_over_max_length_are_dropped_and_counted(tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "numbers"))
     everything = prepare(config).store("train").lengths
     limit = 11
@@ -262,7 +262,7 @@ def test_every_line_read_is_kept_or_dropped_for_a_reason(tmp_path: Path) -> None
     assert report.lines == report.kept + sum(report.dropped.values())
 
 
-def test_each_text_is_told_of(tmp_path: Path) -> None:
+def test_the_report_has_an_entry_per_text(tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "numbers")
     first = number_pairs(211, 0)[:2]
     write_pairs(folder, "more", [*first, ("", "zwei"), *[("nine " * 7, "neun")] * 2])
@@ -284,7 +284,7 @@ def test_each_text_is_told_of(tmp_path: Path) -> None:
     assert (valid.split, valid.text, valid.lines) == ("valid", "numbers/valid", 13)
 
 
-def test_a_text_of_which_nothing_is_left_is_passed_over(tmp_path: Path) -> None:
+def test_a_text_without_usable_pairs_is_skipped(tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "numbers")
     write_pairs(folder, "more", [("one", "")])
     texts = [(folder / f"{name}.en", folder / f"{name}.de") for name in ("more", "train", "valid")]
@@ -294,7 +294,7 @@ def test_a_text_of_which_nothing_is_left_is_passed_over(tmp_path: Path) -> None:
     assert len(prepared.store("train")) == 211
 
 
-def test_texts_are_joined_in_their_order(tmp_path: Path) -> None:
+def test_texts_are_concatenated_in_order(tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "numbers")
     write_pairs(folder, "more", number_pairs(5, seed=29))
 
@@ -311,7 +311,7 @@ def test_texts_are_joined_in_their_order(tmp_path: Path) -> None:
     assert not prepared.has("test") and prepared.has("valid")
 
 
-def test_packed_files_give_what_plain_ones_do(tmp_path: Path) -> None:
+def test_compressed_files_give_the_same_corpus(tmp_path: Path) -> None:
     plain = prepare(config_of(write_corpus(tmp_path / "numbers")))
     packed = write_corpus(tmp_path / "packed")
     for path in list(packed.iterdir()):
@@ -340,7 +340,7 @@ def test_an_empty_text_is_named(split: str, content: bytes, message: str, tmp_pa
     assert prepared_folders() == []
 
 
-def test_a_corpus_of_which_every_pair_is_too_long_is_refused(tmp_path: Path) -> None:
+def test_a_corpus_with_only_overlong_pairs_is_refused(tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "numbers")
     longer = [(f"{source} one two", target) for source, target in number_pairs(211, seed=5)]
     write_pairs(folder, "train", longer)
@@ -352,7 +352,7 @@ def test_a_corpus_of_which_every_pair_is_too_long_is_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_sides_of_different_length_are_refused_by_name(split: str, tmp_path: Path) -> None:
+def test_files_of_different_length_are_named(split: str, tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "numbers")
     with (folder / f"{split}.de").open("a") as file:
         file.write("null\n")
@@ -361,7 +361,7 @@ def test_sides_of_different_length_are_refused_by_name(split: str, tmp_path: Pat
     assert prepared_folders() == []
 
 
-def test_an_undecodable_line_that_is_scored_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_undecodable_line_of_a_scored_split_is_named(tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "numbers")
     lines = (folder / "valid.de").read_bytes().split(b"\n")
     (folder / "valid.de").write_bytes(b"\n".join([*lines[:4], b"f\xfcnf", *lines[5:]]))
@@ -369,7 +369,7 @@ def test_an_undecodable_line_that_is_scored_is_refused_by_name(tmp_path: Path) -
         prepare(config_of(folder))
 
 
-def test_a_vocabulary_that_the_text_does_not_allow_leaves_nothing(tiny_config: Config) -> None:
+def test_an_impossible_vocabulary_size_leaves_nothing_behind(tiny_config: Config) -> None:
     with pytest.raises(InputError, match="vocab_size 5003 is more than the text allows"):
         prepare(override(tiny_config, vocab_size=5_003))
     assert prepared_folders() == []
@@ -391,7 +391,7 @@ print(module.prepare(from_dict(Config, json.loads(sys.argv[1]))).report()[0].kep
 """
 
 
-def test_of_processes_at_the_same_time_one_does_the_work(tiny_config: Config) -> None:
+def test_one_of_several_concurrent_processes_does_the_work(tiny_config: Config) -> None:
     arguments = [sys.executable, "-c", PREPARE_AND_TELL, json.dumps(to_dict(tiny_config))]
     processes = [
         subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)
@@ -401,7 +401,7 @@ def test_of_processes_at_the_same_time_one_does_the_work(tiny_config: Config) ->
     assert len(prepared_folders()) == 1
 
 
-def test_the_name_of_a_corpus_need_not_differ_where_its_text_does(tmp_path: Path) -> None:
+def test_corpora_of_the_same_name_may_have_different_texts(tmp_path: Path) -> None:
     one = config_of(write_corpus(tmp_path / "numbers"))
     other = config_of(write_corpus(tmp_path / "other", train=101))
     corpus = dataclasses.replace(other.data.corpus, name=one.data.corpus.name)

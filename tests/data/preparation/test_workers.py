@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.preparation.workers import in_own_process, map_in_order, useful_workers
+from transformer.data.preparation.workers import in_subprocess, map_in_order, useful_workers
 
 ROOT = Path(__file__).parents[3]
 
@@ -36,7 +36,7 @@ def test_one_worker_is_this_process() -> None:
     assert [p for _, p in map_in_order(slow_when_even, range(3), 1)] == [os.getpid()] * 3
 
 
-def test_few_items_are_taken_ahead_of_what_is_used() -> None:
+def test_the_queue_of_items_is_short() -> None:
     taken: list[int] = []
     results = map_in_order(slow_when_even, (taken.append(i) or i for i in range(1_009)), 2)
     next(results)
@@ -44,12 +44,12 @@ def test_few_items_are_taken_ahead_of_what_is_used() -> None:
     assert len(taken) < 11
 
 
-def test_a_killed_process_is_said_to_be_one() -> None:
+def test_a_killed_process_is_reported() -> None:
     with pytest.raises(ChildProcessError, match="was killed, perhaps for lack of memory: start"):
-        in_own_process(kill_itself, 0)
+        in_subprocess(kill_itself, 0)
 
 
-def test_few_chunks_are_not_worth_a_process() -> None:
+def test_few_chunks_start_no_process() -> None:
     assert [useful_workers(16, chunks) for chunks in (0, 1, 7, 8, 64, 1_000)] == [
         1,
         1,

@@ -12,7 +12,7 @@ from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.run.data import noted_data
 from experiments.run.results import load_result
 from experiments.run.run import run
-from tests.data.test_manifest import flip_a_bit
+from tests.data.test_prepared import flip_a_bit
 from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of, forget_result, tiny_experiment
 from tests.samples import write_corpus

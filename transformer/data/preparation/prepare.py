@@ -25,7 +25,7 @@ from transformer.data.preparation.integrity import (
     sources_read,
     with_names,
 )
-from transformer.data.preparation.workers import default_workers, in_own_process
+from transformer.data.preparation.workers import default_workers, in_subprocess
 from transformer.data.prepared import (
     MANIFEST_FILE,
     REPORT_FILE,
@@ -166,7 +166,7 @@ def learn_vocabulary(text: CleanText, size: int, path: Path) -> None:
         return
     pairs = min(text.pairs, SAMPLE_PAIRS)
     with show_activity(f"learning {size:,} word-pieces from {pairs:,} pairs"):
-        in_own_process(learn, path)
+        in_subprocess(learn, path)
 
 
 def _learn(text: CleanText, size: int, path: Path) -> None:

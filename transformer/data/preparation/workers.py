@@ -60,7 +60,7 @@ def map_in_order(
             yield waiting.popleft().result()
 
 
-def in_own_process(function: Callable[[Item], Result], item: Item) -> Result:
+def in_subprocess(function: Callable[[Item], Result], item: Item) -> Result:
     """``function(item)`` in a process that Ctrl-C stops and whose memory is freed afterwards.
 
     Raises:
