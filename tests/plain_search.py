@@ -1,4 +1,4 @@
-"""What ``beam_search`` says that it does, for one sentence, in lists."""
+"""The plain definition of ``beam_search``, for one sentence, with lists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The paper's formulas one by one, sentence by sentence, on the weights of our model.
+"""The paper's formulas for single sentences, with the weights of our model.
 
-No batches, no padding, no masks but the triangle, no cache, and the loss by torch: what all that
-is fast has to agree with.
+Without batches, padding, caches or masks other than the causal one, and with torch's loss. The fast
+paths must agree with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small things that many tests need: a corpus of files, a configuration, a model, a batch."""
+"""Samples for many tests: a corpus, a configuration, models and batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TINY_MODEL = ModelConfig(
 
 
 def number_pairs(count: int, seed: int, longest: int = 7) -> list[tuple[str, str]]:
-    """Digits as English words, and as German words in the reverse order."""
+    """Digits as English words, and as German words in reverse order."""
     random = Random(seed)
     digits = [random.choices(range(10), k=random.randint(1, longest)) for _ in range(count)]
     return [
@@ -51,7 +51,7 @@ def number_pairs(count: int, seed: int, longest: int = 7) -> list[tuple[str, str
 def write_corpus(
     folder: Path, *, train: int = 211, valid: int = 13, test: int = 11, longest: int = 7
 ) -> Path:
-    """A folder of ``train.en``, ``train.de`` and so on, the same at every call."""
+    """Write ``train.en``, ``train.de`` and so on, the same at every call."""
     folder.mkdir(parents=True)
     for seed, (split, count) in enumerate({"train": train, "valid": valid, "test": test}.items()):
         write_pairs(folder, split, number_pairs(count, seed, longest))
@@ -59,7 +59,7 @@ def write_corpus(
 
 
 def write_pairs(folder: Path, split: str, pairs: list[tuple[str, str]]) -> None:
-    """Both sides of a split, one line each pair."""
+    """Write both sides of a split, one line per pair."""
     for language, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
         text = "".join(f"{line}\n" for line in lines)
         (folder / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
@@ -78,7 +78,7 @@ def tiny(corpus: Corpus, **changes: object) -> Config:
 
 
 def random_sentences(lengths: list[int], vocab_size: int = TINY_MODEL.vocab_size) -> Tensor:
-    """Sources of these lengths, each with its end, padded behind: ``(batch, src)``."""
+    """Sources of these lengths, ends included, right-padded: ``(batch, src)``."""
     rows = [
         torch.cat([torch.randint(4, vocab_size, (length - 1,)), torch.tensor([EOS_ID])])
         for length in lengths
@@ -87,7 +87,7 @@ def random_sentences(lengths: list[int], vocab_size: int = TINY_MODEL.vocab_size
 
 
 def random_targets(lengths: list[int], vocab_size: int = TINY_MODEL.vocab_size) -> Tensor:
-    """What a decoder is given for targets of these lengths: BOS first, ``(batch, tgt)``."""
+    """Decoder inputs of these lengths, BOS first: ``(batch, tgt)``."""
     rows = [
         torch.cat([torch.tensor([BOS_ID]), torch.randint(4, vocab_size, (length - 1,))])
         for length in lengths
@@ -96,7 +96,7 @@ def random_targets(lengths: list[int], vocab_size: int = TINY_MODEL.vocab_size) 
 
 
 def tiny_model(config: ModelConfig = TINY_MODEL) -> Transformer:
-    """A model in float64 that is not as smooth as at its start: normalisation and biases vary."""
+    """A float64 model whose normalisation and biases are not at their initial values."""
     model = Transformer(config).double()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""The configuration: the paper's by default, refused where it makes no sense, whole in JSON."""
+"""The configuration: the paper's defaults, invalid values, and JSON."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_an_unknown_name_suggests_one_or_lists_all() -> None:
     [
         BASE,
         Config(data=DataConfig(corpus=WMT14_EN_DE)),
-        # whole numbers where fractions are meant, as a user writes them
+        # integers for floats, as users write them
         override(BASE, dropout=0, clip_norm=1, learning_rate_factor=2, positions="learned"),
     ],
     ids=["base", "several texts", "whole numbers"],

@@ -1,4 +1,4 @@
-"""What is fast gives what the paper's formulas give, for all 20 shapes of Table 3, in float64."""
+"""The fast paths against the paper's formulas for all 20 rows of Table 3, in float64."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SRC, TGT = [1, 7, 12], [5, 10, 2]
 
 
 def config_of(name: str, corpus: Corpus) -> Config:
-    """A row at a small vocabulary, without the chance of dropout."""
+    """A row with a small vocabulary and without dropout."""
     training = dataclasses.asdict(tiny(corpus).training) | {
         "label_smoothing": ROWS[name].training.label_smoothing
     }
@@ -37,7 +37,7 @@ def config_of(name: str, corpus: Corpus) -> Config:
 
 
 def lively(model: Transformer) -> Transformer:
-    """Weights far from their start, so that no part of the model is next to nothing."""
+    """The model with weights far from their initial values, so that every part matters."""
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""An export as safetensors gives the model back bit for bit, or one line that says why not."""
+"""Loading safetensors exports: bit for bit, or a one-line error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transformer.pretrained import load_weights, save_weights
 
 
 def exported(folder: Path, config: ModelConfig = TINY_MODEL) -> Transformer:
-    """A folder as an export writes it, and its model."""
+    """Write an export into ``folder`` and return its model."""
     model = Transformer(config).eval()
     lines = [line for pair in number_pairs(211, seed=0) for line in pair]
     train_vocabulary(lines, config.vocab_size, folder / "vocabulary.model")

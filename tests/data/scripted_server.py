@@ -1,4 +1,4 @@
-"""A server on this machine that fails as it is told to, request by request."""
+"""A local HTTP server that fails as scripted, request by request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _send_head(handler: BaseHTTPRequestHandler, content: bytes, start: int) -> N
 
 
 def whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:
-    """What was asked for, from the byte that was asked for."""
+    """The content from the requested byte on."""
     start = _start_of(handler)
     if start >= len(content):
         handler.send_error(416)
@@ -35,7 +35,7 @@ def whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:
 
 
 def cut(size: int) -> Behaviour:
-    """``size`` bytes of it, and the connection ends."""
+    """``size`` bytes of it, then the connection is closed."""
 
     def behave(handler: BaseHTTPRequestHandler, content: bytes) -> None:
         start = _start_of(handler)
@@ -46,7 +46,7 @@ def cut(size: int) -> Behaviour:
 
 
 def stalled(size: int) -> Behaviour:
-    """``size`` bytes of it, and no more although the connection stands."""
+    """``size`` bytes of it, then nothing on an open connection."""
 
     def behave(handler: BaseHTTPRequestHandler, content: bytes) -> None:
         cut(size)(handler, content)
@@ -56,13 +56,13 @@ def stalled(size: int) -> Behaviour:
 
 
 def ignoring_ranges(handler: BaseHTTPRequestHandler, content: bytes) -> None:
-    """All of it, whatever part was asked for."""
+    """All of it, whatever range was requested."""
     _send_head(handler, content, 0)
     handler.wfile.write(content)
 
 
 def other(content: bytes, kind: str = "application/gzip") -> Behaviour:
-    """Other bytes than the right ones."""
+    """Other content."""
 
     def behave(handler: BaseHTTPRequestHandler, _: bytes) -> None:
         handler.send_response(200)
@@ -75,7 +75,7 @@ def other(content: bytes, kind: str = "application/gzip") -> Behaviour:
 
 
 def status(code: int) -> Behaviour:
-    """No body but that of an error."""
+    """An error without content."""
     return lambda handler, _: handler.send_error(code)
 
 
@@ -109,7 +109,7 @@ class ScriptedServer:
 
     @contextmanager
     def running(self) -> Generator[ScriptedServer]:
-        """While it answers."""
+        """Serve requests within this context."""
         server = self
 
         class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""The batch plan's properties, and what a batch holds on each rank."""
+"""Properties of the batch plan, and batches with their shards and halves."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_evaluation_batches_respect_the_budget(lengths: Integers) -> None:
 
 @pytest.mark.parametrize(("budget", "spread"), [(1_000, 0.15), (25_000, 0.03)])
 def test_training_fills_the_fuller_side_to_the_budget(budget: int, spread: float) -> None:
-    """With lengths of news, whose German has more word-pieces than its English."""
+    """With lengths as in news, where German has more word-pieces than English."""
     random = np.random.default_rng(11)
     source = np.clip(random.lognormal(3.2, 0.55, 60_013), 2, 150)
     target = np.clip(source * random.normal(1.08, 0.12, len(source)), 2, 170)
@@ -67,7 +67,7 @@ def test_training_fills_the_fuller_side_to_the_budget(budget: int, spread: float
     plan = plan_of(lengths, budget, 7)
     totals = np.array([lengths[batch].sum(axis=0) for batch in plan.epoch(3)])
     assert len(totals) == pytest.approx(lengths[:, 1].sum() / budget, rel=0.03, abs=1)
-    fuller = np.sort(totals.max(axis=1))[1:]  # what is left over makes one short batch
+    fuller = np.sort(totals.max(axis=1))[1:]  # the remainder is one short batch
     assert fuller.mean() == pytest.approx(budget, rel=0.03)
     assert np.abs(fuller - budget).max() < spread * budget
 
@@ -128,7 +128,7 @@ def test_epochs_and_seeds_differ_in_batches_and_in_their_order(corpus: Integers)
 
 
 def test_the_corpus_is_shuffled_as_a_whole(corpus: Integers) -> None:
-    """Two texts joined one behind the other are mixed in the batches of all sizes."""
+    """Two concatenated texts are mixed in batches of all sizes."""
     second = [(batch >= 504).mean() for batch in plan_of(corpus, 101, 5).epoch(0)]
     assert 0.45 < np.mean(second) < 0.55
     assert np.mean([0.1 < share < 0.9 for share in second]) > 0.8
@@ -140,10 +140,10 @@ def test_the_order_of_batches_does_not_follow_length(corpus: Integers) -> None:
 
 
 def test_a_batch_holds_similar_but_not_equal_lengths(corpus: Integers) -> None:
-    """Those of one length on both sides are phrases of one kind, and training then stalls."""
+    """Pairs of equal lengths on both sides are phrases of one kind, on which training stalls."""
     batches = list(plan_of(corpus, 101, 5).epoch(0))
     longest = [corpus[batch].max(axis=1) for batch in batches]
-    # one batch may hold the longest of a bucket and the shortest of the next
+    # a batch may hold the end of a bucket and the beginning of the next
     assert np.mean([sides.max() <= 1.1 * sides.min() + 1 for sides in longest]) > 0.95
     sources = [len(set(corpus[batch, 0])) for batch in batches if len(batch) > 5]
     assert np.mean(sources) > 2
@@ -260,7 +260,7 @@ def test_each_sentence_is_in_one_trimmed_half(count: int, seed: int) -> None:
 
 
 def test_halves_have_few_different_sizes() -> None:
-    """Each new number of sentences makes products of new shapes."""
+    """Each new size means matrix products of new shapes."""
     random = np.random.default_rng(5)
     cuts: list[int] = []
     for _ in range(101):

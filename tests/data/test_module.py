@@ -1,4 +1,4 @@
-"""The loaders: an epoch at a time, from the middle on, and the same share at each rank."""
+"""The loaders: epochs, resuming, shards and prefetching."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_ranks_see_each_batch_together(store: TokenStore, plan: BatchPlan) -> No
 def test_devices_and_micro_batches_give_the_same_shards(
     world_size: int, accumulate: int, store: TokenStore, plan: BatchPlan
 ) -> None:
-    """Six shards, one after another within a device, and devices one after another."""
+    """Six shards, consecutive within a device and across devices."""
     devices = [
         list(PlannedLoader(store, plan, rank=rank, world_size=world_size, accumulate=accumulate))
         for rank in range(world_size)

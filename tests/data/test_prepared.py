@@ -1,4 +1,4 @@
-"""Prepared data that changed afterwards is refused, and the file is named."""
+"""Prepared data that has changed is refused, and the file is named."""
 
 from __future__ import annotations
 

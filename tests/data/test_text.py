@@ -1,4 +1,4 @@
-"""Bad text that real corpora hold."""
+"""Text files as in real corpora, damaged ones included."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def train(path: Path, size: int, lines: list[str] = LINES) -> Vocabulary:
 
 
 def test_the_same_text_gives_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("one.model", "two.model"):  # the name of the file does not count either
+    for name in ("one.model", "two.model"):  # nor does the file name matter
         train(tmp_path / name, 61)
     assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
 

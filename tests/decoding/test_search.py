@@ -1,4 +1,4 @@
-"""Search against enumeration and against its definition; the cache; the independence of batches."""
+"""Search against enumeration and its plain definition, caching, and independence of batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ alphas = pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
 
 
 class LivelyEmbedding(Embedding):
-    """Has an output map of its own, as tied ones like to repeat their input, and biases."""
+    """Has a separate output map with biases, because tied ones tend to repeat their input."""
 
     def __init__(self, config: ModelConfig, bias: dict[int, float]) -> None:
         super().__init__(config)
@@ -45,7 +45,7 @@ class LivelyEmbedding(Embedding):
 
 
 def lively_model(config: ModelConfig = SMALL, *, seed: int = 0, **bias: float) -> Transformer:
-    """Outputs are varied; ``end``, ``pad`` and ``begin`` are added to those logits."""
+    """A model with varied outputs; ``end``, ``pad`` and ``begin`` are added to those logits."""
     torch.manual_seed(seed)
     model = Transformer(config)
     ids = {"end": EOS_ID, "pad": PAD_ID, "begin": BOS_ID}
@@ -55,7 +55,7 @@ def lively_model(config: ModelConfig = SMALL, *, seed: int = 0, **bias: float) -
 
 
 def log_probabilities(model: Transformer, src: Tensor, prefixes: list[Hypothesis]) -> Tensor:
-    """Of the next word-piece, by the whole model and no cache; in fp32, as the search has it."""
+    """Of the next word-piece, by the whole model without a cache, in fp32 like the search."""
     tgt = torch.tensor([[BOS_ID, *prefix] for prefix in prefixes])
     logits = model(src.expand(len(prefixes), -1), tgt)[:, -1].float()
     logits[:, [PAD_ID, BOS_ID]] = -torch.inf
@@ -67,7 +67,7 @@ def choosable(config: ModelConfig) -> list[int]:
 
 
 def enumerate_finished(model: Transformer, src: Tensor, limit: int) -> dict[Hypothesis, float]:
-    """log p of every hypothesis that ends within ``limit`` word-pieces, its end included."""
+    """log p of every hypothesis of at most ``limit`` word-pieces, end included."""
     alive: dict[Hypothesis, float] = {(): 0.0}
     finished: dict[Hypothesis, float] = {}
     for _ in range(limit):
@@ -168,7 +168,7 @@ def test_cached_steps_give_the_logits_of_full_decoding(positions: str) -> None:
 
 
 def test_selected_sentences_and_hypotheses_continue_correctly() -> None:
-    """Two hypotheses a sentence; after some steps a sentence leaves and hypotheses swap."""
+    """Two hypotheses per sentence; after some steps a sentence leaves and hypotheses swap."""
     model = lively_model(LARGE)
     src = random_sentences([5, 2, 7])
     tgt = torch.stack([random_targets([7, 7]) for _ in range(3)])
@@ -243,7 +243,7 @@ def test_padding_and_begin_are_never_chosen(beam_size: int) -> None:
 
 
 def record_batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list to which each decoding step from now on adds its number of sentences."""
+    """A list to which every later decoding step appends its number of sentences."""
     sizes: list[int] = []
     step = IncrementalDecoder.step
 
@@ -271,7 +271,7 @@ def test_finished_sentences_leave_the_batch(
             search(model, src, config)
         return len(sizes)
 
-    # Each sentence takes part in as many steps as it takes on its own.
+    # Each sentence takes as many steps as it takes alone.
     alone = [steps_of(row[row.ne(PAD_ID)][None]) for row in src]
     assert steps_of(src) == max(alone)
     assert sizes == [sum(n > step for n in alone) for step in range(max(alone))]
@@ -281,7 +281,7 @@ def test_finished_sentences_leave_the_batch(
 def test_finished_sentences_stay_until_they_are_an_eighth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To leave costs a copy of all that stays; what stays changes nothing that was found."""
+    """Removing copies everything that stays; sentences that stay change no result."""
     model = lively_model(LARGE, end=2.0)
     config = DecodingConfig(beam_size=3, max_extra_length=5)
     src = random_sentences(list(range(2, 34)))
@@ -312,7 +312,7 @@ def test_the_result_does_not_depend_on_the_number_of_threads(threads: int) -> No
 
 
 def test_a_search_stops_when_no_live_hypothesis_can_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end is nearly certain at once: what goes on has lost, however far it might go."""
+    """The end is nearly certain at once, so longer hypotheses cannot win."""
     model = lively_model(LARGE, end=60.0)
     sizes = record_batch_sizes(monkeypatch)
     with torch.no_grad():
@@ -324,7 +324,7 @@ def test_a_search_stops_when_no_live_hypothesis_can_win(monkeypatch: pytest.Monk
 def test_a_long_hypothesis_may_win_after_a_short_one_has_finished(
     alpha: float, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end at once has p = 0.5; or a 5 has 0.49, and then five more and the end are certain.
+    """The end at once has p = 0.5, a 5 has 0.49, after which five more and the end are certain.
 
     With alpha 1 that is log 0.5 / 1 = -0.69 against log 0.49 / 2 = -0.36 at length 7.
     """

@@ -30,11 +30,11 @@ def test_parameters_are_those_of_the_model(name: str) -> None:
 
 @pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: row.name)
 def test_parameters_agree_with_the_papers_column(row: Row) -> None:
-    """At 40,960 rows, which its column fits; where it is blank the row is as large as the base.
+    """With 40,960 word-pieces, which fit the column; rows without a figure are as large as base.
 
     C-ff1024 has 52.48 million here and 53 there: it agrees when rounded to a tenth first.
     """
-    # The paper's 213 fits some 36,000 rows.
+    # The paper's 213 would fit some 36,000 word-pieces.
     expected = 218 if row.name == "big" else row.reported.parameters_millions or 65
     tenths = round(count_parameters(TABLE.configure(row).model, vocab_size=40_960) / 1e5)
     assert (tenths + 5) // 10 == expected

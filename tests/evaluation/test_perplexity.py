@@ -1,4 +1,4 @@
-"""Perplexity by hand, and translation line by line."""
+"""Perplexity against a count by hand, and translation line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best continuations against a softmax and a sort of the whole vocabulary."""
+"""The best continuations against log-softmax and top-k of the whole vocabulary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_candidates_are_the_top_k_of_the_vocabulary(vocab_size: int, count: int)
 
 @sizes
 def test_the_best_is_found_at_every_position(vocab_size: int) -> None:
-    """Each word-piece in turn is the best, the one before it the second."""
+    """Each word-piece in turn is best, the one before it second."""
     logits = torch.zeros(vocab_size, vocab_size)
     row = torch.arange(vocab_size)
     logits[row, row] = 9.0

@@ -43,7 +43,7 @@ def test_both_sums_and_both_gradients_are_torchs(
     expected = torchs(states, weight, targets, smoothing)
     torch.testing.assert_close(smoothed, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(nll, torchs(states, weight, targets, 0.0), rtol=1e-12, atol=1e-12)
-    # a factor, as a trainer takes one to make a mean of the sum
+    # with a factor, as in a mean
     found = gradients(smoothed * 0.3, states, weight)
     for one, other in zip(found, gradients(expected * 0.3, states, weight), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
@@ -77,7 +77,7 @@ def test_padding_rows_have_no_effect(smoothing: float, filling: float) -> None:
 
 
 def test_a_smoothed_target_row_by_hand() -> None:
-    """The right one of five gets 1 - 0.1 + 0.1 / 5, each other 0.1 / 5."""
+    """The correct one of five gets 1 - 0.1 + 0.1 / 5, each other 0.1 / 5."""
     row = torch.tensor([0.02, 0.02, 0.92, 0.02, 0.02])
     logits = torch.tensor([0.3, -1.2, 2.0, 0.0, 0.7])
     # with the identity as weights the states are the logits
@@ -123,7 +123,7 @@ def test_huge_logits_stay_finite(size: float) -> None:
 
 
 def test_no_targets_give_no_loss() -> None:
-    """A rank for which no pair is left takes the step all the same."""
+    """As on a rank without pairs, which takes the step all the same."""
     states, weight, targets = inputs(tokens=0)
     smoothed, nll = smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
     assert smoothed.item() == nll.item() == 0.0
@@ -143,7 +143,7 @@ def test_an_infinite_state_is_not_hidden() -> None:
 def test_padding_the_last_piece_changes_neither_sums_nor_gradients(
     tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In pieces of 16 rows; a target of its own in every row tells if a padded one counted."""
+    """In pieces of 16 rows; distinct targets show whether a padded one was counted."""
     monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", 16 * VOCAB)
     states, weight, targets = inputs(tokens, torch.float32)
 
@@ -166,11 +166,11 @@ def products_of(tokens: int, precision: torch.dtype | None) -> set[tuple[torch.S
 
 
 def test_bf16_products_on_cpus_have_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the number of targets, which is another one in nearly every batch."""
+    """Whatever the number of targets, which differs in nearly every batch."""
     monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", 64 * VOCAB)
     few = set[tuple[torch.Size, ...]]().union(
         *(products_of(tokens, torch.bfloat16) for tokens in range(1, 150))
     )
     assert len(few) == 8 * 3
-    # Those of fp32 are as quick to begin for any shape, and their rows are not padded.
+    # In fp32 new shapes cost nothing, and rows are not padded.
     assert {shapes[0][0] for shapes in products_of(67, None)} >= {64, 3}

@@ -14,7 +14,7 @@ PRIME = 1_000_003
 
 
 def mask(p: float, *shape: int, seed: int = 5) -> Tensor:
-    """1 where an element survives and 0 where not."""
+    """1 where an element survives, else 0."""
     torch.manual_seed(seed)
     return Dropout(p)(torch.ones(*shape)).ne(0).double()
 
@@ -27,7 +27,7 @@ def test_the_rate_is_exact(p: float) -> None:
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
 def test_neighbours_are_dropped_independently(p: float) -> None:
-    """One random number serves four elements, so each distance up to four is looked at."""
+    """One random number serves four elements, so distances up to four are tested."""
     gone = 1 - mask(p, PRIME)
     for distance in range(1, 5):
         both = (gone[distance:] * gone[:-distance]).mean().item()

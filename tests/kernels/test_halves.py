@@ -1,4 +1,4 @@
-"""Two halves on two threads give what one batch gives, and the same bits every time."""
+"""Two halves on two threads against the whole batch, and their determinism."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_seed_determines_the_dropout_masks(tiny_config: Config) -> None:
 def test_the_halves_have_different_dropout_masks(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two copies of a sentence land in different halves, and would else lose the same."""
+    """Two copies of a sentence are in different halves."""
     config = override(tiny_config, dropout=0.5)
     module = TransformerModule(config).train()
     batch = first_batch(config)

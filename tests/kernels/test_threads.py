@@ -1,4 +1,4 @@
-"""Work on threads: in order, with a share of torch's threads each, and nothing left changed."""
+"""``map`` on threads: ordered, each with a share of torch's threads, which are restored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_results_of_several_threads_come_in_order() -> None:
     both = threading.Barrier(2, timeout=30)
 
     def work(item: int) -> tuple[int, str]:
-        both.wait()  # goes on only where two are at work
+        both.wait()  # continues only if two threads are working
         return item, threading.current_thread().name
 
     outcomes = list(map_on_threads(work, range(6), 2))

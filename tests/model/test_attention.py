@@ -1,4 +1,4 @@
-"""Attention against torch's own, head by head, and its key/value cache."""
+"""Attention against torch's own and head by head."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def random(*shape: int) -> Tensor:
 
 
 def random_mask(*shape: int) -> tuple[Tensor, Tensor]:
-    """Which keys are hidden, and the same as an additive mask; the first key never is."""
+    """Which keys are hidden, never the first, and the same as an additive mask."""
     hidden = torch.rand(*shape) < 0.5
     hidden[..., 0] = False
     return hidden, torch.zeros(*shape).masked_fill(hidden, -torch.inf)

@@ -24,7 +24,7 @@ def embedding(config: ModelConfig) -> Embedding:
 
 
 def encodings(module: Embedding, length: int) -> Tensor:
-    """What is added at each position: what a word-piece of zeros is embedded as."""
+    """What is added at each position: the embedding of a zero vector."""
     with torch.no_grad():
         module.weight[5] = 0.0
     return module(torch.full((1, length), 5))[0]

@@ -1,4 +1,4 @@
-"""The whole model: what may influence what, its size, and its start."""
+"""The whole model: what influences what, and the initialisation."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_parameter_gets_a_gradient(config: ModelConfig) -> None:
     (logits * torch.randn_like(logits)).sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.ne(0).any(), name
-        if parameter.dim() == 2 and "feed_forward" not in name:  # where a ReLU may stay shut
+        if parameter.dim() == 2 and "feed_forward" not in name:  # where a ReLU may be inactive
             reached = parameter.grad.ne(0).any(dim=1)
             if name == "embedding.weight":
                 assert not reached[61:].any()

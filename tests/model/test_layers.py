@@ -1,4 +1,4 @@
-"""Both kinds of layer against torch's own with copied weights, and what they are made of."""
+"""Layers and sub-layers against torch's own with copied weights."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def copy_linear(theirs: nn.Linear, ours: nn.Linear) -> None:
 
 
 def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
-    """Torch's has biases; ours has none."""
+    """Torch's attention has biases, ours has none."""
     with torch.no_grad():
         theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key_value.weight]))
         theirs.in_proj_bias.zero_()

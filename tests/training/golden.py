@@ -1,4 +1,4 @@
-"""Makes the golden losses anew: ``python -m tests.training.golden``."""
+"""Regenerates the golden losses: ``python -m tests.training.golden``."""
 
 from __future__ import annotations
 

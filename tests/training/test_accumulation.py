@@ -1,4 +1,4 @@
-"""A step in parts is the step: the same batches, gradients and figures, and counted once."""
+"""Gradient accumulation: the same batches, gradients and metrics, counted once per step."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FIGURES = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
 
 
 class Figures(lightning.Callback):
-    """Keeps what was logged of each step."""
+    """Records the metrics of each step."""
 
     def __init__(self) -> None:
         self.steps: dict[int, list[float]] = {}
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """The last micro-batch of a step overwrites what the others say."""
+        """The last micro-batch of a step overwrites the earlier ones."""
         if all(name in trainer.callback_metrics for name in FIGURES):
             figures = [float(trainer.callback_metrics[name]) for name in FIGURES]
             self.steps[trainer.global_step] = figures
@@ -75,7 +75,7 @@ def test_an_accumulating_run_resumes_bit_for_bit(config: Config, tmp_path: Path)
 
 
 def test_accumulation_averages_the_batches_of_other_loaders(config: Config) -> None:
-    """One that does not part them: the mean of two losses is logged, and their gradients'."""
+    """With a loader that does not shard, losses and gradients are averaged."""
     data = TranslationDataModule(config)
     batches = FixedBatches(itertools.islice(data.train_dataloader(), 2))
     module, figures = TransformerModule(config), Figures()

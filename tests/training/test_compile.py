@@ -1,4 +1,4 @@
-"""What torch.compile makes of the loss is the loss."""
+"""The compiled loss equals the eager one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch_of(src: list[int], tgt: list[int]) -> Batch:
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the compiler needs one for C++")
 def test_compiled_training_gives_the_same_loss_and_gradients(tiny_config: Config) -> None:
-    """Batches of several shapes, and dropout by the seed."""
+    """With batches of several shapes."""
     config = override(tiny_config, num_layers=1)
     eager, compiled = (TransformerModule(override(config, compile=c)) for c in (False, True))
     compiled.load_state_dict(eager.state_dict())

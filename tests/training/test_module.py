@@ -1,4 +1,4 @@
-"""Training with a bare Trainer: the same as by hand, learns, resumes, and stops when it breaks."""
+"""Training with a bare Trainer: equals a manual loop, learns, resumes, stops on errors."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ GOLDEN = Path(__file__).with_name("golden_losses.json")
 
 
 class Losses(lightning.Callback):
-    """Keeps the loss of every step."""
+    """Records the loss of every step."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
 
     def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
-        """Keep what training_step returned."""
+        """Record what training_step returned."""
         outputs = kwargs.get("outputs", args[2])
         self.values.append(outputs["loss"].item())
 
 
 def trainer(max_steps: int, *callbacks: lightning.Callback, **options: Any) -> lightning.Trainer:
-    """A Trainer as a user of the library would make one, less what it would print."""
+    """A Trainer as a user of the library would make one, without its output."""
     silent = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     options = dict.fromkeys(silent, False) | options
     return lightning.Trainer(
@@ -65,7 +65,7 @@ def golden_losses(corpus: Corpus) -> list[float]:
 
 
 def test_twenty_golden_losses(files_corpus: Corpus) -> None:
-    """Made anew by ``python -m tests.training.golden``.
+    """Regenerate with ``python -m tests.training.golden``.
 
     Other machines and versions of torch add in another order, so they agree to one in a thousand.
     """
@@ -73,7 +73,7 @@ def test_twenty_golden_losses(files_corpus: Corpus) -> None:
 
 
 def test_training_equals_a_loop_written_by_hand(tiny_config: Config) -> None:
-    """Two epochs of the plan; F.cross_entropy, equation 3 and Adam in the place of ours."""
+    """Two epochs of the plan; F.cross_entropy, equation 3 and Adam instead of ours."""
     steps = 53
     module, losses = fit(tiny_config, steps)
 
@@ -207,7 +207,7 @@ def test_one_batch_is_overfitted(tiny_config: Config) -> None:
 
 
 def reversed_letters(count: int, seed: int) -> list[tuple[str, str]]:
-    """Up to three digits, and for each a letter from the last to the first."""
+    """Up to three digits, and the corresponding letters in reverse."""
     random = Random(seed)
     digits = [random.choices(range(10), k=random.randint(1, 3)) for _ in range(count)]
     return [
@@ -277,7 +277,7 @@ def test_validation_is_the_perplexity_of_the_whole_set(tiny_config: Config) -> N
 
 
 class GradientNorm(lightning.Callback):
-    """Measures what the optimiser is given."""
+    """Measures the gradient that the optimiser receives."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
@@ -285,7 +285,7 @@ class GradientNorm(lightning.Callback):
     def on_before_zero_grad(
         self, trainer: Any, pl_module: lightning.LightningModule, optimizer: Any
     ) -> None:
-        """The gradients of the step before are still there."""
+        """The gradients of the step are still there."""
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         if gradients:
             self.values.append(torch.nn.utils.get_total_norm(gradients).item())
@@ -303,7 +303,7 @@ def test_clipping_bounds_the_gradients_norm(tiny_config: Config) -> None:
 
 
 class Break(lightning.Callback):
-    """Spoils one number of the gradient at one step, and keeps the weights before it."""
+    """Overwrites one element of the gradient at one step, and records the weights before it."""
 
     def __init__(self, step: int, value: float) -> None:
         self.step, self.value = step, value
@@ -312,7 +312,7 @@ class Break(lightning.Callback):
     def on_after_backward(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
-        """Spoil it."""
+        """Overwrite it."""
         if trainer.global_step == self.step:
             self.before = flat(pl_module).clone()
             gradient = next(pl_module.parameters()).grad
@@ -333,7 +333,7 @@ def test_a_non_finite_gradient_stops_the_run_before_the_update(
 
 
 def test_a_non_finite_gradient_names_its_batch(tiny_config: Config) -> None:
-    """Batches of the user's own, two a step: step 4 ends with batch 9."""
+    """The user's own batches, two per step: step 4 ends with batch 9."""
     batches = FixedBatches(
         itertools.islice(TranslationDataModule(tiny_config).train_dataloader(), 10)
     )
@@ -345,7 +345,7 @@ def test_a_non_finite_gradient_names_its_batch(tiny_config: Config) -> None:
 def test_no_checkpoint_is_written_after_a_non_finite_gradient(
     tiny_config: Config, tmp_path: Path
 ) -> None:
-    """On a GPU a step does not wait for its norm, so the checkpoint asks."""
+    """On a GPU steps do not wait for the norm, so it is checked before saving."""
     module = TransformerModule(tiny_config)
     run = trainer(2)
     run.fit(module, TranslationDataModule(tiny_config))
@@ -379,7 +379,7 @@ def test_padding_has_no_loss(tiny_config: Config) -> None:
 
 @pytest.mark.slow
 def test_bf16_learns_as_fp32_does(files_corpus: Corpus) -> None:
-    """The losses of 200 steps: what bounds the difference that the precision makes."""
+    """The losses of 200 steps differ within bounds."""
     fp32, bf16 = (
         torch.tensor(fit(tiny(files_corpus, precision=precision, max_steps=200), 200)[1])
         for precision in ("fp32", "bf16")
@@ -394,7 +394,7 @@ def test_bf16_learns_as_fp32_does(files_corpus: Corpus) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_training_never_waits_for_a_gpu(files_corpus: Corpus) -> None:
-    """Between logged steps; what asks the GPU for a value raises."""
+    """Between logged steps; any synchronisation raises."""
     config = tiny(files_corpus, max_steps=8, log_every_steps=1_000)
     module = TransformerModule(config).to("cuda").train()
     optimizer = module.configure_optimizers()["optimizer"]

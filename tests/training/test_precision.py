@@ -1,4 +1,4 @@
-"""bf16 where the hardware multiplies it, and only there unless asked for."""
+"""bf16 only where the hardware multiplies it, unless requested."""
 
 from __future__ import annotations
 

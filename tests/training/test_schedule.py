@@ -1,4 +1,4 @@
-"""Equation 3, and the straight line for short runs."""
+"""Equation 3, and the linear schedule for short runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_peak_is_the_papers(d_model: int, peak: float) -> None:
 
 @pytest.mark.parametrize(
     ("step", "expected"),
-    # 64^-0.5 = 1/8; up by 1/8 · 100^-1.5 = 1/8000 a step until 100; then 1/8 · step^-0.5
+    # 64^-0.5 = 1/8; rises by 1/8 · 100^-1.5 = 1/8000 per step until 100; then 1/8 · step^-0.5
     [(1, 1 / 8_000), (2, 2 / 8_000), (50, 50 / 8_000), (100, 1 / 80), (400, 1 / 160)],
 )
 def test_values_by_hand(step: int, expected: float) -> None:
@@ -51,7 +51,7 @@ def test_the_linear_schedule_has_the_same_warm_up_and_ends_at_max_steps() -> Non
     equation = TrainingConfig(warmup_steps=10, max_steps=29)
     rates = [learning_rate(step, 64, config) for step in range(1, 31)]
     assert rates[:10] == [learning_rate(step, 64, equation) for step in range(1, 11)]
-    # From the peak at step 10, twenty equal parts down to nothing at step 30.
+    # From the peak at step 10 down to 0 at step 30 in twenty equal steps.
     assert rates[19] == pytest.approx(rates[9] / 2)
     assert rates[28] == pytest.approx(rates[9] / 20)
     assert rates[29] == 0.0

@@ -1,4 +1,4 @@
-"""The built-in corpus: the same for a seed everywhere, disjoint, clean, and right German."""
+"""The built-in corpus: deterministic, disjoint, clean, and correct German."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from transformer.data.corpora import cldr, cldr_phrases
 from transformer.data.corpora.cldr_phrases import ENGLISH, GERMAN, Family, Pair, in_words
 
 COUNT = 3_000
-#: The digest of the first 500 pairs. A change here asks for another seed, which caches go by.
+#: The digest of the first 500 pairs. If it changes, change the seed, which names the cache.
 GOLDEN = {"2018-2.18.0-0.5.14": "a36371a6ba1a7254daa7ffad3c28f06255cd075cd189d6f6fac6fdefea477f76"}
 ROOT = pathlib.Path(__file__).parents[3]
 

@@ -1,4 +1,4 @@
-"""Declared corpora, and corpora in a user's own folder."""
+"""The declared corpora, and refused declarations."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_size_of_zero_is_refused() -> None:
 
 
 def test_the_papers_corpora_come_from_these_archives() -> None:
-    """Sizes from the servers; Europarl, Common Crawl and News Commentary serve both pairs."""
+    """Sizes from the servers; both language pairs share three archives."""
     sizes = {
         corpus.name: sorted({file.bytes for file in corpus.files if file.bytes is not None})
         for corpus in (corpora.WMT14_EN_DE, corpora.WMT14_EN_FR, corpora.WMT14_EN_DE_SMALL)

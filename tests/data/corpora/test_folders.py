@@ -1,4 +1,4 @@
-"""Corpora in a user's own folder, and in files anywhere."""
+"""Corpora of user files, in a folder or anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of archives: the right bytes, nothing else written, and nothing followed."""
+"""Members of archives: the right bytes, and nothing else is written or followed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENGLISH = "".join(f"number {i * i}\n" for i in range(5_003)).encode()
 
 
 def write_archive(path: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> Path:
-    """Packed as the ending of ``path`` says."""
+    """A tar compressed according to the suffix of ``path``."""
     mode = {".tgz": "w:gz", ".bz2": "w:bz2", ".xz": "w:xz"}.get(path.suffix, "w")
     with tarfile.open(path, mode) as tar:  # pyright: ignore[reportCallIssue,reportArgumentType]
         for info, content in entries:

@@ -1,4 +1,4 @@
-"""One process at a time in the cache, and a cache that cannot be written."""
+"""Locks and marks in the cache, and caches that cannot be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A download from a server that fails: what came is kept, and the file is the declared one."""
+"""Downloads from failing servers: partial files are kept and the result is verified."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server() -> Iterator[ScriptedServer]:
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Those between the tries, which are noted and not made."""
+    """The pauses between attempts, recorded instead of slept."""
     made: list[float] = []
     monkeypatch.setattr(download_module, "sleep", made.append)
     monkeypatch.setattr(download_module, "_TIMEOUT", (1, 0.3))
@@ -97,7 +97,7 @@ def test_wrong_content_twice_is_reported_and_removed(
 def test_a_wrong_size_is_refused_and_the_partial_file_kept(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
-    """As from a network that wants one to log in first."""
+    """As from a network that requires a log-in first."""
     server.script = [cut(1_009), other(b"<html>Log in</html>", "text/html")]
     with pytest.raises(InputError, match=rf"expected {len(CONTENT)} bytes, found 19, text/html;"):
         download(server.url, tmp_path / "file", SHA256, len(CONTENT))

@@ -1,4 +1,4 @@
-"""Downloads: verified, through a mirror, and nothing left behind where they fail."""
+"""Fetching: mirrors, user files, archives and generated text; failures leave nothing behind."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_without_a_network_the_message_names_the_address_and_the_mirror(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("DATA_MIRROR", raising=False)
-    with socket.socket() as free:  # bound, but nobody listens
+    with socket.socket() as free:  # bound, but not listening
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/train.en.gz"
         with pytest.raises(InputError, match=re.escape(url)) as error:

@@ -1,4 +1,4 @@
-"""sacreBLEU's test sets: from its folder, or fetched with nothing half-written left behind."""
+"""sacreBLEU's test sets, from its folder or fetched; failures leave nothing behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIVEN = os.environ.get("SACREBLEU", "")
 
 
 def fill(folder: Path, source: str, reference: str) -> None:
-    """Such as sacreBLEU would, for ``wmt14/full``."""
+    """Write ``wmt14/full`` as sacreBLEU does."""
     (folder / "wmt14" / "full").mkdir(parents=True)
     for field, text in (("src", source), ("ref", reference)):
         path = folder / "wmt14" / "full" / f"wmt14_full.en-de.{field}"
@@ -32,13 +32,13 @@ def fill(folder: Path, source: str, reference: str) -> None:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of sacreBLEU's."""
+    """An empty ``SACREBLEU`` folder."""
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
     return tmp_path / "sacrebleu"
 
 
 def kept() -> list[str]:
-    """What stands in our cache, but for locks."""
+    """The files in our cache except locks."""
     found = (path for path in cache_directory().rglob("*") if path.is_file())
     return sorted(path.name for path in found if path.suffix != ".lock")
 

@@ -1,4 +1,4 @@
-"""Which pairs of the training texts are used, and what became of the others."""
+"""Which training pairs are kept, and why others are dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of the training pairs: what each line becomes, and which pairs are left out."""
+"""The training store: how lines are encoded and which pairs are dropped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_encoding_by_words_equals_encoding_the_line(vocabulary: Path, parts: lis
     whole = Vocabulary(vocabulary)
     (expected,) = whole.encode([line])
     encoder = WordByWord(whole)
-    for _ in range(2):  # anew, and remembered
+    for _ in range(2):  # computed, then cached
         assert np.frombuffer(encoder.encode(line), np.uint16).tolist() == expected
 
 

@@ -1,4 +1,4 @@
-"""Every byte of a corpus is read again, its downloads included."""
+"""The complete check of a corpus, downloads included."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from transformer.errors import InputError
 
 @pytest.fixture
 def downloaded_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """The training text in an archive, one side of the validation set a file, from a mirror."""
+    """The training text is in an archive and one validation file is a download, from a mirror."""
     folder = write_corpus(tmp_path / "numbers")
     host = tmp_path / "mirror" / "host"
     host.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Files that grow chunk by chunk."""
+"""Files written chunk by chunk, and interrupted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_chunk_without_its_line_is_truncated(torn: bytes, tmp_path: Path) -> N
 
 
 def test_a_line_without_its_complete_chunk_is_ignored(tmp_path: Path) -> None:
-    """As after a loss of power, or where a file was removed."""
+    """As after a power failure, or if a file was removed."""
     with journal(tmp_path) as first:
         first.append([b"one", b"1"], {"n": 1})
         first.append([b"two", b"2"], {"n": 2})

@@ -1,4 +1,4 @@
-"""From files to a prepared folder: once, whole or not at all."""
+"""From files to a prepared folder: once, complete or not at all."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_second_call_does_nothing(tiny_config: Config, monkeypatch: pytest.Mon
     first = prepare(tiny_config)
     forbid_work(monkeypatch)
     assert prepare(tiny_config) == first
-    # what does not decide the contents does not ask for them anew
+    # settings that do not affect the contents use the same folder
     assert prepare(override(tiny_config, tokens_per_batch=211, seed=7, d_ff=5)) == first
 
 
@@ -143,7 +143,7 @@ MOMENTS = [
     (_PREPARE, "", "write_store", 2),
     (_PREPARE, "", "to_dict", 1),
     (_PREPARE, "", "write_manifest", 1),
-    ("shutil", "", "rmtree", 1),  # all is there; the work is to be cleared away
+    ("shutil", "", "rmtree", 1),  # all files exist; only the work folder is left
 ]
 
 

@@ -1,4 +1,4 @@
-"""Work on several processes."""
+"""``map`` on several processes."""
 
 from __future__ import annotations
 
@@ -89,4 +89,4 @@ def test_a_script_needs_no_guard_and_a_kill_leaves_no_process(tmp_path: Path) ->
         workers = {int(process.stdout.readline()) for _ in range(4)}
         assert process.pid not in workers
         process.kill()
-        process.stdout.read()  # comes to an end only when no worker holds the other one any more
+        process.stdout.read()  # ends only when no worker holds the other end
