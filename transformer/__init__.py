@@ -39,34 +39,20 @@ if TYPE_CHECKING:
     from transformer.training.module import TransformerModule
 
 _MODULES = {
-    "transformer.evaluation.bleu": ("bleu", "tokenised_bleu"),
-    "transformer.config": (
-        "Config",
-        "DataConfig",
-        "DecodingConfig",
-        "ModelConfig",
-        "TrainingConfig",
-        "override",
-    ),
-    "transformer.corpus": ("Corpus", "ParallelText", "TextFile"),
-    "transformer.data.corpora.declared": (
-        "CLDR_EN_DE",
-        "MULTI30K_EN_DE",
-        "MULTI30K_EN_FR",
-        "WMT14_EN_DE",
-        "WMT14_EN_DE_SMALL",
-        "WMT14_EN_FR",
-        "sacrebleu_set",
-    ),
-    "transformer.data.corpora.folders": ("files_corpus", "folder_corpus"),
-    "transformer.data.module": ("TranslationDataModule",),
-    "transformer.errors": ("InputError",),
-    "transformer.evaluation.perplexity": ("perplexity", "translate"),
-    "transformer.model.encoder_decoder": ("Transformer",),
-    "transformer.pretrained": ("load_pretrained",),
-    "transformer.training.module": ("TransformerModule",),
+    "transformer.config": "Config ModelConfig DataConfig TrainingConfig DecodingConfig override",
+    "transformer.corpus": "Corpus ParallelText TextFile",
+    "transformer.data.corpora.declared": "CLDR_EN_DE MULTI30K_EN_DE MULTI30K_EN_FR WMT14_EN_DE "
+    "WMT14_EN_FR WMT14_EN_DE_SMALL sacrebleu_set",
+    "transformer.data.corpora.folders": "files_corpus folder_corpus",
+    "transformer.data.module": "TranslationDataModule",
+    "transformer.errors": "InputError",
+    "transformer.evaluation.bleu": "bleu tokenised_bleu",
+    "transformer.evaluation.perplexity": "perplexity translate",
+    "transformer.model.encoder_decoder": "Transformer",
+    "transformer.pretrained": "load_pretrained",
+    "transformer.training.module": "TransformerModule",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 # oneDNN, which multiplies bf16 on CPUs, caches the code it compiles for each shape of a product.
 # Every batch has new shapes, so its two caches of 1,024 entries grow to gigabytes; 64 are as fast.
