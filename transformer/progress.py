@@ -20,21 +20,11 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from transformer.formats import duration, size
+
 _LINE_SECONDS = 30.0
 
 Update = Callable[[float], None]
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds as ``1:02:03`` or ``2:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def size(count: float) -> str:
-    """A number of bytes as ``1.5 GiB`` or ``20.0 MiB``."""
-    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 from ablations.costs.estimate import Estimate, RowCost, too_large
 from ablations.costs.rounding import large_size, long_time, two_digits
-from ablations.formats import millions
+from transformer.formats import millions
 
 
 def describe(estimate: Estimate) -> Iterator[str]:

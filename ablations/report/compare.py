@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ablations import formats
 from ablations.report.estimates import mean_difference
 from ablations.report.evidence import interval, needed
 from ablations.runner.attempts import read_result
@@ -15,6 +14,7 @@ from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.evaluate.compare import compare_runs
 from experiments.evaluate.significance import Significance
+from transformer import formats
 from transformer.errors import InputError, unknown_name
 
 _DIGITS = 2

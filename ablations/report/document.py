@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from ablations import formats
 from ablations.report.correlation import Correlation
 from ablations.report.estimates import Difference, Estimate
 from ablations.report.evidence import (
@@ -23,6 +22,7 @@ from ablations.report.states import describe_state, short_state, urgency
 from ablations.report.summary import RowSummary, Summary
 from ablations.tables.plan import PLAN_FILE, Value
 from ablations.tables.table import Reported
+from transformer import formats
 
 # Table 3's columns, in its order, under its names.
 SETTINGS = {
@@ -164,7 +164,7 @@ def _line(
         changes=" ".join(changes),
         perplexity=perplexity[:: 1 if compared else 2],
         bleu=bleu[:: 1 if compared else 2],
-        extras=tuple(formats.estimate(getattr(row, name), _EXTRAS[name][1]) for name in extras),
+        extras=tuple(_mean(getattr(row, name), _EXTRAS[name][1]) for name in extras),
         cost=_cost(row),
         state=short_state(max(row.unfinished, key=urgency)) if row.unfinished else "",
     )
@@ -182,7 +182,7 @@ def _figures(
 ) -> tuple[str, ...]:
     """Ours, the paper's, and by how much each differs from its base."""
     return (
-        formats.estimate(ours, digits),
+        _mean(ours, digits),
         formats.number(paper, paper_digits),
         "" if is_base else difference(delta, digits),
         "" if is_base else formats.difference(paper_delta, paper_digits),
@@ -206,6 +206,14 @@ def _value(name: str, value: Value) -> str:
     if name == "max_steps":
         return formats.steps(int(value))
     return str(value)
+
+
+def _mean(value: Estimate | None, digits: int) -> str:
+    """A mean with its standard deviation, where there is one: ``82.1 ± 0.3``."""
+    mean = formats.number(value.mean if value else None, digits)
+    if value is None or value.deviation is None:
+        return mean
+    return f"{mean} ± {formats.number(value.deviation, digits)}"
 
 
 def _correlation(correlation: Correlation) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ablations import formats
 from ablations.report.agreement import WITHIN_NOISE, agreement, agreements
 from ablations.report.estimates import MOST_SEEDS, Difference, Estimate, seeds_to_tell
 from ablations.report.pooled import dunnett
 from ablations.report.summary import MEASURES, RowSummary, Summary
+from transformer import formats
 
 PERPLEXITY_DIGITS, BLEU_DIGITS = 3, 1
 # Set behind a difference that is within noise.

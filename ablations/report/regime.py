@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablations import formats
 from experiments.run.results import Result
+from transformer import formats
 from transformer.config import Config
 from transformer.training.schedule import learning_rate
 

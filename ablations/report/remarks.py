@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from ablations import formats
 from ablations.report.evidence import NOISE
 from ablations.report.pooled import Pool
 from ablations.report.summary import MEASURES, Summary
 from experiments.run.results import Result
+from transformer import formats
 from transformer.config import Config
 
 

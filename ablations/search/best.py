@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ablations import formats
 from ablations.search.search import Search
 from ablations.search.trials import Trial, best
 from experiments.run.experiment import BEST_FILE, Experiment
 from experiments.run.files import write_json
+from transformer import formats
 from transformer.config import to_dict
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ablations import formats
 from ablations.report.document import SETTINGS
 from ablations.report.evidence import BLEU_DIGITS, PERPLEXITY_DIGITS
 from ablations.report.remarks import facts_of_base, facts_of_results
@@ -14,6 +13,7 @@ from ablations.search.parameter import Value
 from ablations.search.plot import Bars, History, bars, history
 from ablations.search.search import Search
 from ablations.search.trials import State, Trial, best
+from transformer import formats
 from transformer.config import Config
 from transformer.evaluation.sizes import trained_numbers
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ablations import formats
 from ablations.report.plot import ticks
 from ablations.search.trials import Trial
+from transformer import formats
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 36.0, 420.0, 12.0, 180.0
 _WORST = 1_000.0  # times the best

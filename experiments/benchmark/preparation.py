@@ -25,7 +25,8 @@ from transformer.data.preparation.workers import default_workers
 from transformer.data.store import TokenStore
 from transformer.data.text import read_aligned
 from transformer.errors import InputError
-from transformer.progress import duration, show_activity, size
+from transformer.formats import duration, size
+from transformer.progress import show_activity
 
 _BATCHES = 200
 _TOKENS_PER_BATCH = 25_000

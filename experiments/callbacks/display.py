@@ -15,7 +15,7 @@ from rich.progress import Progress as Bar
 from experiments.callbacks.steps import completes_step
 from experiments.run.progress import Progress, Stage, write_progress
 from transformer.data.batches import Batch
-from transformer.progress import duration
+from transformer.formats import duration
 
 _FILE_SECONDS = 1.0
 _LINE_SECONDS = 30.0

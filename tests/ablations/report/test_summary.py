@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ablations import formats
 from ablations.report.correlation import ranks, spearman
 from ablations.report.document import compose
 from ablations.report.report import write_report
@@ -147,28 +146,3 @@ def test_a_seed_that_the_plan_lists_twice_is_refused(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(seeds=[1, 1]))
     with pytest.raises(InputError, match=r"lists a seed of row 'base' twice \(1, 1\)"):
         summarise(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (formats.duration(59.4), "59 s"),
-        (formats.duration(59.6), "1 min 00 s"),
-        (formats.duration(3_600), "1 h 00 min"),
-        (formats.duration(None), "\u2013"),
-        (formats.number(1234.5, 2), "1.23e+03"),
-        (formats.number(float("inf"), 2), "∞"),
-        (formats.number(float("nan"), 2), "not a number"),
-        (formats.difference(0.04, 1), "0.0"),
-        (formats.difference(-0.04, 1), "0.0"),
-        (formats.difference(-0.06, 1), "\u22120.1"),
-        (formats.difference(0.06, 1), "+0.1"),
-        (formats.millions(562_432), "0.562"),
-        (formats.millions(2_927_872), "2.93"),
-        (formats.millions(168_000_000), "168.0"),
-        (formats.steps(300_000), "300K"),
-        (formats.steps(4_500), "4,500"),
-    ],
-)
-def test_formats(text: str, expected: str) -> None:
-    assert text == expected

@@ -47,11 +47,11 @@ def test_it_is_one_line_and_refused_where_there_is_no_room(
     announce(WMT14_EN_DE, 2)
     (line,) = capsys.readouterr().err.splitlines()
     expected = (
-        r"wmt14_en_de, about 4,508,785 pairs: 1\.5 GiB to fetch from 3 addresses, about \d\.\d"
+        r"wmt14_en_de, about 4,508,785 pairs: 1\.7 GB to fetch from 3 addresses, about \d\.\d GB"
     )
     assert re.match(expected, line)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(2**50, 0, 2**20))
-    with pytest.raises(InputError, match=r"wmt14_en_de needs \d\.\d GiB in .* 1\.0 MiB are free"):
+    with pytest.raises(InputError, match=r"wmt14_en_de needs \d\.\d GB in .* 1\.0 MB are free"):
         announce(WMT14_EN_DE, 2)
 
 

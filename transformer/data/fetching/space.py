@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from transformer.errors import InputError
-from transformer.progress import size
+from transformer.formats import size
 
 
 def check_space(path: Path, needed: int, what: str) -> None:

@@ -10,7 +10,7 @@ from transformer.data.fetching.cache import cache_directory
 from transformer.data.fetching.fetch import missing
 from transformer.data.fetching.space import check_space
 from transformer.data.vocabulary import SAMPLE_PAIRS
-from transformer.progress import duration, size
+from transformer.formats import duration, size
 
 # Of news and parliament: both lines as text, and as a store with its lengths, starts and order.
 _TEXT_BYTES, _STORE_BYTES = 300, 140

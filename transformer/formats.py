@@ -1,16 +1,14 @@
-"""How figures are written, the same in displays and in all forms of a report."""
+"""How numbers are written for people: the same in progress displays, tables and reports."""
 
 from __future__ import annotations
 
 from math import isfinite
 
-from ablations.report.estimates import Estimate
-
 MISSING = "\u2013"  # an en dash
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time, as precise as a reader needs.
+    """A length of time in its two largest units.
 
     Example:
         >>> duration(185.2)
@@ -23,11 +21,20 @@ def duration(seconds: float | None) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    minutes = whole // 60
+    if minutes < 2 * 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes // 1440} days {minutes % 1440 // 60:02} h"
+
+
+def size(count: float) -> str:
+    """Bytes in decimal units, as makers of disks and GPUs count: ``1.7 GB``, ``657 MB``."""
+    value, unit = (count / 1e9, "GB") if count >= 1e9 else (count / 1e6, "MB")
+    return f"{value:.1f} {unit}" if value < 10 else f"{value:,.0f} {unit}"
 
 
 def number(value: float | None, digits: int) -> str:
-    """A figure with ``digits`` decimals, or with three digits in all where it is very large."""
+    """A number with ``digits`` decimals, or with three significant digits from 1,000 on."""
     if value is None:
         return MISSING
     if not isfinite(value):
@@ -36,7 +43,7 @@ def number(value: float | None, digits: int) -> str:
 
 
 def difference(value: float | None, digits: int) -> str:
-    """A signed figure, with a real minus; what rounds to nothing has no sign."""
+    """A signed number with a typographic minus; what rounds to zero has no sign."""
     text = number(value, digits)
     if value is None or not isfinite(value):
         return text
@@ -45,16 +52,8 @@ def difference(value: float | None, digits: int) -> str:
     return f"\u2212{text[1:]}" if value < 0 else f"+{text}"
 
 
-def estimate(value: Estimate | None, digits: int) -> str:
-    """A mean with its spread, where there is one: ``82.1 ± 0.3``."""
-    mean = number(value.mean if value else None, digits)
-    if value is None or value.deviation is None:
-        return mean
-    return f"{mean} ± {number(value.deviation, digits)}"
-
-
 def count(value: float) -> str:
-    """A whole number with its thousands set apart."""
+    """A whole number with thousands separators."""
     return f"{value:,.0f}"
 
 
@@ -70,5 +69,5 @@ def millions(parameters: int) -> str:
 
 
 def steps(value: int) -> str:
-    """A number of steps as the paper writes it, ``100K``, where it is round."""
+    """A number of steps, round ones as the paper writes them: ``100K``."""
     return f"{value // 1000}K" if value >= 10_000 and value % 1000 == 0 else f"{value:,}"
