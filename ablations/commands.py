@@ -83,8 +83,7 @@ def plan(json: bool, **words: Any) -> int:
     The hours are estimated from the nominal peak of the --device, or from the runs that the
     table's directory has, or else from some steps that are measured on this machine.
     """
-    from ablations.costs.lines import describe, to_json
-    from ablations.costs.planning import plan_table
+    from ablations.costs.estimate import describe, plan_table, to_json
 
     estimate = plan_table(**words)
     print(dumps(to_json(estimate), ensure_ascii=False) if json else "\n".join(describe(estimate)))

@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from ablations.costs.timing import work
+from ablations.costs.timing import run_flops
 from ablations.report.report import announce, write_report
 from ablations.runner.attempts import read_result
 from ablations.runner.work import Direction
@@ -115,5 +115,5 @@ class TableWork:
         return (self.root / PLAN_FILE).stat().st_mtime_ns
 
     def _in_order(self) -> dict[str, Cell]:
-        flops = {cell: work(self._plan.experiment(cell).config) for cell in self._plan.cells}
+        flops = {cell: run_flops(self._plan.experiment(cell).config) for cell in self._plan.cells}
         return {str(cell): cell for cell in sorted(flops, key=lambda cell: -flops[cell])}

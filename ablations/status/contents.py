@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablations.costs.past import row_configs
 from ablations.tables.plan import PLAN_FILE, Plan, load_plan
 from experiments.run.files import read_json
 from transformer.config import Config, from_dict
@@ -53,7 +52,7 @@ def is_claimed(directory: Path) -> bool:
 
 
 def _of_plan(plan: Plan) -> Contents:
-    configs = row_configs(plan)
+    configs = plan.configs
     return Contents(
         title=f"{plan.table} at scale {plan.scale}",
         cells={str(cell): configs[cell.row] for cell in plan.cells},

@@ -63,6 +63,11 @@ class Plan:
         """Every row and seed that was asked for, in the table's order."""
         return tuple(Cell(row.name, seed) for row in self.rows for seed in row.seeds)
 
+    @property
+    def configs(self) -> dict[str, Config]:
+        """The configuration of each row as it is run, with the base's seed."""
+        return {row.name: override(self.base, **row.scaled) for row in self.rows}
+
     def experiment(self, cell: Cell) -> Experiment:
         """What is trained for ``cell``, and under which names it is tracked."""
         row = next(row for row in self.rows if row.name == cell.row)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ablations.costs.past import row_configs
 from ablations.report.summary import summarise
 from ablations.tables.plan import Plan, choose_arithmetic, claim_plan, load_plan, make_plan
 from ablations.tables.scales import PAPER
@@ -78,7 +77,7 @@ def test_what_the_scale_sets_for_one_row_alone_is_part_of_its_run(
     plan = load_plan(tmp_path)
     (found,) = (row for row in TABLE.rows if row.name == name)
     expected = override(TABLE.configure(found, PAPER), seed=1, precision="fp32", threads=1)
-    assert plan.experiment(Cell(name, 1)).config == row_configs(plan)[name] == expected
+    assert plan.experiment(Cell(name, 1)).config == plan.configs[name] == expected
     assert name in [row.row.name for row in summarise(tmp_path).rows]
 
 
