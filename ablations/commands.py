@@ -133,16 +133,15 @@ def search(
 
 def report(directory: Path) -> int:
     """Write and print the report of a table or a search, finished or not."""
+    from ablations.report.page import print_page
     from ablations.search.search import is_search
 
     if is_search(directory):
-        from ablations.search.report import announce_search, write_search_report
+        from ablations.search.search_report import write_search_report as write
+    else:
+        from ablations.report.report import write_report as write
 
-        announce_search(write_search_report(directory), directory)
-        return 0
-    from ablations.report.report import announce, write_report
-
-    announce(write_report(directory), directory)
+    print_page(write(directory), directory)
     return 0
 
 

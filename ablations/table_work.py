@@ -11,10 +11,12 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.costs.timing import run_flops
-from ablations.report.report import announce, write_report
+from ablations.files import PLAN_FILE
+from ablations.report.page import print_page
+from ablations.report.report import write_report
 from ablations.runner.attempts import read_result
 from ablations.runner.work import Direction
-from ablations.tables.plan import PLAN_FILE, Plan, load_plan
+from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import Experiment
 from transformer.config import to_dict
@@ -102,7 +104,7 @@ class TableWork:
 
     def announce(self) -> None:
         """Print it."""
-        announce(write_report(self.root), self.root)
+        print_page(write_report(self.root), self.root)
 
     def diverge(self, directory: Path, step: int) -> None:
         """Nothing: the row has no figures."""

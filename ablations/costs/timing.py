@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablations.costs.devices import Device, find_gpu
+from ablations.files import PLAN_FILE
 from ablations.runner.attempts import elapsed, read_result
-from ablations.tables.plan import PLAN_FILE, Plan, load_plan
+from ablations.tables.plan import Plan, load_plan
 from experiments.run.peak import nominal_peak
 from transformer.config import Config
 from transformer.errors import InputError

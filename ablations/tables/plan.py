@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from filelock import FileLock
 
+from ablations.files import PLAN_FILE
 from ablations.tables.scale import Scale
 from ablations.tables.table import CHANGES, Cell, Reported, Row, Table
 from experiments.run.devices import native_precision
@@ -23,7 +24,6 @@ from experiments.run.files import read_json, write_json
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.errors import InputError
 
-PLAN_FILE = "table.json"
 _LOCK_FILE = ".plan.lock"
 Value = int | float | str
 

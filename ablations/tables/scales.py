@@ -65,8 +65,8 @@ MEDIUM = scale(
     validate_every_steps=1_000,
 )
 
-# Section 6.1 averages the last five checkpoints of a base model and the last 20 of a big one,
-# though not for this table, each ten minutes after the one before: see experiments/catalog/paper.py.
+# Section 6.1 averages the last five checkpoints of a base model and the last 20 of a big one, written
+# every ten minutes, though not for this table: see experiments/catalog/paper.py.
 PAPER = scale(
     "paper",
     corpus=WMT14_EN_DE,

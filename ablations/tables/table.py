@@ -2,8 +2,7 @@
 
 A table of your own is one small file::
 
-    from ablations.tables.table import Table, row
-    from ablations.tables.table3 import BASE
+    from ablations.tables import BASE, Table, row
 
     TABLE = Table(
         name="depth",

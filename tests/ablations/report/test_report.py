@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ablations.report.plot import ticks
-from ablations.report.report import to_text, write_report
+from ablations.report.page import Table as PageTable
+from ablations.report.page import Text, to_text
+from ablations.report.report import write_report
+from ablations.report.scatter import ticks
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
@@ -29,10 +31,10 @@ def test_a_broken_result_is_named_and_left_out(tmp_path: Path) -> None:
     finish(tmp_path, Cell("base", 1))
     finish(tmp_path, Cell("narrow", 1))
     (tmp_path / "narrow" / "seed-1" / "result.json").write_text("{}")
-    document = write_report(tmp_path)
-    assert "1 of 2 runs finished" in document.headline
-    assert [line.state for line in document.lines] == ["", "left out"]
-    assert document.problems[0].startswith("narrow, seed 1: left out: ")
+    page = write_report(tmp_path)
+    assert "1 of 2 runs finished" in page.part("", Text).lines[0]
+    assert "left out" in page.part("", PageTable).rows[1]
+    assert page.part("Not finished", Text).lines[0].startswith("narrow, seed 1: left out: ")
 
 
 def test_html_is_well_formed_and_needs_no_other_file(table3: Path) -> None:
@@ -59,17 +61,17 @@ def test_html_and_markdown_agree(table3: Path) -> None:
 
 
 def test_the_terminal_shows_each_row_at_any_width(table3: Path) -> None:
-    document = write_report(table3)
-    texts = [to_text(document, width) for width in (180, 120, 80)]
+    page = write_report(table3)
+    texts = [to_text(page, width) for width in (180, 120, 80)]
     narrow = texts[-1]
     assert ["h=1 d_k=64 d_v=64" in text for text in texts] == [True, False, False]
     assert ["BLEU averaged" in text for text in texts] == [True, True, False]
-    for line in document.lines:
-        assert all(f"\n{line.name} " in text for text in texts)
+    for name, *_ in page.part("", PageTable).rows:
+        assert all(f"\n{name} " in text for text in texts)
     tables = narrow.split("Spearman")[0].splitlines()
     assert max(len(line) for line in tables) <= 80
     assert "rank correlation with the paper's rows: perplexity +0.99 (17 rows, 95 % in " in narrow
-    assert "\n\nPerplexity: rows within noise of the base, 2 of 16; to tell them" in narrow
+    assert "\n  Perplexity: 2 of 16 rows are within noise of the base; approximate" in narrow
 
 
 def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
@@ -78,7 +80,7 @@ def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
     write_report(tmp_path)
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "is of one seed" in text and "pooled" not in text and "95 %" not in text
-    assert "What the seeds can tell" not in text
+    assert "What the seeds show" not in text
     assert "± " not in text.split("## How to read it")[0]
     assert "undefined (1 row)" in text
 
@@ -139,7 +141,7 @@ def test_a_table_that_is_not_the_papers_has_no_columns_for_it(tmp_path: Path) ->
     finish(tmp_path, Cell("base", 1), bleu=80.0)
     finish(tmp_path, Cell("a", 1), bleu=79.0)
     text = to_text(write_report(tmp_path), 80)
-    assert "BLEU" in text and "paper" not in text.split("parameters")[0]
+    assert "BLEU" in text and "paper" not in text.split("Not finished")[0].split("parameters")[0]
     assert "changes" in text and "tokenised" not in text and "averaged" not in text
     assert rows_of(tmp_path)[1][-4:] == ["3.000", "0.000", "79.0", "\u22121.0"]
     assert "&lt;Own&gt; &amp; mine" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ablations.search.best import write_best
 from ablations.search.search import Search, claim_search, make_search
 from ablations.search.spaces import BASE_LR
-from ablations.search.trials import read_trials
+from ablations.search.trials import read_trials, write_best
 from ablations.tables.scales import SMALL
 from experiments import commands
 from experiments.catalog.find import find_experiment, searched

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from ablations.search.parameter import Parameter
 from ablations.search.search import make_search
-from ablations.search.space import Space, choice, uniform, whole
+from ablations.search.space import Parameter, Space, choice, uniform, whole
 from ablations.search.spaces import BASE_LR, SHAPE, SPACES, load_space
 from ablations.tables.scales import QUICK, SCALES, SMALL
 from tests.ablations.samples import TINY
@@ -86,8 +85,7 @@ def test_what_cannot_be_searched_is_named(declare: Callable[[], object], message
 
 
 OWN = """
-from ablations.tables.scale import scale
-from ablations.search.space import Space, choice, uniform
+from ablations.search import Space, choice, scale, uniform
 from transformer.corpus import Corpus, ParallelText, TextFile
 
 TEXT = ParallelText(source=TextFile(location="t.en"), target=TextFile(location="t.de"))

@@ -18,8 +18,7 @@ from transformer.config import override, to_dict
 from transformer.errors import InputError
 
 OWN_TABLE = """
-from ablations.tables.table import Table, row
-from ablations.tables.table3 import BASE
+from ablations.tables import BASE, Table, row
 
 TABLE = Table(
     name="depth",
@@ -101,7 +100,7 @@ def test_quick_is_an_eighth_of_the_paper_and_half_as_deep() -> None:
 
 
 def test_the_scale_of_the_paper_is_the_identity_but_scores_an_average_besides() -> None:
-    # As the paper's two models are averaged in Table 2, see tests/experiments/catalog/test_paper.py.
+    # As the paper's two models of Table 2, see tests/experiments/catalog/test_paper.py.
     of_base = {"also_average": 5, "checkpoint_every_steps": 1_500}
     of_big = {"also_average": 20, "checkpoint_every_steps": 600}
     for row_ in TABLE.rows:
@@ -142,7 +141,7 @@ def test_paths_of_a_tables_own_scale_are_taken_from_its_folder(
         ("TABLE = 3", "declares no TABLE"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("def", "SyntaxError"),
-        ("from ablations.tables.table import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
+        ("from ablations.tables import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
     ],
 )
 def test_a_users_file_that_fails_is_bad_input(tmp_path: Path, text: str, message: str) -> None:
