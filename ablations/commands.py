@@ -133,10 +133,10 @@ def search(
 
 def report(directory: Path) -> int:
     """Write and print the report of a table or a search, finished or not."""
+    from ablations.files import SEARCH_FILE
     from ablations.report.page import print_page
-    from ablations.search.search import is_search
 
-    if is_search(directory):
+    if (directory / SEARCH_FILE).is_file():
         from ablations.search.search_report import write_search_report as write
     else:
         from ablations.report.report import write_report as write

@@ -57,7 +57,7 @@ ALLOWED = {
     ),
     "transformer": ("transformer",),
     "experiments": ("transformer",),
-    "ablations.files": (),
+    "ablations.files": ("transformer.errors",),
     "ablations.tables": (*BELOW, "ablations.files"),
     "ablations.runner": (*BELOW, "ablations.tables"),
     "ablations.costs": (

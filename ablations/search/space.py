@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ablations.tables.names import check_name
+from ablations.files import check_name
 from ablations.tables.plan import Value
 from ablations.tables.scale import Scale
 from ablations.tables.table3 import BASE

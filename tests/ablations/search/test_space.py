@@ -54,7 +54,7 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
         (lambda: one(uniform("dropout", 0.5, 1.5)), r"space 'mine': dropout is 1.5, but must be"),
         (lambda: one(choice("d_model", 512, 513)), r"space 'mine': d_model is 513.*even"),
         (lambda: one(choice("d_ff", 512, "wide")), "space 'mine': "),
-        (lambda: one(uniform("dropout", 0, 0.1), "a/b"), "space name 'a/b' may hold"),
+        (lambda: one(uniform("dropout", 0, 0.1), "a/b"), "space name 'a/b' may contain"),
         (lambda: Space(name="x", title="", parameters=()), "space 'x' has no parameters"),
         (
             lambda: Space(

@@ -47,7 +47,7 @@ def test_a_row_name_must_be_fit_for_a_folder(name: str) -> None:
 
 @pytest.mark.parametrize("name", OWN_FILES)
 def test_a_row_is_not_named_as_a_file_of_ours(name: str) -> None:
-    with pytest.raises(InputError, match="is that of a file of the table"):
+    with pytest.raises(InputError, match="is the name of a file of the table"):
         row(name.capitalize())
 
 
