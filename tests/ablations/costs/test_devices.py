@@ -24,7 +24,7 @@ CPU = Device(name="CPU", gpu=False, bf16=False)
 GPU = Device(name="GPU", gpu=True, bf16=True)
 
 
-def test_without_a_measurement_the_share_is_the_papers(tmp_path: Path) -> None:
+def test_the_share_of_the_peak_is_assumed_to_be_the_papers(tmp_path: Path) -> None:
     device, peak = find_gpu("h100", "auto", tmp_path)
     assert (device.name, peak.flops, device.bf16) == ("H100", 989e12, True)
     # paper.md: 9.5e17 FLOPs of work where 12 hours of 8 P100 are 3.28e18 at their peak.
@@ -32,7 +32,7 @@ def test_without_a_measurement_the_share_is_the_papers(tmp_path: Path) -> None:
     assert peak.source.startswith("assumed")
 
 
-def test_a_measurement_on_the_device_goes_before(tmp_path: Path) -> None:
+def test_a_measured_share_is_preferred(tmp_path: Path) -> None:
     found = {
         "size": "base",
         "device": "NVIDIA H200",
@@ -45,7 +45,7 @@ def test_a_measurement_on_the_device_goes_before(tmp_path: Path) -> None:
     assert find_gpu("H100", "auto", tmp_path)[1].source.startswith("assumed")
 
 
-def test_fp32_is_asked_for_or_all_there_is(tmp_path: Path) -> None:
+def test_fp32_by_choice_or_for_lack_of_bf16(tmp_path: Path) -> None:
     assert find_gpu("P100", "auto", tmp_path)[1].flops == nominal_peak("P100-SXM2-16GB", "fp32")
     assert find_gpu("H100", "fp32", tmp_path)[1].flops == 67e12
 
@@ -95,7 +95,7 @@ def measured(config: Config) -> int:
         pytest.param(307, {"num_layers": 1, "vocab_size": 20_011}, id="vocabulary"),
     ],
 )
-def test_the_formula_is_within_a_fifth(
+def test_the_memory_formula_is_within_a_fifth_of_torchs_allocator(
     files_corpus: Corpus, tokens: int, changes: dict[str, object]
 ) -> None:
     sizes: dict[str, object] = {"vocab_size": 509, "num_layers": 2, "d_model": 118, "d_ff": 463}
@@ -104,7 +104,7 @@ def test_the_formula_is_within_a_fifth(
     assert training_bytes(config, CPU) == pytest.approx(measured(config), rel=0.2)
 
 
-def test_devices_share_a_batch_but_not_the_weights() -> None:
+def test_ranks_share_a_batch_but_not_the_weights() -> None:
     one, eight = (training_bytes(BASE, GPU, devices) for devices in (1, 8))
     weights = 63_000_000 * 16
     assert weights < eight < one / 2

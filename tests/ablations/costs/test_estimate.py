@@ -24,7 +24,7 @@ def plan(table: str = "table3", scale: str = "paper", **words: Any) -> Estimate:
     return plan_table(table, scale, **(given | words))
 
 
-def test_by_the_papers_own_devices_base_takes_half_a_day() -> None:
+def test_on_the_papers_devices_base_takes_half_a_day() -> None:
     found = plan(device="P100", devices=8, devices_per_trial=8, seeds="1,2", rows="base,big")
     base, big = found.rows
     assert base.seconds / 3_600 == pytest.approx(12, rel=0.02)
@@ -41,7 +41,7 @@ def test_by_the_papers_own_devices_base_takes_half_a_day() -> None:
     assert found.corpus is not None and found.corpus.fetched_bytes == archives
 
 
-def test_the_longest_are_started_first_on_so_many_devices() -> None:
+def test_the_longest_runs_are_started_first() -> None:
     found = plan(device="H100", devices=8)
     longest = max(row.seconds for row in found.rows)
     assert longest <= found.seconds < longest + found.device_seconds / 8
@@ -49,7 +49,7 @@ def test_the_longest_are_started_first_on_so_many_devices() -> None:
     assert plan(device="P100", rows="base,big").too_large == ["big"]
 
 
-def test_a_small_run_takes_no_less_than_its_launches_its_start_and_its_scoring() -> None:
+def test_a_small_run_takes_the_time_of_launches_start_and_scoring() -> None:
     found = plan(scale="quick", device="H100", seeds="1-3")
     base = next(row for row in found.rows if row.name == "base")
     assert base.seconds == pytest.approx(800 * 0.010 + 20)
@@ -69,7 +69,7 @@ def test_runs_that_share_a_device_share_its_speed_and_its_memory() -> None:
     assert crowded.too_large == ["base", "C-N2"]
     assert not plan(device="T4", rows="C-N2").too_large
     assert "lower --trials-per-device or raise" in "\n".join(describe(crowded))
-    # A launch waits for nobody: what a small row needs is the processor.
+    # Launches take CPU time, which runs on one GPU do not share.
     small = plan(scale="quick", device="H100", workers=4)
     assert small.rows[0].seconds == pytest.approx(28)
 
@@ -86,7 +86,7 @@ def test_runs_that_share_a_device_share_its_speed_and_its_memory() -> None:
         ({"seeds": "1", "rows": "base"}, (2, 1), 1),
     ],
 )
-def test_this_machine_is_shared_out_as_run_does(
+def test_this_machine_is_divided_as_run_does(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: dict[str, Any],
@@ -119,7 +119,7 @@ def test_runs_on_a_gpu_are_not_planned_on_this_machines_cores(
     assert (found.devices, found.at_once) == (1, 1)
 
 
-def test_runs_of_the_table_go_before_a_measurement(
+def test_finished_runs_are_preferred_to_a_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -135,7 +135,7 @@ def test_runs_of_the_table_go_before_a_measurement(
         plan("pair.py", "quick", directory=Path("runs/pair-tiny"))
 
 
-def test_else_some_steps_are_measured_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measure, "_SECONDS", 0.01)
     found = plan(scale="quick", rows="base,C-N2,C-N8")
@@ -148,7 +148,7 @@ def test_else_some_steps_are_measured_here(tmp_path: Path, monkeypatch: pytest.M
     assert found.corpus is None
 
 
-def test_all_that_is_known_is_told() -> None:
+def test_lines_and_json_have_all_of_the_estimate() -> None:
     found = plan(device="P100", devices=8, devices_per_trial=2, seeds="1,2,3")
     text = "\n".join(describe(found))
     assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in text

@@ -1,4 +1,4 @@
-"""The report in its three forms."""
+"""The report of a table as Markdown, HTML and text."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_terminal_shows_each_row_at_any_width(table3: Path) -> None:
     assert "\n  Perplexity: 2 of 16 rows are within noise of the base; approximate" in narrow
 
 
-def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
+def test_one_seed_has_no_intervals(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     finish(tmp_path, Cell("base", 1))
     write_report(tmp_path)
@@ -85,13 +85,13 @@ def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
     assert "undefined (1 row)" in text
 
 
-def test_nothing_done_is_a_report_too(tmp_path: Path) -> None:
+def test_a_table_without_results_has_a_report(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     write_report(tmp_path)
     assert "0 of 2 runs finished" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_runs_of_different_machines_are_counted(tmp_path: Path) -> None:
+def test_runs_on_different_machines_are_counted(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     for name, device in (("base", "H200"), ("narrow", "P100")):
         finish(tmp_path, Cell(name, 1))
@@ -102,7 +102,7 @@ def test_runs_of_different_machines_are_counted(tmp_path: Path) -> None:
     assert "- device: H200 (runs: 1); P100 (narrow/seed-1)" in text
 
 
-def test_a_table_and_finished_cells_are_enough(tmp_path: Path) -> None:
+def test_four_files_of_a_run_are_enough(tmp_path: Path) -> None:
     plan = claim_plan(tmp_path / "run", small_plan())
     for cell in plan.cells:
         finish(tmp_path / "run", cell)
@@ -133,7 +133,7 @@ def test_ticks_are_few_and_inside(low: float, high: float) -> None:
     assert low <= found[0] and found[-1] <= high
 
 
-def test_a_table_that_is_not_the_papers_has_no_columns_for_it(tmp_path: Path) -> None:
+def test_a_table_of_ones_own_has_no_columns_of_the_paper(tmp_path: Path) -> None:
     own = Table(
         name="pair", title="<Own> & mine", base=BASE, rows=(row("base"), row("a", d_ff=512))
     )

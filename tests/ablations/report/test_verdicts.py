@@ -51,7 +51,7 @@ def kinds(summary: Summary) -> list[str]:
     return [agreement(summary, row, "perplexity") for row in summary.rows[1:]]
 
 
-def test_each_row_agrees_or_not_and_all_are_counted(tmp_path: Path) -> None:
+def test_agreement_of_each_row_and_their_counts(tmp_path: Path) -> None:
     summary = fill(tmp_path, (1, 2, 3))
     assert kinds(summary) == ["agrees", "within noise", "contradicts", "none in paper"]
     *_, perplexity, bleu = verdicts(summary)
@@ -63,7 +63,7 @@ def test_each_row_agrees_or_not_and_all_are_counted(tmp_path: Path) -> None:
     assert bleu == f"BLEU, sign of Δ compared with the paper's{counts}"
 
 
-def test_one_seed_shows_signs_alone(tmp_path: Path) -> None:
+def test_one_seed_shows_signs_only(tmp_path: Path) -> None:
     summary = fill(tmp_path, (1,))
     assert kinds(summary) == ["same sign", "other sign", "other sign", "none in paper"]
     write_report(tmp_path)
@@ -132,7 +132,7 @@ def test_html_has_the_seeds_table_too(table3: Path) -> None:
         assert [cell.strip() for cell in line.strip("|").split("|")] == cells
 
 
-def test_seeds_that_the_base_lacks_tell_nothing_of_a_difference(tmp_path: Path) -> None:
+def test_seeds_that_the_base_lacks_do_not_count(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
     finish(tmp_path, Cell("base", 1), bleu=80.0)
     for seed, bleu in ((2, 70.0), (3, 72.0)):
@@ -156,7 +156,7 @@ def test_a_run_that_diverged_is_in_the_report(tmp_path: Path) -> None:
     assert narrow[2:4] == ["not finite", "not finite"]
 
 
-def test_one_seed_of_each_row_says_nothing_of_noise(tmp_path: Path) -> None:
+def test_one_seed_of_each_row_cannot_judge_noise(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     for name in ("base", "narrow"):
         finish(tmp_path, Cell(name, 1))
@@ -195,7 +195,7 @@ def test_no_figure_without_the_papers_figures(tmp_path: Path) -> None:
     assert scatter(summarise(tmp_path), "bleu") is None
 
 
-def test_the_papers_own_numbers_are_not_far() -> None:
+def test_the_papers_own_numbers_are_near() -> None:
     paper = dataclasses.replace(
         result(Cell("base", 1)),
         steps=100_000,
@@ -221,7 +221,7 @@ def test_a_scale_far_from_the_papers_numbers_is_warned_of(config: Config, text: 
     assert found.startswith("More than a factor of 3 from the paper's: ") and text in found
 
 
-def test_results_without_the_corpus_show_dashes() -> None:
+def test_old_results_without_corpus_tokens_show_dashes() -> None:
     old = dataclasses.replace(result(Cell("base", 1)), corpus_target_tokens=None)
     cells = {number.name: number.cells[1] for number in regime(BASE, old)}
     assert cells["epochs"] == cells["tokens of a batch over those of the corpus"] == "\u2013"

@@ -1,4 +1,4 @@
-"""A search as a fleet's work, with trials that end at once."""
+"""A search as a set of runs, with trials that end at once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_pruned_trial_is_the_same_in_the_study_and_in_the_report(tmp_path: Pat
     assert (told.last_step, told.value) == (found.step, found.perplexity) and found.perplexity
 
 
-def test_a_search_whose_database_is_gone_goes_on_with_what_is_known(tmp_path: Path) -> None:
+def test_a_search_continues_with_a_new_database(tmp_path: Path) -> None:
     small_search(tmp_path, trials=13)
     before = work_on(SearchRuns(tmp_path), bowl, count=9)
     after = work_on(SearchRuns(tmp_path), bowl)
@@ -76,7 +76,7 @@ def test_a_search_whose_database_is_gone_goes_on_with_what_is_known(tmp_path: Pa
         assert new.user_attrs["cell"] == old.user_attrs["cell"]
 
 
-def test_a_trial_that_was_begun_keeps_its_parameters(tmp_path: Path) -> None:
+def test_a_trial_that_has_begun_keeps_its_parameters(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     work = SearchRuns(tmp_path)
     assert work.parameters("trial-0000") == search.values(search.base)
@@ -87,7 +87,7 @@ def test_a_trial_that_was_begun_keeps_its_parameters(tmp_path: Path) -> None:
     assert not work.is_done(tmp_path / "trial-0003")
 
 
-def test_further_trials_are_taken_up_while_it_works(tmp_path: Path) -> None:
+def test_trials_that_are_added_later_are_seen(tmp_path: Path) -> None:
     small_search(tmp_path, trials=3)
     work = SearchRuns(tmp_path)
     assert len(work.names) == 3
@@ -97,7 +97,7 @@ def test_further_trials_are_taken_up_while_it_works(tmp_path: Path) -> None:
     assert work.title == "search base_lr at scale tiny"
 
 
-def test_a_trial_that_diverges_teaches_the_sampler_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_trial_that_diverges_is_pruned_for_the_sampler(tmp_path: Path) -> None:
     search = small_search(tmp_path, trials=11)
 
     def steep(values: Mapping[str, Any]) -> float:
@@ -121,7 +121,7 @@ def test_a_result_that_is_not_finite_has_no_values(tmp_path: Path) -> None:
     assert read_trials(search, tmp_path)[0].reason == "its perplexity is inf"
 
 
-def test_a_training_that_diverged_is_the_trials_end(tmp_path: Path) -> None:
+def test_a_training_that_diverges_ends_its_trial(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     leave(search, tmp_path / "trial-0000", search.first(), until=0)
     work = SearchRuns(tmp_path)
@@ -133,7 +133,7 @@ def test_a_training_that_diverged_is_the_trials_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("trials", "in_vain"), [(23, 10), (3, 3)])
-def test_a_search_in_which_nothing_is_finite_ends(
+def test_a_search_without_a_finite_perplexity_ends(
     tmp_path: Path, trials: int, in_vain: int
 ) -> None:
     search = small_search(tmp_path, trials=trials)
@@ -148,7 +148,7 @@ def test_a_search_in_which_nothing_is_finite_ends(
     )
 
 
-def test_failed_trials_are_told_with_their_reason_and_not_to_the_sampler(tmp_path: Path) -> None:
+def test_failed_trials_have_a_reason_and_are_unknown_to_the_sampler(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     give_up(search, tmp_path, "trial-0000", search.first(), "RuntimeError: disk")
     leave(search, tmp_path / "trial-0001.attempt-1", search.first(), until=0)
@@ -159,7 +159,7 @@ def test_failed_trials_are_told_with_their_reason_and_not_to_the_sampler(tmp_pat
     assert [work.finished_trial(name) for name in search.names[:3]] == [None] * 3
 
 
-def test_reports_are_of_validations_by_step(tmp_path: Path) -> None:
+def test_reports_are_validation_perplexities_by_step(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     every = search.base.training.validate_every_steps
     leave(search, tmp_path / "trial-0000.attempt-1", search.first(), until=2 * every)
