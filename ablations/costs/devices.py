@@ -56,18 +56,18 @@ class Device:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PeakSpeed:
-    """``flops`` per second at best, and the ``share`` of them that training reaches.
+class Gpu(Device):
+    """A GPU with its ``peak`` in FLOP/s and the ``share`` of it that training reaches.
 
     ``source`` says how the share is known.
     """
 
-    flops: float
+    peak: float
     share: float
     source: str
 
 
-def find_gpu(name: str, precision: Precision, results: Path = _RESULTS) -> tuple[Device, PeakSpeed]:
+def find_gpu(name: str, precision: Precision, results: Path = _RESULTS) -> Gpu:
     """The GPU called ``name``, such as ``H100``, in upper or lower case.
 
     Args:
@@ -89,8 +89,15 @@ def find_gpu(name: str, precision: Precision, results: Path = _RESULTS) -> tuple
         _share_of_the_paper(),
         "assumed: it is what the paper's base model reached on 8 P100 in 12 hours",
     )
-    device = Device(name=short, gpu=True, bf16=bf16, memory_bytes=gigabytes * 1e9)
-    return device, PeakSpeed(flops=peak, share=share, source=source)
+    return Gpu(
+        name=short,
+        gpu=True,
+        bf16=bf16,
+        memory_bytes=gigabytes * 1e9,
+        peak=peak,
+        share=share,
+        source=source,
+    )
 
 
 def _share_of_the_paper() -> float:

@@ -12,7 +12,7 @@ from ablations.costs.devices import checkpoint_bytes, training_bytes
 from ablations.costs.timing import Speed, find_speed, run_flops, until_the_last
 from ablations.runner.machine import Slot, count_cores, slots
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
-from ablations.tables.plan import make_plan
+from ablations.tables.plan import Plan, make_plan
 from transformer.data.preparation.announcement import Cost, cost
 from transformer.errors import InputError
 from transformer.evaluation.sizes import trained_numbers
@@ -39,9 +39,7 @@ class Estimate:
     ``corpus`` is what it costs to fetch and prepare the text; None for a small one.
     """
 
-    title: str
-    scale: str
-    corpus_name: str
+    plan: Plan
     seeds: tuple[int, ...]
     devices: int
     devices_per_trial: int
@@ -137,11 +135,8 @@ def plan_table(
         count = len(gpus) or min(count_cores(), len(here) * devices_per_trial)
         at_once = len(here)
     at_once = min(len(chosen) * len(numbers), at_once)
-    corpus = plan.base.data.corpus
     return Estimate(
-        title=plan.title,
-        scale=plan.scale,
-        corpus_name=corpus.name,
+        plan=plan,
         seeds=numbers,
         devices=count,
         devices_per_trial=devices_per_trial,
@@ -161,7 +156,7 @@ def plan_table(
             )
             for name, config in configs.items()
         ),
-        corpus=cost(corpus, workers=1),
+        corpus=cost(plan.base.data.corpus, workers=1),
     )
 
 
@@ -189,7 +184,8 @@ def _check(
 def describe(estimate: Estimate) -> Iterator[str]:
     """The lines of an estimate for a terminal, its assumptions first."""
     rows, seeds, device = len(estimate.rows), len(estimate.seeds), estimate.speed.device
-    yield f"{estimate.title} at scale {estimate.scale} on {estimate.corpus_name}"
+    plan = estimate.plan
+    yield f"{plan.title} at scale {plan.scale} on {plan.base.data.corpus.name}"
     yield (
         f"{rows} row{'s' * (rows > 1)} by {seeds} seed{'s' * (seeds > 1)}, {estimate.runs} runs, "
         f"{estimate.at_once} at a time; devices: {estimate.devices} of {device.name}"
@@ -249,9 +245,9 @@ def to_json(estimate: Estimate) -> dict[str, Any]:
         return {name: getattr(source, name) for name in names}
 
     return {
-        "table": estimate.title,
-        "scale": estimate.scale,
-        "corpus": estimate.corpus_name,
+        "table": estimate.plan.title,
+        "scale": estimate.plan.scale,
+        "corpus": estimate.plan.base.data.corpus.name,
         "seeds": list(estimate.seeds),
         **pick(estimate, "devices", "devices_per_trial", "at_once"),
         "basis": {

@@ -118,16 +118,14 @@ def find_speed(plan: Plan, configs: Mapping[str, Config], root: Path, gpu: str |
 
 def _of_gpu(name: str, configs: Mapping[str, Config]) -> Speed:
     precision = next(iter(configs.values())).training.precision
-    device, peak = find_gpu(name, precision)
+    gpu = find_gpu(name, precision)
+    speed = gpu.peak * gpu.share
     return Speed(
-        source=f"{peak.share:.0%} of NVIDIA's {peak.flops / 1e12:g} TFLOP/s in "
-        f"{'bf16' if device.bf16 else 'fp32'} ({peak.source}); assumed: at least "
+        source=f"{gpu.share:.0%} of NVIDIA's {gpu.peak / 1e12:g} TFLOP/s in "
+        f"{'bf16' if gpu.bf16 else 'fp32'} ({gpu.source}); assumed: at least "
         f"{_MIN_STEP_SECONDS * 1e3:.0f} ms per step to launch its kernels, and {_ASSUMED}",
-        device=device,
-        known=tuple(
-            Timing(config, run_flops(config) / (peak.flops * peak.share))
-            for config in configs.values()
-        ),
+        device=gpu,
+        known=tuple(Timing(config, run_flops(config) / speed) for config in configs.values()),
         min_step_seconds=_MIN_STEP_SECONDS,
         overhead_seconds=_OVERHEAD_SECONDS,
     )

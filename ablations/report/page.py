@@ -61,6 +61,11 @@ class Table:
         )
 
     @property
+    def content(self) -> Sequence[object]:
+        """What makes the part empty if it is."""
+        return self.rows
+
+    @property
     def groups(self) -> list[tuple[str, int]]:
         """Adjacent columns of the same group, counted."""
         found: list[tuple[str, int]] = []
@@ -76,7 +81,7 @@ class Table:
 class Text:
     """One paragraph, or several lines that belong together as a list."""
 
-    lines: tuple[str, ...]
+    content: tuple[str, ...]
     style: str = ""
     is_list: bool = False
     terminal: bool = False
@@ -87,7 +92,7 @@ class Text:
 class Facts:
     """Names and values."""
 
-    pairs: tuple[tuple[str, str], ...]
+    content: tuple[tuple[str, str], ...]
     terminal = False
     kind = "facts"
 
@@ -106,7 +111,7 @@ class Figure:
 class Figures:
     """Figures side by side, in HTML alone."""
 
-    figures: tuple[Figure, ...]
+    content: tuple[Figure, ...]
     terminal = False
     kind = "figures"
 
@@ -138,22 +143,10 @@ class Page:
 def make_page(title: str, *sections: tuple[str, Sequence[Part]]) -> Page:
     """A page without empty parts and sections."""
     filled = (
-        Section(heading, tuple(part for part in parts if not _is_empty(part)))
+        Section(heading, tuple(part for part in parts if any(part.content)))
         for heading, parts in sections
     )
     return Page(title, tuple(section for section in filled if section.parts))
-
-
-def _is_empty(part: Part) -> bool:
-    match part:
-        case Table():
-            return not part.rows
-        case Text():
-            return not any(part.lines)
-        case Facts():
-            return not part.pairs
-        case Figures():
-            return not part.figures
 
 
 def write_page(page: Page, directory: Path) -> None:
@@ -181,10 +174,10 @@ def to_markdown(page: Page) -> str:
 def _markdown(part: Part) -> list[str]:
     match part:
         case Text():
-            lines = [_escape(line) for line in part.lines]
+            lines = [_escape(line) for line in part.content]
             return ["\n".join(f"- {line}" for line in lines)] if part.is_list else lines
         case Facts():
-            return ["\n".join(f"- {_escape(f'{name}: {value}')}" for name, value in part.pairs)]
+            return ["\n".join(f"- {_escape(f'{name}: {value}')}" for name, value in part.content)]
         case Table():
             shown = part.select("terminal")
             lines = [[column.title for column in shown.columns], *shown.rows]
@@ -221,7 +214,7 @@ def to_text(page: Page, width: int) -> str:
                 blocks.append(next(fitting, tables[-1]))
             elif isinstance(part, Text) and part.terminal:
                 indent = "  " * part.is_list
-                lines = [f"{section.heading}:"] * part.is_list + [indent + x for x in part.lines]
+                lines = [f"{section.heading}:"] * part.is_list + [indent + x for x in part.content]
                 blocks.append(("\n" if part.is_list else "\n\n").join(lines))
     return "\n\n".join(blocks) + "\n"
 

@@ -25,11 +25,11 @@ GPU = Device(name="GPU", gpu=True, bf16=True)
 
 
 def test_the_share_of_the_peak_is_assumed_to_be_the_papers(tmp_path: Path) -> None:
-    device, peak = find_gpu("h100", "auto", tmp_path)
-    assert (device.name, peak.flops, device.bf16) == ("H100", 989e12, True)
+    gpu = find_gpu("h100", "auto", tmp_path)
+    assert (gpu.name, gpu.peak, gpu.bf16) == ("H100", 989e12, True)
     # paper.md: 9.5e17 FLOPs of work where 12 hours of 8 P100 are 3.28e18 at their peak.
-    assert peak.share == pytest.approx(9.5e17 / 3.28e18, rel=0.01)
-    assert peak.source.startswith("assumed")
+    assert gpu.share == pytest.approx(9.5e17 / 3.28e18, rel=0.01)
+    assert gpu.source.startswith("assumed")
 
 
 def test_a_measured_share_is_preferred(tmp_path: Path) -> None:
@@ -39,15 +39,15 @@ def test_a_measured_share_is_preferred(tmp_path: Path) -> None:
         "train": {"tflops": 197.8, "precision": "bf16"},
     }
     (tmp_path / "benchmark-base-gpu.json").write_text(json.dumps(found))
-    _, peak = find_gpu("H200", "auto", tmp_path)
-    assert peak.share == pytest.approx(0.2)
-    assert peak.source == "measured, see experiments/results/benchmark-base-gpu.json"
-    assert find_gpu("H100", "auto", tmp_path)[1].source.startswith("assumed")
+    gpu = find_gpu("H200", "auto", tmp_path)
+    assert gpu.share == pytest.approx(0.2)
+    assert gpu.source == "measured, see experiments/results/benchmark-base-gpu.json"
+    assert find_gpu("H100", "auto", tmp_path).source.startswith("assumed")
 
 
 def test_fp32_by_choice_or_for_lack_of_bf16(tmp_path: Path) -> None:
-    assert find_gpu("P100", "auto", tmp_path)[1].flops == nominal_peak("P100-SXM2-16GB", "fp32")
-    assert find_gpu("H100", "fp32", tmp_path)[1].flops == 67e12
+    assert find_gpu("P100", "auto", tmp_path).peak == nominal_peak("P100-SXM2-16GB", "fp32")
+    assert find_gpu("H100", "fp32", tmp_path).peak == 67e12
 
 
 @pytest.mark.parametrize(

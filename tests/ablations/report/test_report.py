@@ -32,9 +32,9 @@ def test_a_broken_result_is_named_and_left_out(tmp_path: Path) -> None:
     finish(tmp_path, Cell("narrow", 1))
     (tmp_path / "narrow" / "seed-1" / "result.json").write_text("{}")
     page = write_report(tmp_path)
-    assert "1 of 2 runs finished" in page.part("", Text).lines[0]
+    assert "1 of 2 runs finished" in page.part("", Text).content[0]
     assert "left out" in page.part("", PageTable).rows[1]
-    assert page.part("Not finished", Text).lines[0].startswith("narrow, seed 1: left out: ")
+    assert page.part("Not finished", Text).content[0].startswith("narrow, seed 1: left out: ")
 
 
 def test_html_is_well_formed_and_needs_no_other_file(table3: Path) -> None:

@@ -58,11 +58,11 @@ def test_runs_on_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
     assert base.bleu is not None and (base.bleu.mean, base.bleu.count) == (82.5, 2)
     assert [result.seed for result in narrow.results] == [1, 2], "unknown data is accepted"
     page = compose(summary)
-    assert page.part("Not finished", Text).lines == (
+    assert page.part("Not finished", Text).content == (
         "base, seed 1: left out: its data is other, that of most runs is most",
         "narrow, seed 3: left out: its data is third, that of most runs is most",
     )
-    facts = page.part("Set-up", Facts).pairs
+    facts = page.part("Set-up", Facts).content
     assert ("data", "most (runs: 3); not recorded (narrow/seed-2)") in facts
 
 
@@ -72,7 +72,7 @@ def test_runs_that_average_fewer_checkpoints_are_named(tmp_path: Path) -> None:
         made = finish(tmp_path, Cell("base", seed))
         changed = dataclasses.replace(made, averaged_checkpoints=count)
         save_result(Cell("base", seed).directory(tmp_path), changed)
-    facts = dict(compose(summarise(tmp_path)).part("Set-up", Facts).pairs)
+    facts = dict(compose(summarise(tmp_path)).part("Set-up", Facts).content)
     assert facts["checkpoints averaged"] == "5 (runs: 2); 4 (base/seed-2)"
 
 
@@ -86,7 +86,7 @@ def test_results_of_versions_that_did_not_record_data_are_averaged(tmp_path: Pat
         path.write_text(json.dumps(values))
     summary = summarise(tmp_path)
     assert summary.rows[0].bleu is not None and summary.rows[0].bleu.count == 3
-    assert "data" not in dict(compose(summary).part("Set-up", Facts).pairs)
+    assert "data" not in dict(compose(summary).part("Set-up", Facts).content)
 
 
 def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:

@@ -98,10 +98,10 @@ def test_few_trials_have_no_importances(tmp_path: Path) -> None:
 
 def test_notes_depend_on_the_space(tmp_path: Path) -> None:
     small_search(tmp_path / "a", space=REGULARISATION)
-    notes = write_search_report(tmp_path / "a").part("How to read it", Text).lines
+    notes = write_search_report(tmp_path / "a").part("How to read it", Text).content
     assert any("can raise BLEU" in note for note in notes)
     search = small_search(tmp_path / "b", space=SHAPE)
-    notes = write_search_report(tmp_path / "b").part("How to read it", Text).lines
+    notes = write_search_report(tmp_path / "b").part("How to read it", Text).content
     assert f"No model has more than {search.max_parameters:,} parameters" in "\n".join(notes)
     assert "d_v takes the value of d_k." in notes
 

@@ -62,11 +62,8 @@ def table(*rows: Row, name: str = "t") -> Table:
             lambda: table(row("odd", d_k=12)).configure(row("odd", d_k=12), TINY),
             r"row 'odd' of 't' at scale 'tiny': d_k is 12.*by 8",
         ),
-        *((lambda name=name: row(name), "row name") for name in ("", "a/b", "..", "a b", "-x")),
-        *(
-            (lambda name=name: row(name.capitalize()), "is the name of a file")
-            for name in OWN_FILES
-        ),
+        *((partial(row, name), "row name") for name in ("", "a/b", "..", "a b", "-x")),
+        *((partial(row, name.capitalize()), "is the name of a file") for name in OWN_FILES),
     ],
 )
 def test_an_invalid_declaration_is_refused(declare: Callable[[], object], message: str) -> None:
