@@ -104,7 +104,7 @@ def _plan(command: argparse.ArgumentParser) -> None:
         help="GPUs, or cores (default: those of this machine, or of one run with --device)",
     )
     _places(command)
-    add("--json", action="store_true", help="one object, see ablations/costs/lines.py")
+    add("--json", action="store_true", help="one object, see ablations/costs/estimate.py")
 
 
 def _run(command: argparse.ArgumentParser) -> None:

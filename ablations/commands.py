@@ -83,8 +83,7 @@ def plan(json: bool, **words: Any) -> int:
     The hours are estimated from the nominal peak of the --device, or from the runs that the
     table's directory has, or else from some steps that are measured on this machine.
     """
-    from ablations.costs.lines import describe, to_json
-    from ablations.costs.planning import plan_table
+    from ablations.costs.estimate import describe, plan_table, to_json
 
     estimate = plan_table(**words)
     print(dumps(to_json(estimate), ensure_ascii=False) if json else "\n".join(describe(estimate)))
@@ -134,16 +133,15 @@ def search(
 
 def report(directory: Path) -> int:
     """Write and print the report of a table or a search, finished or not."""
-    from ablations.search.search import is_search
+    from ablations.files import SEARCH_FILE
+    from ablations.report.page import print_page
 
-    if is_search(directory):
-        from ablations.search.report import announce_search, write_search_report
+    if (directory / SEARCH_FILE).is_file():
+        from ablations.search.search_report import write_search_report as write
+    else:
+        from ablations.report.report import write_report as write
 
-        announce_search(write_search_report(directory), directory)
-        return 0
-    from ablations.report.report import announce, write_report
-
-    announce(write_report(directory), directory)
+    print_page(write(directory), directory)
     return 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ablations.report.tracked import track_report
+from ablations.report.report import track_report
 from ablations.runner import identity, process, warm
 from ablations.runner.attempts import forgive, locate
 from ablations.runner.collect import collect
@@ -22,9 +22,8 @@ from ablations.runner.queue import Queue
 from ablations.runner.storage import Patience, open_storage, refusing, storage_url
 from ablations.runner.work import Work
 from ablations.runner.worker import Outcome, Worker
-from ablations.search.run import prepare_search
-from ablations.search.search import claim_search, is_search, settle_search
-from ablations.search.work import SearchWork
+from ablations.search.runs import SearchRuns
+from ablations.search.search import claim_search, is_search, prepare_search, settle_search
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.view import View
 from ablations.table_work import TableWork
@@ -109,7 +108,7 @@ def work_in(directory: Path, options: Options) -> int:
         InputError: if the directory is not a table's, or the storage cannot be used.
     """
     if is_search(directory):
-        work = SearchWork(directory)
+        work = SearchRuns(directory)
         base = work.search.base
     else:
         work = TableWork(directory)
@@ -142,7 +141,7 @@ def run_search(
     search = settle_search(root, search)
     with Fleet(root, options, search.base) as fleet:
         claim_search(root, search)
-        work = SearchWork(root)
+        work = SearchRuns(root)
         if retry_failed:
             for name in work.names:
                 forgive(root / name)

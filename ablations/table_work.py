@@ -10,11 +10,13 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from ablations.costs.timing import work
-from ablations.report.report import announce, write_report
+from ablations.costs.timing import run_flops
+from ablations.files import PLAN_FILE
+from ablations.report.page import print_page
+from ablations.report.report import write_report
 from ablations.runner.attempts import read_result
 from ablations.runner.work import Direction
-from ablations.tables.plan import PLAN_FILE, Plan, load_plan
+from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import Experiment
 from transformer.config import to_dict
@@ -102,7 +104,7 @@ class TableWork:
 
     def announce(self) -> None:
         """Print it."""
-        announce(write_report(self.root), self.root)
+        print_page(write_report(self.root), self.root)
 
     def diverge(self, directory: Path, step: int) -> None:
         """Nothing: the row has no figures."""
@@ -115,5 +117,5 @@ class TableWork:
         return (self.root / PLAN_FILE).stat().st_mtime_ns
 
     def _in_order(self) -> dict[str, Cell]:
-        flops = {cell: work(self._plan.experiment(cell).config) for cell in self._plan.cells}
+        flops = {cell: run_flops(self._plan.experiment(cell).config) for cell in self._plan.cells}
         return {str(cell): cell for cell in sorted(flops, key=lambda cell: -flops[cell])}

@@ -92,11 +92,11 @@ def _calibrate(trials: int, seconds: float) -> tuple[Plan, str]:
     """The table with so many steps as take ``seconds``, and the device's name."""
     config = QUICK.apply(BASE)
     prepare(config)
-    device, _, timings = measure({"base": config})
+    device, timings = measure({"base": config})
     seconds_per_step = timings[0].seconds / config.training.max_steps
     steps = max(1, round(seconds / seconds_per_step))
     scale = dataclasses.replace(QUICK, max_steps=steps)
-    return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), device
+    return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), device.name
 
 
 def _compare(plan: Plan, storage: str | None) -> Overhead:

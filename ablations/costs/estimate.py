@@ -1,38 +1,27 @@
-"""What a table will cost, before it is run."""
+"""``ablations plan``: estimate what a table will cost, for people and as JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
-from ablations.costs.basis import Basis
-from ablations.costs.disk import run_bytes
-from ablations.costs.memory import training_bytes
-from ablations.costs.timing import until_the_last, work
-from transformer.config import Config
+from ablations.costs.devices import checkpoint_bytes, training_bytes
+from ablations.costs.timing import Speed, find_speed, run_flops, until_the_last
+from ablations.runner.machine import Slot, count_cores, slots
+from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
+from ablations.tables.plan import Plan, make_plan
+from transformer.data.preparation.estimate import Cost, cost
+from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Places:
-    """``at_once`` runs at a time on ``devices``, of which each run takes ``devices_per_trial``."""
-
-    devices: int
-    devices_per_trial: int
-    at_once: int
-
-    @property
-    def sharing(self) -> float:
-        """How many runs share a device, at least one."""
-        return max(1.0, self.at_once * self.devices_per_trial / self.devices)
+from transformer.formats import duration, millions, size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowCost:
-    """One run of a row: FLOPs of training, seconds on the devices of one trial, peak bytes of
-    memory on each, and bytes on the disk.
-    """
+    """One run of a row: seconds and peak memory are those of each device that it trains on."""
 
     name: str
     parameters: int
@@ -43,75 +32,232 @@ class RowCost:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CorpusCost:
-    """Bytes to fetch, bytes on the disk with the prepared text, and seconds to prepare it."""
-
-    fetched_bytes: int
-    disk_bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """A table's cost. ``seconds`` is by the clock, the longest run started first; ``corpus`` is
-    None for one that is small.
+    """What a table costs with ``at_once`` runs at a time on ``devices``, a run on
+    ``devices_per_trial`` of them.
+
+    ``corpus`` is what it costs to fetch and prepare the text; None for a small one.
     """
 
-    title: str
-    scale: str
-    corpus_name: str
+    plan: Plan
     seeds: tuple[int, ...]
-    places: Places
-    basis: Basis
+    devices: int
+    devices_per_trial: int
+    at_once: int
+    speed: Speed
     rows: tuple[RowCost, ...]
-    corpus: CorpusCost | None
+    corpus: Cost | None
+
+    @property
+    def sharing(self) -> float:
+        """How many runs share a device, at least one."""
+        return _sharing(self.devices, self.devices_per_trial, self.at_once)
 
     @property
     def runs(self) -> int:
-        """How many there are in all."""
+        """The number of runs in all."""
         return len(self.rows) * len(self.seeds)
 
     @property
     def flops(self) -> float:
-        """Of all runs."""
+        """FLOPs of all runs."""
         return len(self.seeds) * sum(row.flops for row in self.rows)
 
     @property
     def device_seconds(self) -> float:
-        """Of all runs, added up over the devices."""
+        """Seconds of all runs, added up over the devices."""
         seconds = sum(row.seconds for row in self.rows)
-        return len(self.seeds) * seconds * self.places.devices_per_trial / self.places.sharing
+        return len(self.seeds) * seconds * self.devices_per_trial / self.sharing
 
     @property
     def seconds(self) -> float:
-        """Until the last run ends."""
+        """Wall-clock seconds until the last run ends, the longest runs started first."""
         longest_first = sorted((row.seconds for row in self.rows), reverse=True)
         waiting = [seconds for seconds in longest_first for _ in self.seeds]
-        return until_the_last([], waiting, self.places.at_once)
+        return until_the_last([], waiting, self.at_once)
 
     @property
     def disk_bytes(self) -> int:
-        """Of all runs, without the corpus."""
+        """Disk space of all runs, without the corpus."""
         return len(self.seeds) * sum(row.disk_bytes for row in self.rows)
 
+    @property
+    def too_large(self) -> list[str]:
+        """The rows that do not fit into the memory of a device, if that is known."""
+        memory = self.speed.device.memory_bytes
+        if memory is None:
+            return []
+        bound = memory / math.ceil(self.sharing)
+        return [row.name for row in self.rows if row.memory_bytes > bound]
 
-def row_cost(name: str, config: Config, basis: Basis, places: Places) -> RowCost:
-    """The cost of one run, in which several devices are as many times as fast as one, and runs
-    that share a device as many times as slow.
+
+def _sharing(devices: int, devices_per_trial: int, at_once: int) -> float:
+    return max(1.0, at_once * devices_per_trial / devices)
+
+
+def plan_table(
+    table: str,
+    scale: str,
+    *,
+    seeds: str,
+    rows: str | None,
+    device: str | None,
+    devices: int | None,
+    workers: int | None,
+    devices_per_trial: int,
+    trials_per_device: int,
+    directory: Path | None,
+) -> Estimate:
+    """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up.
+
+    Raises:
+        InputError: if an argument is not usable.
     """
-    return RowCost(
-        name=name,
-        parameters=count_parameters(config.model),
-        flops=work(config),
-        seconds=basis.seconds(config, places.devices_per_trial / places.sharing),
-        memory_bytes=training_bytes(config, basis.hardware, places.devices_per_trial),
-        disk_bytes=run_bytes(config),
+    declared = load_table(table)
+    names = None if rows is None else [name.strip() for name in rows.split(",")]
+    chosen, numbers = select_rows(declared, names), parse_seeds(seeds)
+    plan = make_plan(declared, find_scale(declared, scale), chosen, numbers)
+    here: tuple[Slot, ...] = ()
+    if device is None and devices is None:
+        here = slots(
+            workers,
+            devices_per_trial=devices_per_trial,
+            trials_per_device=trials_per_device,
+            threads=plan.base.training.threads or 1,
+        )
+    count = _check(devices, workers, devices_per_trial, trials_per_device)
+    at_once = workers or count // devices_per_trial * trials_per_device
+    configs = {row.name: plan.configs[row.name] for row in chosen}
+    root = directory or Path("runs") / f"{plan.table}-{plan.scale}"
+    speed = find_speed(plan, configs, root, device)
+    if here and bool(here[0].devices) == speed.device.gpu:
+        gpus = {gpu for slot in here for gpu in slot.devices}
+        count = len(gpus) or min(count_cores(), len(here) * devices_per_trial)
+        at_once = len(here)
+    at_once = min(len(chosen) * len(numbers), at_once)
+    return Estimate(
+        plan=plan,
+        seeds=numbers,
+        devices=count,
+        devices_per_trial=devices_per_trial,
+        at_once=at_once,
+        speed=speed,
+        rows=tuple(
+            RowCost(
+                name=name,
+                parameters=count_parameters(config.model),
+                flops=run_flops(config),
+                # Taken to be proportional to the devices, or the share of one, that a run has.
+                seconds=speed.seconds(
+                    config, devices_per_trial / _sharing(count, devices_per_trial, at_once)
+                ),
+                memory_bytes=training_bytes(config, speed.device, devices_per_trial),
+                disk_bytes=checkpoint_bytes(config),
+            )
+            for name, config in configs.items()
+        ),
+        corpus=cost(plan.base.data.corpus, workers=1),
     )
 
 
-def too_large(estimate: Estimate) -> Sequence[str]:
-    """The rows that need more memory than the device has for each run, as far as is known."""
-    if estimate.basis.memory_bytes is None:
-        return []
-    bound = estimate.basis.memory_bytes / math.ceil(estimate.places.sharing)
-    return [row.name for row in estimate.rows if row.memory_bytes > bound]
+def _check(
+    devices: int | None, workers: int | None, devices_per_trial: int, trials_per_device: int
+) -> int:
+    """Check the options that divide up devices; the number of devices."""
+    for option, value in (
+        ("--devices", devices),
+        ("--workers", workers),
+        ("--devices-per-trial", devices_per_trial),
+        ("--trials-per-device", trials_per_device),
+    ):
+        if value is not None and value < 1:
+            raise InputError(f"{option} is {value}, but must be at least 1")
+    count = devices or devices_per_trial
+    if devices_per_trial > count:
+        raise InputError(
+            f"--devices-per-trial is {devices_per_trial}, but --devices is {count}: "
+            "raise --devices, or lower --devices-per-trial"
+        )
+    return count
+
+
+def describe(estimate: Estimate) -> Iterator[str]:
+    """The lines of an estimate for a terminal, its assumptions first."""
+    rows, seeds, device = len(estimate.rows), len(estimate.seeds), estimate.speed.device
+    plan = estimate.plan
+    yield f"{plan.title} at scale {plan.scale} on {plan.base.data.corpus.name}"
+    yield (
+        f"{rows} row{'s' * (rows > 1)} by {seeds} seed{'s' * (seeds > 1)}, {estimate.runs} runs, "
+        f"{estimate.at_once} at a time; devices: {estimate.devices} of {device.name}"
+    )
+    yield f"based on {estimate.speed.source}"
+    yield ""
+    width = max(len(row.name) for row in estimate.rows)
+    head = ("params", "FLOPs", "a run", "memory", "disk")
+    yield f"{'row':{width}}" + "".join(f"{name:>13}" for name in head)
+    for row in estimate.rows:
+        cells = (
+            f"{millions(row.parameters)}M",
+            f"{row.flops:.1e}",
+            duration(row.seconds),
+            size(row.memory_bytes),
+            size(row.disk_bytes),
+        )
+        yield f"{row.name:{width}}" + "".join(f"{cell:>13}" for cell in cells)
+    yield ""
+    yield (
+        f"total: {estimate.flops:.1e} FLOPs, {duration(estimate.seconds)} of wall-clock time, "
+        f"{estimate.device_seconds / 3_600:,.1f} device hours"
+    )
+    disk = f"disk: {size(estimate.disk_bytes)} of checkpoints"
+    if (corpus := estimate.corpus) is not None:
+        disk += (
+            f"; the corpus {size(corpus.disk_bytes)}, of which {size(corpus.fetched_bytes)} are "
+            f"still to be downloaded, and {duration(corpus.seconds)} of one core to prepare it"
+        )
+    yield disk
+    if not device.gpu:
+        yield "memory: what is in use; the C library may hold up to twice as much"
+    if estimate.devices_per_trial > 1:
+        yield f"{estimate.devices_per_trial} devices are assumed to be that many times as fast"
+    if estimate.sharing > 1:
+        yield f"{estimate.sharing:.3g} runs at a time on a device are assumed to share its speed"
+    if estimate.too_large:
+        yield (
+            f"too large for the memory of one {device.name}: {', '.join(estimate.too_large)}; "
+            f"{'lower --trials-per-device or ' * (estimate.sharing > 1)}raise --devices-per-trial"
+        )
+
+
+def to_json(estimate: Estimate) -> dict[str, Any]:
+    """The estimate for a program, under keys that stay; times in seconds, sizes in bytes.
+
+    ``table`` (title), ``scale``, ``corpus``, ``seeds``, ``devices``, ``devices_per_trial``,
+    ``at_once`` (runs at a time), ``basis`` (``text``, ``device``, ``precision``), ``rows`` (each
+    ``name``, ``parameters``, and for one run ``flops``, ``seconds``, ``memory_bytes`` on a device,
+    ``disk_bytes``), ``total`` (``runs``, ``flops``, ``seconds`` by the clock, ``device_seconds``,
+    ``disk_bytes``), ``corpus_cost`` (``fetched_bytes``, ``disk_bytes``, ``seconds``; null for a
+    small one) and ``too_large`` (names of rows that do not fit).
+    """
+    device = estimate.speed.device
+
+    def pick(source: object, *names: str) -> dict[str, Any]:
+        return {name: getattr(source, name) for name in names}
+
+    return {
+        "table": estimate.plan.title,
+        "scale": estimate.plan.scale,
+        "corpus": estimate.plan.base.data.corpus.name,
+        "seeds": list(estimate.seeds),
+        **pick(estimate, "devices", "devices_per_trial", "at_once"),
+        "basis": {
+            "text": estimate.speed.source,
+            "device": device.name,
+            "precision": "bf16" if device.bf16 else "fp32",
+        },
+        "rows": [asdict(row) for row in estimate.rows],
+        "total": pick(estimate, "runs", "flops", "seconds", "device_seconds", "disk_bytes"),
+        "corpus_cost": estimate.corpus
+        and pick(estimate.corpus, "fetched_bytes", "disk_bytes", "seconds"),
+        "too_large": estimate.too_large,
+    }

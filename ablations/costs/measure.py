@@ -1,4 +1,4 @@
-"""A few steps on this machine, where nothing else says how long one takes."""
+"""Time a few training steps on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from ablations.costs.memory import Hardware
+from ablations.costs.devices import Device
 from ablations.costs.timing import Timing
 from experiments.benchmark.timing import wait_for
 from experiments.benchmark.training import Step, our_step
@@ -19,40 +19,35 @@ from transformer.data.batches import Batch
 from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
 
-# A CPU takes tens of seconds for a batch of the paper's; in part of one a token takes as long.
+# A CPU takes tens of seconds for one of the paper's batches; per token, a part takes as long.
 _CPU_TOKENS = 500
-_WARM_UP_STEPS, _FEWEST_STEPS, _MOST_STEPS = 1, 2, 40
+_WARM_UP_STEPS, _MIN_STEPS, _MAX_STEPS = 1, 2, 40
 _SECONDS = 1.5
-# Batches of more tokens are of news, whose sentences are longer than captions.
-_LONG_SENTENCES = 2_000
+# Larger batches are taken to be of news, whose sentences are longer than captions.
+_NEWS_TOKENS = 2_000
 
 
-def measure(configs: Mapping[str, Config]) -> tuple[str, Hardware, list[Timing]]:
-    """Time steps of each configuration on one GPU, or on one core, as a run there has.
+def measure(configs: Mapping[str, Config]) -> tuple[Device, list[Timing]]:
+    """Time steps of each configuration on one GPU, or else on one core, as its run would do them.
 
     Returns:
-        the device's name, what it is, and what whole runs take at that speed.
+        the device, and the seconds that whole runs take at that speed.
     """
     device = default_device()
     torch.set_num_threads(1)
     base = next(iter(configs.values()))
-    batches, share = _batches(base, device)
+    whole = base.data.tokens_per_batch  # the same in all rows
+    tokens = whole if device.type == "cuda" else min(whole, _CPU_TOKENS)
+    text = "news" if whole > _NEWS_TOKENS else "multi30k"
+    load = Workload(text=text, vocab_size=base.model.vocab_size, tokens_per_batch=tokens)
+    batches = load.batches(_WARM_UP_STEPS + _MAX_STEPS, device)
     timings: list[Timing] = []
     for name, config in configs.items():
         step = our_step(override(config, compile=False), device)
-        seconds = _median_seconds(name, step, batches, device) / share
+        seconds = _median_seconds(name, step, batches, device) * whole / tokens
         timings.append(Timing(config, seconds * config.training.max_steps))
-    precision = effective_precision(base.training.precision, device)
-    return device_name(), Hardware(gpu=device.type == "cuda", half=precision == "bf16"), timings
-
-
-def _batches(config: Config, device: torch.device) -> tuple[list[Batch], float]:
-    """Batches for all rows, which share their text, and what share of a whole one each is."""
-    whole = config.data.tokens_per_batch
-    tokens = whole if device.type == "cuda" else min(whole, _CPU_TOKENS)
-    text = "news" if whole > _LONG_SENTENCES else "multi30k"
-    load = Workload(text=text, vocab_size=config.model.vocab_size, tokens_per_batch=tokens)
-    return load.batches(_WARM_UP_STEPS + _MOST_STEPS, device), tokens / whole
+    bf16 = effective_precision(base.training.precision, device) == "bf16"
+    return Device(name=device_name(), gpu=device.type == "cuda", bf16=bf16), timings
 
 
 def _median_seconds(name: str, step: Step, batches: Sequence[Batch], device: torch.device) -> float:
@@ -64,7 +59,7 @@ def _median_seconds(name: str, step: Step, batches: Sequence[Batch], device: tor
             wait_for(device)
             times.append(time.perf_counter() - start)
             spent = sum(times[_WARM_UP_STEPS:])
-            if spent > _SECONDS and len(times) >= _WARM_UP_STEPS + _FEWEST_STEPS:
+            if spent > _SECONDS and len(times) >= _WARM_UP_STEPS + _MIN_STEPS:
                 break
             update(spent)
     return statistics.median(times[_WARM_UP_STEPS:])

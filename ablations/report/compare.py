@@ -1,4 +1,4 @@
-"""Two rows of a table against each other, by the translations that their runs left."""
+"""``ablations compare``: test whether two rows of a table differ, by their translations."""
 
 from __future__ import annotations
 
@@ -6,32 +6,31 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ablations import formats
-from ablations.report.estimates import mean_difference
-from ablations.report.evidence import interval, needed
+from ablations.report.statistics import mean_difference
+from ablations.report.verdicts import interval, needed
 from ablations.runner.attempts import read_result
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.evaluate.compare import compare_runs
 from experiments.evaluate.significance import Significance
+from transformer import formats
 from transformer.errors import InputError, unknown_name
 
 _DIGITS = 2
 
 
 def compare_rows(directory: Path, first: str, second: str, seeds: str | None) -> Iterator[str]:
-    """A line for each seed, by sacreBLEU's paired bootstrap, and one over the seeds.
+    """Compare BLEU of two rows: a line per seed, by sacreBLEU's paired bootstrap, and one over all.
 
     Args:
         directory: of a table's runs
-        first: a row
-        second: another, whose BLEU less the first's is the difference
+        second: the row from whose BLEU that of ``first`` is subtracted
         seeds: such as ``1,2``; None for all that both rows have finished
 
     Raises:
-        InputError: for a row that is unknown or given twice, for a seed that is not finished in
-            both rows, and where :func:`experiments.evaluate.compare.compare_runs` raises it.
+        InputError: for an unknown row, twice the same row, a seed that is not finished in both
+            rows, or translations that cannot be compared.
     """
     plan = load_plan(directory)
     chosen = _seeds(plan, directory, (first, second), seeds)
@@ -74,7 +73,7 @@ def _seeds(plan: Plan, directory: Path, rows: tuple[str, str], wanted: str | Non
 
 
 def _named(found: Significance, first: str, second: str) -> Significance:
-    """The same under the names of the rows in place of their runs' directories."""
+    """Rename both runs to their rows."""
     return dataclasses.replace(
         found,
         first=dataclasses.replace(found.first, name=first),
@@ -91,13 +90,13 @@ def _line(found: Significance) -> str:
 
 
 def _over_seeds(found: Sequence[Significance]) -> str:
-    """What the seeds say together, which a bootstrap over lines cannot know."""
+    """The difference over seeds, of which a bootstrap over lines knows nothing."""
     over = mean_difference([each.difference for each in found])
     if over.within_noise is None:
-        return "one seed: p is of the choice of lines alone; run --seeds 1,2,3 adds seeds"
+        return "one seed: p reflects the choice of lines only; run --seeds 1,2,3 adds seeds"
     better, worse = (found[0].first, found[0].second)[:: -1 if over.mean > 0 else 1]
     verdict = (
-        f"within noise; to tell them apart takes about this many seeds: {needed(over)}"
+        f"within noise; approximate seeds needed to tell them apart: {needed(over)}"
         if over.within_noise
         else f"{better.name} is better than {worse.name}"
     )

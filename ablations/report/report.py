@@ -1,139 +1,261 @@
-"""A table's report as Markdown, as one HTML file and for a terminal, from the files on disk."""
+"""The report of a table: its results beside the paper's figures."""
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 
-from ablations.report.document import COST, Document, Line, compose
-from ablations.report.evidence import EVIDENCE
-from ablations.report.layout import bullets, columns, escape, grid
-from ablations.report.page import render
-from ablations.report.plot import figure
-from ablations.report.regime import REGIME
-from ablations.report.summary import MEASURES, Summary, summarise
-from experiments.run.files import write_atomically
+from ablations.files import PLAN_FILE
+from ablations.report.notes import facts, notes, regime, regime_warning
+from ablations.report.page import (
+    Column,
+    Facts,
+    Figure,
+    Figures,
+    Page,
+    Table,
+    Text,
+    make_page,
+    write_page,
+)
+from ablations.report.scatter import scatter
+from ablations.report.statistics import Correlation, Estimate
+from ablations.report.summary import MEASURES, RowSummary, Summary, summarise
+from ablations.report.verdicts import DIGITS, NOISE, seeds_table, verdicts
+from ablations.tables.plan import Value
+from ablations.tables.table import Reported
+from transformer import formats
 
-MARKDOWN_FILE = "report.md"
-HTML_FILE = "report.html"
-_WIDE = 120
+# Table 3's columns, in its order, under its names.
+SETTINGS = {
+    "num_layers": "N",
+    "d_model": "d_model",
+    "d_ff": "d_ff",
+    "num_heads": "h",
+    "d_k": "d_k",
+    "d_v": "d_v",
+    "dropout": "P_drop",
+    "label_smoothing": "ε_ls",
+    "positions": "positions",
+    "max_steps": "steps",
+}
+# Scores that only some runs have, and their decimals.
+_OTHER_SCORES = {
+    "tokenised_bleu": ("BLEU tokenised", DIGITS["bleu"]),
+    "averaged_perplexity": ("PPL averaged", DIGITS["perplexity"]),
+    "averaged_bleu": ("BLEU averaged", DIGITS["bleu"]),
+}
+_PAPER_DIGITS = {"perplexity": 2, "bleu": 1}
 
 
-def write_report(directory: Path) -> Document:
+def write_report(directory: Path) -> Page:
     """Write ``report.md`` and ``report.html`` into a table's directory.
 
     Raises:
         InputError: if the directory is not a table's, or a file in it cannot be read.
     """
-    summary = summarise(directory)
-    document = compose(summary)
-    write_atomically(directory / MARKDOWN_FILE, to_markdown(document))
-    write_atomically(directory / HTML_FILE, to_html(document, summary))
-    return document
+    page = compose(summarise(directory))
+    write_page(page, directory)
+    return page
 
 
-def to_markdown(document: Document) -> str:
-    """The report in GitHub's Markdown."""
-    figures = [
-        f"{group} {name}".strip() for group in ("PPL", "BLEU") for name in document.figure_names
+def track_report(root: Path) -> None:
+    """Log the results of the table in ``root`` as a W&B table, in a run of its own.
+
+    Raises:
+        InputError: if a file there cannot be read.
+    """
+    from experiments.run.tracking import track_table  # which imports W&B
+
+    summary = summarise(root)
+    plan = summary.plan
+    results, cost = _results(summary, states=False).select("terminal"), _cost(summary)
+    columns = [column.title for column in (*results.columns, *cost.columns[1:])]
+    rows = [
+        [*ours, *took[1:], _state(row)]
+        for ours, took, row in zip(results.rows, cost.rows, summary.rows, strict=True)
     ]
-    parts = [
-        f"# {escape(document.title)}",
-        escape(document.headline),
-        grid(
-            ["row", *document.setting_names, *figures, *document.extra_names],
+    config = {"study": plan.study, "table": plan.table, "scale": plan.scale}
+    track_table(root, f"{plan.study}-table", [*columns, "state"], rows, config)
+
+
+def compose(summary: Summary) -> Page:
+    """The report of a table; one that is not the paper's is not compared with it."""
+    plan, base = summary.plan, summary.base
+    corpus = plan.base.data.corpus
+    total = sum(len(row.row.seeds) for row in summary.rows)
+    headline = (
+        f"Table {plan.table} at scale {plan.scale} on {corpus.name} "
+        f"({corpus.source_language} → {corpus.target_language}): "
+        f"{len(summary.results)} of {total} runs finished."
+    )
+    numbers, correlations, sentence = (), dict[str, str](), ""
+    if _is_compared(summary):
+        numbers = regime(plan.base, base.results[0] if base and base.results else None)
+        correlations = {name: _correlation(summary.correlation(name)) for name in MEASURES}
+        sentence = (
+            "Spearman's rank correlation with the paper's rows: "
+            f"perplexity {correlations['perplexity']}, BLEU {correlations['bleu']}."
+        )
+    seeds = seeds_table(summary)
+    figures = tuple(
+        Figure(
+            shape="scatter",
+            data=drawn,
+            caption=f"{label}, differences from the base: the paper's from left to right, ours "
+            f"upwards{' with 95 % intervals' if seeds.rows else ''}. Filled: agrees; red: "
+            "contradicts; hollow: not told apart from the base. Rank correlation "
+            f"{correlations[name]}.",
+            label=f"{label}, ours against the paper",
+        )
+        for name, label in MEASURES.items()
+        if (drawn := scatter(summary, name)) is not None
+    )
+    here, paper = Column("here", style="ours"), Column("paper", style="theirs")
+    regime_rows = tuple(number.cells for number in numbers)
+    return make_page(
+        plan.title,
+        (
+            "",
             [
-                [line.name, *line.settings, *_figure_cells(line), *line.extras]
-                for line in document.lines
+                Text((headline,), style="headline", terminal=True),
+                _results(summary),
+                Text((sentence,), terminal=True),
             ],
         ),
-        *_correlation_sentence(document),
-    ]
-    if document.verdicts or document.evidence:
-        parts.append("## What the seeds can tell")
-    if document.verdicts:
-        parts.append(bullets(document.verdicts))
-    if document.evidence:
-        names = [f"{group} {name}" for group in ("PPL", "BLEU") for name in EVIDENCE]
-        rows = [[x.name, x.seeds, *x.perplexity, *x.bleu] for x in document.evidence]
-        parts.append(grid(["row", "seeds", *names], rows))
-    if document.regime:
-        parts += ["## The scale beside the paper's", grid(REGIME, document.regime)]
-        parts += [escape(document.warning)] * bool(document.warning)
-    if document.problems:
-        parts += ["## Not finished", bullets(document.problems)]
-    parts += [
-        "## What it took",
-        grid(["row", *COST], [[line.name, *line.cost] for line in document.lines]),
-        "## How to read it",
-        bullets(document.notes),
-        "## What was run on what",
-        bullets(f"{name}: {value}" for name, value in document.facts),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def to_html(document: Document, summary: Summary) -> str:
-    """The report as one file that needs no other."""
-    figures = [figure(summary, name, label) for name, label in MEASURES.items()]
-    return render(
-        "report.html.j2",
-        document=document,
-        figures=[drawn for drawn in figures if drawn is not None],
-        cost_names=COST,
-        evidence_names=EVIDENCE,
-        regime_names=REGIME,
-        intervals=bool(document.evidence),
+        ("Ours against the paper", [Figures(figures)]),
+        (
+            "What the seeds show",
+            [Text(tuple(verdicts(summary)), is_list=True, terminal=True), seeds],
+        ),
+        (
+            "This scale and the paper's",
+            [
+                Table(columns=(Column("number"), here, paper), rows=regime_rows),
+                Text((regime_warning(numbers),), terminal=True),
+            ],
+        ),
+        (
+            "Not finished",
+            [Text(tuple(_problems(summary)), style="problems", is_list=True, terminal=True)],
+        ),
+        ("Cost", [_cost(summary)]),
+        ("How to read it", [Text(tuple(notes(summary)), is_list=True)]),
+        ("Set-up", [Facts(tuple(facts(summary)))]),
     )
 
 
-def to_text(document: Document, width: int) -> str:
-    """The report for a terminal: where it is too narrow a row's changes are left out, then what
-    it was scored by besides.
-
-    It is laid out here and not by rich, whose import alone would take a fifth of the time that
-    the command may take.
-    """
-    layouts = ((True, True), (True, False), (False, False))
-    tables = [_results(document, extras=extras, changes=changes) for extras, changes in layouts]
-    fitting = (table for table in tables if max(map(len, table.splitlines())) <= width)
-    table = next(fitting, tables[-1])
-    cost = columns(["row", *COST], [[line.name, *line.cost] for line in document.lines])
-    parts = [document.headline, table, cost, *_correlation_sentence(document), *document.verdicts]
-    parts += [document.warning] * bool(document.warning)
-    if document.problems:
-        parts.append("\n".join(["Not finished:", *(f"  {text}" for text in document.problems)]))
-    return "\n\n".join(parts) + "\n"
+def _is_compared(summary: Summary) -> bool:
+    return any(row.row.reported != Reported() for row in summary.rows)
 
 
-def announce(document: Document, directory: Path) -> None:
-    """Print the report, and where its files are."""
-    print(to_text(document, shutil.get_terminal_size((_WIDE, 24)).columns))
-    print(f"report: {directory / MARKDOWN_FILE} and {directory / HTML_FILE}")
+def _state(row: RowSummary) -> str:
+    """What is missing of a row; empty if nothing is."""
+    return max(row.unfinished, key=lambda run: run.urgency).short if row.unfinished else ""
 
 
-def _results(document: Document, *, extras: bool, changes: bool) -> str:
-    names = document.figure_names
-    header = ["row", *(name or group for group in ("PPL", "BLEU") for name in names)]
-    rows = [[line.name, *_figure_cells(line)] for line in document.lines]
-    if extras:
-        header += document.extra_names
-        rows = [[*cells, *line.extras] for cells, line in zip(rows, document.lines, strict=True)]
-    left = [0]
-    if changes:
-        left.append(len(header))
-        header.append("changes")
-        rows = [[*cells, line.changes] for cells, line in zip(rows, document.lines, strict=True)]
-    return columns(header, rows, left)
+def _problems(summary: Summary) -> Iterator[str]:
+    for row in summary.rows:
+        for run in row.unfinished:
+            yield f"{row.row.name}, seed {run.cell.seed}: {run}"
+    for name in summary.unplanned:
+        yield f"{name}: left out, as {PLAN_FILE} does not list it"
 
 
-def _correlation_sentence(document: Document) -> list[str]:
-    figures = ", ".join(f"{name} {value}" for name, value in document.correlations)
-    return [f"Spearman's rank correlation with the paper's rows: {figures}."] if figures else []
+def _results(summary: Summary, *, states: bool = True) -> Table:
+    """Settings, figures and, in a terminal, changes; with the state of rows without a result."""
+    rows, compared = summary.rows, _is_compared(summary)
+    shown = [
+        name for name in SETTINGS if name != "positions" or any(name in row.changed for row in rows)
+    ]
+    scores = [x for x in _OTHER_SCORES if any(getattr(row, x) is not None for row in rows)]
+    columns = [Column("row"), *(Column(SETTINGS[name], only="page") for name in shown)]
+    for group in ("PPL", "BLEU"):
+        columns.append(Column("", group, style="ours"))
+        columns += [Column("paper", group, style="theirs")] * compared
+        columns.append(Column("Δ", group))
+        columns += [Column("Δ paper", group, style="theirs")] * compared
+    columns += [Column(_OTHER_SCORES[name][0], optional=1) for name in scores]
+    columns.append(Column("changes", style="words", only="terminal", optional=2))
+    lines: list[tuple[str, ...]] = []
+    styles: list[str] = []
+    for row in rows:
+        values = {name: _value(name, row.settings[name]) for name in shown}
+        line = [row.row.name]
+        line += [values[name] if row.is_base or name in row.changed else "" for name in shown]
+        first = len(line)
+        for name in MEASURES:
+            line += _figures(summary, row, name)[:: 1 if compared else 2]
+        line += [_mean(getattr(row, name), _OTHER_SCORES[name][1]) for name in scores]
+        line.append(" ".join(f"{SETTINGS[x]}={values[x]}" for x in shown if x in row.changed))
+        if states and not row.results:
+            line[first] = _state(row)
+        lines.append(tuple(line))
+        failed = "failed" if _state(row) == "failed" else "unfinished"
+        styles.append("" if row.results else failed)
+    return Table(columns=tuple(columns), rows=tuple(lines), row_styles=tuple(styles), terminal=True)
 
 
-def _figure_cells(line: Line) -> tuple[str, ...]:
-    """The two groups of figures, with the state in the place of the first where none is done."""
-    cells = (*line.perplexity, *line.bleu)
-    done = not line.cost[3].startswith("0/")
-    return cells if done else (line.state, *cells[1:])
+def _figures(summary: Summary, row: RowSummary, name: str) -> tuple[str, ...]:
+    """Ours, the paper's, and how much each differs from its base."""
+    digits, paper_digits = DIGITS[name], _PAPER_DIGITS[name]
+    ours = _mean(getattr(row, name), digits)
+    paper = formats.number(getattr(row.row.reported, name), paper_digits)
+    if row.is_base:
+        return ours, paper, "", ""
+    found = summary.difference(row, name)
+    delta = formats.difference(found.mean if found else None, digits)
+    if found and found.within_noise:
+        delta += NOISE
+    return (
+        ours,
+        paper,
+        delta,
+        formats.difference(summary.reported_difference(row, name), paper_digits),
+    )
+
+
+def _cost(summary: Summary) -> Table:
+    heads = ("row", "parameters (M)", "with 40,960 rows", "paper's (M)", "seeds", "tokens/s")
+    rows: list[tuple[str, ...]] = []
+    for row in summary.rows:
+        done, reported = row.results, row.row.reported.parameters_millions
+        rows.append(
+            (
+                row.row.name,
+                formats.millions(done[0].parameters) if done else formats.MISSING,
+                formats.millions(done[0].parameters_paper_vocab) if done else formats.MISSING,
+                "" if reported is None else str(reported),
+                f"{len(done)}/{len(row.row.seeds)}",
+                formats.count(fmean(r.tokens_per_second for r in done))
+                if done
+                else formats.MISSING,
+                formats.duration(fmean(r.train_seconds for r in done) if done else None),
+            )
+        )
+    columns = tuple(Column(name) for name in (*heads, "training"))
+    return Table(columns=columns, rows=tuple(rows), terminal=True)
+
+
+def _value(name: str, value: Value) -> str:
+    return formats.steps(int(value)) if name == "max_steps" else str(value)
+
+
+def _mean(value: Estimate | None, digits: int) -> str:
+    """A mean with its standard deviation, if there is one: ``82.1 ± 0.3``."""
+    mean = formats.number(value.mean if value else None, digits)
+    if value is None or value.deviation is None:
+        return mean
+    return f"{mean} ± {formats.number(value.deviation, digits)}"
+
+
+def _correlation(correlation: Correlation) -> str:
+    rows = "1 row" if correlation.count == 1 else f"{correlation.count} rows"
+    if correlation.value is None:
+        return f"undefined ({rows})"
+    value = formats.difference(correlation.value, 2)
+    if correlation.interval is None:
+        return f"{value} ({rows})"
+    low, high = (formats.difference(end, 2) for end in correlation.interval)
+    return f"{value} ({rows}, 95 % in {low} to {high})"

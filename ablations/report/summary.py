@@ -1,47 +1,88 @@
-"""What a table has come to: the numbers of a report, a pure function of the files on disk."""
+"""What a table has come to: the numbers of its report, a pure function of the files on disk."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablations.report.correlation import Correlation, correlate
-from ablations.report.estimates import Difference, Estimate, estimate, paired_difference
-from ablations.report.pooled import Pool, pool
+from ablations.files import PLAN_FILE
+from ablations.report.statistics import (
+    Correlation,
+    Difference,
+    Estimate,
+    Pool,
+    estimate,
+    paired_difference,
+    pool,
+    rank_correlation,
+)
 from ablations.runner.attempts import locate, number
-from ablations.tables.plan import PLAN_FILE, Plan, PlannedRow, Value, columns, load_plan
+from ablations.tables.plan import Plan, PlannedRow, Value, columns, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import refuse_another
-from experiments.run.progress import Progress, read_progress
+from experiments.run.progress import Progress, RunState, read_progress
 from experiments.run.results import RESULT_FILE, Result, load_result
 from transformer.errors import InputError
 
+# The two figures of each row, in the report's words.
 MEASURES = {"perplexity": "Perplexity", "bleu": "BLEU"}
+_FAILURES = (RunState.REFUSED, RunState.DIVERGED, RunState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A cell without a result, and how far it came, or why its result is ``left_out``."""
+    """A run without a result: its progress, or why its result is ``left_out``."""
 
     cell: Cell
     progress: Progress | None
     left_out: str | None = None
 
+    @property
+    def short(self) -> str:
+        """Its state in the fewest words."""
+        progress = self.progress
+        if progress is None:
+            return "left out" if self.left_out else "missing"
+        if progress.stage in (*_FAILURES, RunState.STOPPED):
+            return str(progress.stage)
+        if progress.stage == RunState.TRAIN and progress.max_steps:
+            return f"step {progress.step:,} of {progress.max_steps:,}"
+        scoring = progress.stage in (RunState.EVALUATE, RunState.DONE)
+        return "in evaluation" if scoring else "in preparation"
+
+    def __str__(self) -> str:
+        progress = self.progress
+        if self.left_out:
+            return f"left out: {self.left_out}"
+        if progress is None or progress.stage not in (*_FAILURES, RunState.STOPPED):
+            return self.short
+        where = f" at step {progress.step:,} of {progress.max_steps:,}" if progress.step else ""
+        if progress.stage == RunState.STOPPED:
+            return f"stopped{where}"
+        return f"{progress.stage}{where} ({progress.message or 'no reason recorded'})"
+
+    @property
+    def urgency(self) -> tuple[bool, bool, int]:
+        """Which of a row's unfinished runs to show: a failure first, then the furthest."""
+        if self.progress is None:
+            return bool(self.left_out), False, 0
+        return self.progress.stage in _FAILURES, True, self.progress.step
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowSummary:
-    """One row that was asked for.
+    """A row and its runs.
 
-    ``cells`` are its columns as they are run, and ``changed`` those that differ from the base's.
-    ``perplexity`` is per word-piece; it and ``bleu`` are of the validation set, over the seeds.
-    So are the paper's way of BLEU, and both by the mean of more checkpoints, where runs have them.
+    ``settings`` are the values of its columns as run, ``changed`` those that differ from the
+    base's. Perplexity (per word-piece) and BLEU are of the validation set, over the seeds, and so
+    are BLEU computed as in the paper and the scores of averaged checkpoints, where runs have them.
     """
 
     row: PlannedRow
-    cells: dict[str, Value]
+    settings: dict[str, Value]
     changed: frozenset[str]
     results: tuple[Result, ...]
     unfinished: tuple[Unfinished, ...]
@@ -59,16 +100,16 @@ class RowSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """A table's rows that were asked for, in order, with what holds for all of them.
+    """The rows of a table that were asked for, in order.
 
-    ``pools`` are the spreads of perplexity and BLEU, where seeds allow one; ``strangers`` are
-    directories with a result of which the plan does not know.
+    ``pools`` are the pooled spreads of perplexity and BLEU, if there are enough seeds;
+    ``unplanned`` are directories with a result that the plan does not list.
     """
 
     plan: Plan
     rows: tuple[RowSummary, ...]
     pools: Mapping[str, Pool]
-    strangers: tuple[str, ...]
+    unplanned: tuple[str, ...]
 
     @property
     def base(self) -> RowSummary | None:
@@ -77,13 +118,13 @@ class Summary:
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """All that has finished."""
+        """All finished runs."""
         return tuple(result for row in self.rows for result in row.results)
 
     def difference(self, row: RowSummary, name: str) -> Difference | None:
         """``perplexity`` or ``bleu`` of a row less the base's; None without a common seed.
 
-        Its deviation is the pooled one where that may be used.
+        The deviation is the pooled one if that is usable.
         """
         if self.base is None:
             return None
@@ -91,38 +132,30 @@ class Summary:
         pooled = self.pools.get(name)
         if found is None or not math.isfinite(found.mean) or not pooled or not pooled.is_usable:
             return found
-        return pooled.widen(found)
+        return pooled.apply(found)
 
     def reported_difference(self, row: RowSummary, name: str) -> float | None:
-        """The same as the paper gives it; None where it has no figures."""
+        """The same difference in the paper; None if the paper gives no figures."""
         ours: float | None = getattr(row.row.reported, name)
         base: float | None = getattr(self.base.row.reported, name) if self.base else None
         return None if ours is None or base is None else ours - base
 
-    def perplexity_correlation(self) -> Correlation:
-        """How far our perplexities order the rows as the paper's do."""
-        return self._correlation(lambda r: (r.perplexity, r.row.reported.perplexity))
-
-    def bleu_correlation(self) -> Correlation:
-        """How far our BLEU orders the rows as the paper's does."""
-        return self._correlation(lambda r: (r.bleu, r.row.reported.bleu))
-
-    def _correlation(
-        self, pick: Callable[[RowSummary], tuple[Estimate | None, float | None]]
-    ) -> Correlation:
-        both = [
-            (ours.mean, paper)
-            for ours, paper in map(pick, self.rows)
-            if ours is not None and paper is not None and not math.isnan(ours.mean)
-        ]
-        return correlate([x for x, _ in both], [y for _, y in both])
+    def correlation(self, name: str) -> Correlation:
+        """How far our ``perplexity`` or ``bleu`` orders the rows as the paper's does."""
+        both: list[tuple[float, float]] = []
+        for row in self.rows:
+            ours: Estimate | None = getattr(row, name)
+            paper: float | None = getattr(row.row.reported, name)
+            if ours is not None and paper is not None and not math.isnan(ours.mean):
+                both.append((ours.mean, paper))
+        return rank_correlation([x for x, _ in both], [y for _, y in both])
 
 
 def summarise(directory: Path) -> Summary:
     """Read a table's directory.
 
     Raises:
-        InputError: if it is not a table's.
+        InputError: if it is not the directory of a table.
     """
     plan = load_plan(directory)
     base = columns(plan.base)
@@ -135,7 +168,7 @@ def summarise(directory: Path) -> Summary:
             )
     found = [_row(row, base, plan, directory) for row in plan.rows if row.seeds]
     digests = Counter(x.data_digest for row in found for x in row.results if x.data_digest)
-    if len(digests) > 1:  # figures of different data are not averaged
+    if len(digests) > 1:  # never average over runs on different data
         data = digests.most_common(1)[0][0]
         found = [_row(row, base, plan, directory, data) for row in plan.rows if row.seeds]
     rows = tuple(found)
@@ -145,11 +178,11 @@ def summarise(directory: Path) -> Summary:
         plan=plan,
         rows=rows,
         pools={name: found for name, found in pools.items() if found},
-        strangers=_strangers(plan, directory),
+        unplanned=_unplanned(plan, directory),
     )
 
 
-def _strangers(plan: Plan, directory: Path) -> tuple[str, ...]:
+def _unplanned(plan: Plan, directory: Path) -> tuple[str, ...]:
     known = {str(cell) for cell in plan.cells}
     finished = sorted(path.parent for path in directory.glob(f"*/seed-*/{RESULT_FILE}"))
     names = [path.relative_to(directory).as_posix() for path in finished if not number(path)]
@@ -161,8 +194,9 @@ def _by_seed(row: RowSummary, name: str) -> dict[int, float]:
 
 
 def _read(cell: Cell, plan: Plan, directory: Path, data: str | None) -> Result | Unfinished:
-    """The result of a cell, if it is there, whole, of this cell, and of ``data`` if that is given;
-    results from before data was noted count as of any.
+    """The result of a run if it is valid, of this cell, and trained on ``data`` if that is given.
+
+    Results of versions that did not record the data are accepted.
     """
     path = locate(cell.directory(directory))
     experiment = plan.experiment(cell)
@@ -177,7 +211,7 @@ def _read(cell: Cell, plan: Plan, directory: Path, data: str | None) -> Result |
         whose = f"{path / RESULT_FILE} is of {result.experiment}, seed {result.seed}"
         return Unfinished(cell, None, whose)
     if data is not None and result.data_digest not in (data, None):
-        other = f"its data is {result.data_digest}, that of most runs {data}"
+        other = f"its data is {result.data_digest}, that of most runs is {data}"
         return Unfinished(cell, None, other)
     return result
 
@@ -189,7 +223,7 @@ def _row(
     directory: Path,
     data: str | None = None,
 ) -> RowSummary:
-    cells = {name: row.scaled.get(name, value) for name, value in base.items()}
+    settings = {name: row.scaled.get(name, value) for name, value in base.items()}
     results: list[Result] = []
     unfinished: list[Unfinished] = []
     for seed in row.seeds:
@@ -202,8 +236,8 @@ def _row(
     tokenised = [result.tokenised_bleu for result in results]
     return RowSummary(
         row=row,
-        cells=cells,
-        changed=frozenset(name for name, value in cells.items() if value != base[name]),
+        settings=settings,
+        changed=frozenset(name for name, value in settings.items() if value != base[name]),
         results=tuple(results),
         unfinished=tuple(unfinished),
         perplexity=estimate([result.perplexity for result in results]),

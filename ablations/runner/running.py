@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablations.formats import duration
-from ablations.formats import number as figure
 from ablations.runner import identity
 from ablations.runner.attempts import (
     Verdict,
@@ -34,6 +32,8 @@ from experiments.run.attempt import Attempt, read_attempt, wandb_id, write_attem
 from experiments.run.data import share_data
 from experiments.run.experiment import claim as claim_directory
 from transformer.config import to_dict
+from transformer.formats import duration
+from transformer.formats import number as figure
 
 _LOG_LINES = 10
 

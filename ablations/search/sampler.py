@@ -1,9 +1,10 @@
-"""What a trial is given: Optuna's TPE, within what models can be and what they may cost."""
+"""A search in Optuna's terms: distributions, the sampler, trials, and importances."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import optuna
 from optuna import Study
@@ -13,20 +14,25 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.search.search import Search
+from ablations.search.trials import Trial, ranked
+from experiments.run.progress import RunState
 from transformer.errors import InputError
 
-# Each of Hyperband's brackets has a model of its own, so ten each would be most of a search.
+DIRECTIONS: tuple[Literal["minimize"]] = ("minimize",)  # perplexity
+# Hyperband has a TPE model for each bracket, and ten random trials for each would be most of a
+# search.
 _STARTUP_TRIALS = 5
 _MODEL_DRAWS = 20
 _EVEN_DRAWS = 1_000
 
 
 def distributions(search: Search) -> dict[str, BaseDistribution]:
-    """Optuna's name for the parameters of ``search``."""
+    """The parameters of ``search`` as Optuna's distributions."""
     found: dict[str, BaseDistribution] = {}
     for each in search.parameters:
         if each.kind == "choice":
@@ -39,11 +45,10 @@ def distributions(search: Search) -> dict[str, BaseDistribution]:
 
 
 class FeasibleSampler(BaseSampler):
-    """Draws all parameters of a trial at once, again and again until such a model may be trained:
-    first by TPE, and where that fails, or knows too few trials as yet, evenly.
+    """Samples all parameters of a trial together until they make a valid model within the budget.
 
-    So no trial is spent on what cannot be. Random numbers depend on the seed and the number of
-    the trial alone, whichever worker draws them.
+    It draws by TPE, and uniformly while there are too few trials or if TPE finds no such model.
+    Random numbers depend on the seed and the trial's number alone, not on the worker.
     """
 
     def __init__(self, search: Search) -> None:
@@ -52,7 +57,7 @@ class FeasibleSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """All parameters, in each trial the same."""
+        """All parameters, the same in each trial."""
         return distributions(self._search)
 
     def sample_relative(
@@ -61,7 +66,7 @@ class FeasibleSampler(BaseSampler):
         """Values of all parameters.
 
         Raises:
-            InputError: if next to none of the space may be trained.
+            InputError: if hardly any of the space makes a valid model within the budget.
         """
         seed = _seed(self._search.base.training.seed, trial.number)
         tpe = TPESampler(
@@ -95,21 +100,54 @@ class FeasibleSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """A value for what is no parameter of the search, which there is not."""
-        raise AssertionError(f"{param_name} is sampled beside the space")
+        """Never called: all parameters are sampled together."""
+        raise AssertionError(f"{param_name} is not a parameter of the space")
 
 
 def check_feasible(search: Search) -> None:
-    """Check that trials can be drawn at all.
+    """Check that a trial can be sampled.
 
     Raises:
-        InputError: if next to none of the space may be trained.
+        InputError: if hardly any of the space makes a valid model within the budget.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     optuna.create_study(sampler=FeasibleSampler(search)).ask(distributions(search))
 
 
 def _seed(seed: int, number: int) -> int:
-    """A seed of 32 bits for the trial ``number``."""
+    """A 32-bit seed for a trial."""
     digest = hashlib.sha256(f"{seed}/{number}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
+
+
+def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
+    """The trial as Optuna's; None if it has no value.
+
+    A trial that diverged becomes a pruned one, which the sampler avoids.
+    """
+    finished = trial.state == RunState.DONE
+    if not finished and trial.state not in (RunState.PRUNED, RunState.DIVERGED):
+        return None
+    return create_trial(
+        state=TrialState.COMPLETE if finished else TrialState.PRUNED,
+        value=trial.perplexity,
+        params=dict(trial.values),
+        distributions=distributions(search),
+        intermediate_values=dict(trial.curve),
+        user_attrs={"cell": trial.name},
+    )
+
+
+def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
+    """How much each parameter matters for being among the best tenth, the largest first, as
+    shares of 1, by PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(directions=DIRECTIONS)
+    for place, trial in enumerate(ranked(trials)):
+        frozen = to_optuna(search, trial)
+        assert frozen is not None
+        study.add_trial(
+            create_trial(value=place, params=frozen.params, distributions=frozen.distributions)
+        )
+    return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())

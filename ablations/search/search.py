@@ -1,7 +1,7 @@
-"""What a search's directory is for: which space, at which scale, how many trials.
+"""What a search's directory holds: a space at a scale, and how many trials.
 
-``search.json`` holds all that trials and report need, so that neither reads a declaration that may
-have changed since.
+``search.json`` has all that trials and the report need, so that neither depends on a declaration
+that may have changed since.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any
 
 from filelock import FileLock
 
-from ablations.search.parameter import Parameter, Value
-from ablations.search.space import Space
-from ablations.tables.plan import PLAN_FILE, choose_arithmetic, same_arithmetic
+from ablations.files import PLAN_FILE, SEARCH_FILE, trial_name
+from ablations.search.space import Parameter, Space
+from ablations.search.spaces import load_space
+from ablations.tables.find import find_scale
+from ablations.tables.plan import Value, choose_arithmetic, same_arithmetic
 from ablations.tables.scale import Scale
 from ablations.tables.table3 import BASE
 from experiments.run.experiment import Experiment
@@ -25,10 +27,9 @@ from transformer.config import Config, Precision, differences, from_dict, overri
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 
-SEARCH_FILE = "search.json"
 _LOCK_FILE = ".search.lock"
-# Hyperband with a factor of three compares runs after one and three of nine parts. The parts are a
-# little longer than a ninth, or it would end runs at their last step too.
+# Hyperband with a factor of three compares runs after one and three of nine parts. A part is a
+# little longer than a ninth, or runs could be pruned at their last step too.
 _PARTS = 9
 
 
@@ -36,9 +37,9 @@ _PARTS = 9
 class Search:
     """A space at a scale.
 
-    ``base`` is the base's configuration as it is run, with the seed that all trials share, and
-    ``parameters`` are as they are run. No model has more than ``max_parameters`` trained numbers.
-    ``study`` is the name under which the storage knows the directory, given when it is claimed.
+    ``base`` and ``parameters`` are those of the scale; all trials share the seed of ``base``. No
+    model has more than ``max_parameters`` parameters. ``study`` is the name of the directory in
+    the database, given when it is claimed.
     """
 
     space: str
@@ -52,19 +53,19 @@ class Search:
 
     @property
     def name(self) -> str:
-        """Under which it is tracked."""
+        """The name under which it is tracked."""
         return f"{self.space}-{self.scale}"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its trials, which are folders below its directory."""
-        return tuple(f"trial-{number:04}" for number in range(self.trials))
+        """Its trials, which are also folders in its directory."""
+        return tuple(map(trial_name, range(self.trials)))
 
     def configure(self, values: Mapping[str, Value]) -> Config:
-        """The base with the ``values`` of parameters, by name.
+        """The base with the ``values`` of the parameters.
 
         Raises:
-            InputError: if no such model can be.
+            InputError: if they make no valid model.
         """
         changes = {
             field: values[parameter.name]
@@ -74,7 +75,7 @@ class Search:
         return override(self.base, **changes)
 
     def is_feasible(self, values: Mapping[str, Value]) -> bool:
-        """Whether a model with these values can be, and keeps within the budget."""
+        """Whether these values make a valid model within the budget."""
         try:
             model = self.configure(values).model
         except InputError:
@@ -82,18 +83,18 @@ class Search:
         return self.max_parameters is None or count_parameters(model) <= self.max_parameters
 
     def values(self, config: Config) -> dict[str, Value]:
-        """The values that a trial's configuration was made of."""
+        """The parameters' values in a configuration."""
         found = {**to_dict(config.model), **to_dict(config.training)}
         return {parameter.name: found[parameter.name] for parameter in self.parameters}
 
     def first(self) -> dict[str, Value]:
-        """What the first trial takes: the base itself; nothing where the space leaves it out."""
+        """The values of the first trial: the base's; empty if the space does not contain it."""
         values = self.values(self.base)
         held = all(parameter.holds(values[parameter.name]) for parameter in self.parameters)
         return values if held and self.configure(values) == self.base else {}
 
     def experiment(self, name: str, values: Mapping[str, Value]) -> Experiment:
-        """What the trial ``name`` trains."""
+        """The experiment of the trial ``name``."""
         return Experiment(
             name=f"{self.name}/{name}",
             description=f"{self.title}, {name} at scale {self.scale}",
@@ -115,8 +116,7 @@ def make_search(
     """The search of ``space`` at ``scale``.
 
     Raises:
-        InputError: for a number of trials or a seed that cannot be, or a value that the scale
-            cannot map.
+        InputError: for an invalid number of trials or seed, or a value that the scale cannot map.
     """
     if trials < 1:
         raise InputError(f"--trials is {trials}, but must be at least 1")
@@ -134,16 +134,45 @@ def make_search(
     )
 
 
+def prepare_search(
+    space: str,
+    scale: str,
+    *,
+    trials: int,
+    seed: int = 1,
+    precision: Precision | None = None,
+    threads: int | None = None,
+) -> Search:
+    """The search that a command line asks for, with a space and a scale by name.
+
+    Raises:
+        InputError: if an argument is not usable, or hardly any of the space is.
+    """
+    from ablations.search.sampler import check_feasible  # which imports Optuna
+
+    declared = load_space(space)
+    search = make_search(
+        declared,
+        find_scale(declared, scale),
+        trials=trials,
+        seed=seed,
+        precision=precision,
+        threads=threads,
+    )
+    check_feasible(search)
+    return search
+
+
 def is_search(directory: Path) -> bool:
-    """Whether ``directory`` is a search's."""
+    """Whether ``directory`` is that of a search."""
     return (directory / SEARCH_FILE).is_file()
 
 
 def load_search(directory: Path) -> Search:
-    """The search that a directory belongs to.
+    """The search of a directory.
 
     Raises:
-        InputError: if it is not a search's.
+        InputError: if it is not the directory of a search.
     """
     path = directory / SEARCH_FILE
     if not path.is_file():
@@ -152,13 +181,13 @@ def load_search(directory: Path) -> Search:
 
 
 def settle_search(directory: Path, search: Search) -> Search:
-    """``search`` with the precision and the threads of the trials in ``directory``."""
+    """``search`` with the precision and threads of earlier trials in ``directory``."""
     found = load_search(directory).base if is_search(directory) else None
     return replace(search, base=same_arithmetic(search.base, found))
 
 
 def claim_search(directory: Path, search: Search) -> Search:
-    """Make ``directory`` the search's, or extend the search there by further trials.
+    """Make ``directory`` that of the search, or add trials to the search there.
 
     Raises:
         InputError: if it belongs to another search or to a table; the message says what differs.
@@ -189,7 +218,7 @@ def _extend(found: Search, search: Search, directory: Path) -> Search:
 
 
 def _differences(found: Search, search: Search) -> list[str]:
-    """Of the names, or where those are alike, of all that must stay between two starts."""
+    """How space and scale differ or, if they are the same, what else must not change."""
     before, after = (f"{each.space} at scale {each.scale}" for each in (found, search))
     return differences(before, after, "search") or differences(_identity(found), _identity(search))
 

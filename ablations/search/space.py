@@ -1,8 +1,8 @@
-"""What a search space is: the settings that a search varies, and in which bounds.
+"""Declare a search space: the settings that a search varies, and their bounds.
 
 A space of your own is one small file::
 
-    from ablations.search.space import Space, choice, uniform
+    from ablations.search import Space, choice, uniform
 
     SPACE = Space(
         name="smoothing",
@@ -14,33 +14,146 @@ A space of your own is one small file::
     )
 
 ``python -m ablations search smoothing.py --scale quick --trials 20`` searches it. Values are in
-the paper's units and the scale maps them, as those of a table's row. ``scales=(scale("mine", …),)``
-adds a scale with a corpus of your own, see :mod:`ablations.tables.scale`.
+the paper's units and are mapped by the scale, like those of a table's row.
+``scales=(scale("mine", …),)`` adds a scale with a corpus of your own, see
+:mod:`ablations.tables.scale`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from ablations.search.parameter import Parameter, Value, choice, uniform, whole
-from ablations.tables.names import check_name
+from ablations.files import check_name
+from ablations.tables.plan import Value
 from ablations.tables.scale import Scale
 from ablations.tables.table3 import BASE
-from transformer.config import Config, override
-from transformer.errors import InputError
+from transformer.config import Config, TrainingConfig, override
+from transformer.errors import InputError, unknown_name
 
-__all__ = ["Space", "Value", "choice", "uniform", "whole"]
+_MAPPED = ("num_layers", "d_model", "d_ff", "d_k", "d_v")
+# Trials must stay comparable, so a search may vary neither the length of a run nor the vocabulary
+# that its perplexity is measured on.
+SETTINGS = (
+    *_MAPPED,
+    "num_heads",
+    "dropout",
+    "positions",
+    "warmup_steps",
+    "learning_rate_factor",
+    "schedule",
+    "adam_beta1",
+    "adam_beta2",
+    "label_smoothing",
+    "clip_norm",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
+    """A setting that is searched; the settings in ``sets`` take the same value.
+
+    It is drawn uniformly (with ``log``, log-uniformly) from ``low`` to ``high`` inclusive, or from
+    ``choices``.
+
+    Raises:
+        InputError: for a setting that cannot be searched, or bounds with nothing between them.
+    """
+
+    name: str
+    kind: Literal["float", "int", "choice"]
+    low: int | float = 0
+    high: int | float = 0
+    log: bool = False
+    choices: tuple[Value, ...] = ()
+    sets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in self.fields:
+            if field not in SETTINGS:
+                raise unknown_name("setting", field, SETTINGS)
+        if self.kind == "choice":
+            if len(set(self.choices)) < max(2, len(self.choices)):
+                raise InputError(f"{self.name} needs two choices or more, and none of them twice")
+        elif not self.low < self.high:
+            raise InputError(f"{self.name} goes from {self.low} to {self.high}: nothing to search")
+        elif self.log and self.low <= 0:
+            raise InputError(f"{self.name} begins at {self.low}, which has no logarithm")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The settings that take its value."""
+        return (self.name, *self.sets)
+
+    @property
+    def bounds(self) -> tuple[Value, ...]:
+        """The choices, or both ends of the range."""
+        return self.choices or (self.low, self.high)
+
+    def holds(self, value: Value) -> bool:
+        """Whether ``value`` is within the bounds."""
+        if self.kind == "choice":
+            return value in self.choices
+        return not isinstance(value, str) and self.low <= value <= self.high
+
+    def at(self, scale: Scale) -> Parameter:
+        """The parameter with its bounds mapped by ``scale``.
+
+        Raises:
+            InputError: for a value that the scale cannot map.
+        """
+        mapped = [self._map(value, scale) for value in self.bounds]
+        if self.kind == "choice":
+            return replace(self, choices=tuple(mapped))
+        low, high = (value for value in mapped if not isinstance(value, str))
+        return replace(self, low=low, high=high)
+
+    def _map(self, value: Value, scale: Scale) -> Value:
+        if self.name == "warmup_steps" and not isinstance(value, str):
+            # Scaled like the steps, which are 100,000 in the paper.
+            return max(1, round(value * scale.max_steps / TrainingConfig().max_steps))
+        if self.name in _MAPPED:
+            model = scale.apply(override(BASE, **{self.name: value})).model
+            return getattr(model, self.name)
+        return value
+
+
+def uniform(name: str, low: float, high: float, *, log: bool = False) -> Parameter:
+    """A real number from ``low`` to ``high``.
+
+    Raises:
+        InputError: for a setting that cannot be searched, or an empty range.
+    """
+    return Parameter(name=name, kind="float", low=float(low), high=float(high), log=log)
+
+
+def whole(name: str, low: int, high: int, *, log: bool = False) -> Parameter:
+    """A whole number from ``low`` to ``high``.
+
+    Raises:
+        InputError: for a setting that cannot be searched, or an empty range.
+    """
+    return Parameter(name=name, kind="int", low=low, high=high, log=log)
+
+
+def choice(name: str, *choices: Value, sets: tuple[str, ...] = ()) -> Parameter:
+    """One of a few values; the settings in ``sets`` take the same one.
+
+    Raises:
+        InputError: for a setting that cannot be searched, or fewer than two different values.
+    """
+    return Parameter(name=name, kind="choice", choices=choices, sets=sets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
     """Parameters around the paper's base model, in the paper's units.
 
-    With a ``budget`` only models are tried that have at most so many times the parameters of the
-    base at the same scale. ``scales`` come beside the built-in ones of :mod:`ablations.tables.scales`.
+    A ``budget`` limits the size of models, as a multiple of the base's parameters at the same
+    scale. ``scales`` are added to the built-in ones of :mod:`ablations.tables.scales`.
 
     Raises:
-        InputError: if two parameters set the same, or one takes a value that no model can.
+        InputError: if two parameters set the same field, or a bound makes no valid model.
     """
 
     name: str
@@ -62,10 +175,10 @@ class Space:
         self._check(self.parameters, BASE, "")
 
     def at(self, scale: Scale) -> tuple[Parameter, ...]:
-        """The parameters as they are run at ``scale``.
+        """The parameters with their bounds mapped by ``scale``.
 
         Raises:
-            InputError: for a value that the scale cannot map; it is named.
+            InputError: for a value that the scale cannot map.
         """
         where = f" at scale {scale.name!r}"
         try:
@@ -76,7 +189,7 @@ class Space:
         return parameters
 
     def _check(self, parameters: tuple[Parameter, ...], base: Config, where: str) -> None:
-        """Try each bound by itself."""
+        """Check each bound by itself."""
         for parameter in parameters:
             for value in parameter.bounds:
                 try:

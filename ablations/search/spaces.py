@@ -1,4 +1,4 @@
-"""The spaces that can be searched by name, and how one of a user's is found."""
+"""The built-in search spaces, and how to find one by name or in a user's file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ablations.search.space import Space, choice, uniform, whole
 from experiments.catalog.user_files import load_file
 from transformer.errors import InputError, unknown_name
 
-# The bounds hold what the built-in scales set, with room on either side.
+# The bounds include what the built-in scales set, with room on either side.
 BASE_LR = Space(
     name="base_lr",
     title="Learning rate and warm-up",
@@ -28,7 +28,7 @@ REGULARISATION = Space(
     ),
 )
 
-# Table 3's rows (A) to (C) vary the same, but one thing at a time and at any size.
+# Rows (A) to (C) of Table 3 vary the same settings, but one at a time and at any size.
 SHAPE = Space(
     name="shape",
     title="Depth, widths and heads within the base's number of parameters",
@@ -54,7 +54,7 @@ def load_space(name: str) -> Space:
     if name.endswith(".py"):
         space = getattr(load_file(Path(name), "space"), "SPACE", None)
         if not isinstance(space, Space):
-            raise InputError(f"{name} declares no SPACE = Space(…), see ablations/search/space.py")
+            raise InputError(f"{name} declares no SPACE = Space(…), see docs/search.md")
         folder = Path(name).parent
         return replace(space, scales=tuple(scale.anchored(folder) for scale in space.scales))
     if name not in SPACES:

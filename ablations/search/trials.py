@@ -1,4 +1,4 @@
-"""How far the trials of a search came, a pure function of the files on disk."""
+"""The trials of a search: a pure function of the files on disk."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from ablations.runner.attempts import newest, read_pruned, read_result
-from ablations.search.parameter import Value
 from ablations.search.search import Search
+from ablations.tables.plan import Value
 from experiments.callbacks.curve import valid_perplexities
 from experiments.run.attempt import read_attempt
-from experiments.run.experiment import CONFIG_FILE, load_experiment
-from experiments.run.progress import read_progress
+from experiments.run.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
+from experiments.run.files import write_json
+from experiments.run.progress import RunState, read_progress
 from experiments.run.results import Result
+from transformer import formats
+from transformer.config import to_dict
 from transformer.errors import InputError
-
-State = Literal["finished", "pruned", "diverged", "failed", "running", "waiting"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """One trial. ``perplexity`` is of the validation set: the result's, or where it was pruned,
-    at ``step``; None where it is not finite or not known yet. ``curve`` is it by step.
+    """One trial. ``perplexity`` is that of the validation set at the end or, if it was pruned, at
+    ``step``; None if it is not finite or not known yet. ``curve`` has it by step.
     """
 
     name: str
-    state: State
+    state: RunState
     values: Mapping[str, Value] = field(default_factory=dict)
     step: int = 0
     perplexity: float | None = None
@@ -38,17 +38,17 @@ class Trial:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will come of it."""
-        return self.state not in ("running", "waiting")
+        """Whether it is finished, pruned or given up."""
+        return self.state not in (RunState.RUNNING, RunState.WAITING)
 
 
 def is_done(directory: Path) -> bool:
-    """Whether a trial came to its end in ``directory``."""
+    """Whether ``directory`` holds a trial that finished or was pruned."""
     return read_result(directory) is not None or read_pruned(directory) is not None
 
 
 def read_trials(search: Search, root: Path) -> tuple[Trial, ...]:
-    """All trials that the search in ``root`` is to have.
+    """All trials of the search in ``root``, those that have not begun too.
 
     Raises:
         InputError: if a file cannot be read.
@@ -57,7 +57,7 @@ def read_trials(search: Search, root: Path) -> tuple[Trial, ...]:
 
 
 def read_trial(search: Search, root: Path, name: str) -> Trial:
-    """The trial ``name``, wherever an attempt at it is at the moment.
+    """The trial ``name``, finished or as its newest attempt has left it.
 
     Raises:
         InputError: if a file cannot be read.
@@ -65,12 +65,12 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
     while True:
         directory = newest(root / name)
         if directory is None or not (directory / CONFIG_FILE).is_file():
-            return Trial(name=name, state="waiting")
+            return Trial(name=name, state=RunState.WAITING)
         try:
             return _read(search, directory, name)
         except (InputError, OSError):
             if newest(root / name) == directory:
-                raise  # and not because another worker took it over or finished it meanwhile
+                raise  # no other worker has renamed the directory meanwhile
 
 
 def _read(search: Search, directory: Path, name: str) -> Trial:
@@ -81,7 +81,7 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
         finite = math.isfinite(result.perplexity)
         return Trial(
             name=name,
-            state="finished" if finite else "diverged",
+            state=RunState.DONE if finite else RunState.DIVERGED,
             values=values,
             step=result.steps,
             perplexity=result.perplexity if finite else None,
@@ -94,7 +94,7 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
         finite = pruned.perplexity is not None
         return Trial(
             name=name,
-            state="pruned" if finite else "diverged",
+            state=RunState.PRUNED if finite else RunState.DIVERGED,
             values=values,
             step=pruned.step,
             perplexity=pruned.perplexity,
@@ -105,7 +105,7 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
     given_up = attempt is not None and attempt.given_up
     return Trial(
         name=name,
-        state="failed" if given_up else "running",
+        state=RunState.FAILED if given_up else RunState.RUNNING,
         values=values,
         step=progress.step if progress else 0,
         curve=curve,
@@ -114,33 +114,51 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
 
 
 def ranked(trials: Sequence[Trial]) -> list[Trial]:
-    """Those that left something to learn from, the best first: what finished by perplexity, then
-    what was pruned, the later the better, then what diverged.
+    """The trials that have a value, the best first: finished ones by perplexity, then pruned ones,
+    the latest first, then diverged ones.
     """
-    order: dict[State, int] = {"finished": 0, "pruned": 1, "diverged": 2}
+    order = {RunState.DONE: 0, RunState.PRUNED: 1, RunState.DIVERGED: 2}
 
     def place(trial: Trial) -> tuple[int, int, float]:
-        step = -trial.step if trial.state == "pruned" else 0
+        step = -trial.step if trial.state == RunState.PRUNED else 0
         return order[trial.state], step, trial.perplexity or math.inf
 
     return sorted((trial for trial in trials if trial.state in order), key=place)
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """The finished trial of the lowest perplexity, the first of equals; None if none is."""
-    return next((trial for trial in ranked(trials) if trial.state == "finished"), None)
+    """The finished trial with the lowest perplexity; None if none has finished."""
+    return next((trial for trial in ranked(trials) if trial.state == RunState.DONE), None)
+
+
+def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:
+    """Write the best configuration as an experiment, ``best.json``, once a trial has finished."""
+    found = best(trials)
+    if found is None:
+        return
+    ended = sum(trial.has_ended for trial in trials)
+    experiment = Experiment(
+        name=f"{search.name}-best",
+        description=(
+            f"{search.title}, the best of {ended} trials at scale {search.scale}: {found.name}, "
+            f"perplexity {formats.number(found.perplexity, 3)}"
+        ),
+        config=search.configure(found.values),
+        tags=("search", search.space, search.scale),
+    )
+    write_json(root / BEST_FILE, to_dict(experiment))
 
 
 def refuse_hopeless(search: Search, trials: Sequence[Trial], *, after: int = 10) -> None:
-    """Check that not all of the first ``after`` trials, or of fewer that there are, were in vain.
+    """Check that one of the first ``after`` trials (or of all, if fewer) had a finite perplexity.
 
     Raises:
-        InputError: if none of them had a finite perplexity; it says what to change.
+        InputError: if none had; it says what to change.
     """
     ended = [trial for trial in trials if trial.has_ended]
     if len(ended) < min(after, search.trials) or any(x.perplexity is not None for x in ended):
         return
-    reason = next((trial.reason for trial in reversed(ended) if trial.reason), "no reason was left")
+    reason = next((trial.reason for trial in reversed(ended) if trial.reason), "no reason recorded")
     ranges = ", ".join(
         f"{parameter.name} {parameter.bounds[0]} to {parameter.bounds[-1]}"
         for parameter in search.parameters

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablations.costs.past import row_configs
-from ablations.tables.plan import PLAN_FILE, Plan, load_plan
+from ablations.files import PLAN_FILE, SEARCH_FILE, trial_name
+from ablations.tables.plan import Plan, load_plan
 from experiments.run.files import read_json
 from transformer.config import Config, from_dict
 from transformer.errors import InputError
-
-SEARCH_FILE = "search.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +51,7 @@ def is_claimed(directory: Path) -> bool:
 
 
 def _of_plan(plan: Plan) -> Contents:
-    configs = row_configs(plan)
+    configs = plan.configs
     return Contents(
         title=f"{plan.table} at scale {plan.scale}",
         cells={str(cell): configs[cell.row] for cell in plan.cells},
@@ -66,4 +64,4 @@ def _of_search(described: Mapping[str, Any], where: str) -> Contents:
         trials = int(described["trials"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{where} does not fit this version of the project: {error}") from error
-    return Contents(title=title, cells={f"trial-{number:04}": None for number in range(trials)})
+    return Contents(title=title, cells={trial_name(number): None for number in range(trials)})

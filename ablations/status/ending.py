@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ablations.costs.timing import Timing, predict, until_the_last, work
+from ablations.costs.timing import Timing, predict, run_flops, until_the_last
 from ablations.status.contents import Contents
 from ablations.status.model import ENDED, Run, Status
 from transformer.config import Config
@@ -48,7 +48,7 @@ def _until_the_end(
 
 
 def _work(config: Config | None) -> float:
-    return 0.0 if config is None else work(config)
+    return 0.0 if config is None else run_flops(config)
 
 
 def _whole(run: Run) -> float | None:

@@ -12,8 +12,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ablations.costs.rounding import long_time
-from ablations.formats import duration, number
 from ablations.status.model import ENDED, Run, State, Status
 from ablations.status.words import (
     at_step,
@@ -26,6 +24,7 @@ from ablations.status.words import (
     place,
     stage,
 )
+from transformer.formats import duration, number
 
 _LIVE_SECONDS = 1.0
 _PLAIN_SECONDS = 30.0
@@ -157,7 +156,7 @@ def _cells(run: Run, status: Status) -> tuple[Text | str, ...]:
         if progress is not None and progress.tokens_per_second:
             speed = f"{progress.tokens_per_second / 1000:.1f}K"
     if silent is not None:
-        left = f"for {long_time(silent)}"
+        left = duration(silent)
     return name, state, at_step(run), loss, speed, Text(place(run, _PLACE_WIDTH)), attempt, left
 
 

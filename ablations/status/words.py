@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ablations.formats import MISSING, count, duration, number, steps
 from ablations.status.model import ENDED, Host, Run, State, Status
 from experiments.run.attempt import Failure
+from transformer.formats import MISSING, count, duration, number, steps
 
 # What a person wants to see first.
 ORDER: tuple[State, ...] = (

@@ -1,9 +1,7 @@
-"""Which tables and scales there are, by name or from a file of the user's, and what is asked of
-them."""
+"""Find tables, scales, rows and seeds by what the command line calls them."""
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,46 +11,43 @@ from typing import Protocol
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES
 from ablations.tables.table import Row, Table
+from ablations.tables.table3 import TABLE
 from experiments.catalog.user_files import load_file
 from transformer.errors import InputError, unknown_name
 
-# More than anyone trains: a range that is longer is a slip of the fingers.
+# A longer range is taken for a typing error.
 _MOST_SEEDS = 1_000
-# A built-in table is a module whose TABLE is its declaration.
-TABLES = {"table3": "ablations.tables.table3"}
+TABLES = {"table3": TABLE}
 
 
 def load_table(name: str) -> Table:
-    """The table of that name, or the ``TABLE`` of a Python file such as ``path/to/depth.py``,
-    from whose folder the relative paths of its scales' corpora are taken.
+    """A built-in table, or the ``TABLE`` of a Python file such as ``path/to/depth.py``.
+
+    Relative paths of the corpora of its scales start at the file's folder.
 
     Raises:
         InputError: for an unknown name, or a file that is missing, fails or declares no table.
     """
-    if name.endswith(".py"):
-        module = load_file(Path(name), "table")
-    elif name in TABLES:
-        module = importlib.import_module(TABLES[name])
-    else:
-        raise unknown_name("table", name, TABLES)
-    table = getattr(module, "TABLE", None)
-    if not isinstance(table, Table):
-        raise InputError(f"{name} declares no TABLE = Table(…), see ablations/tables/table.py")
     if name in TABLES:
-        return table
+        return TABLES[name]
+    if not name.endswith(".py"):
+        raise unknown_name("table", name, [*TABLES, "FILE.py"])
+    table = getattr(load_file(Path(name), "table"), "TABLE", None)
+    if not isinstance(table, Table):
+        raise InputError(f"{name} declares no TABLE = Table(…), see docs/tables.md")
     folder = Path(name).parent
     return replace(table, scales=tuple(scale.anchored(folder) for scale in table.scales))
 
 
 class HasScales(Protocol):
-    """A declaration that brings scales of its own: a table, or a search space."""
+    """A table or a search space, which may have scales of its own."""
 
     @property
     def scales(self) -> tuple[Scale, ...]: ...
 
 
 def find_scale(declared: HasScales, name: str) -> Scale:
-    """The scale of that name, the declaration's own before the built-in ones.
+    """The scale called ``name``; one of the declaration's own replaces a built-in one.
 
     Raises:
         InputError: for an unknown name.
@@ -64,10 +59,10 @@ def find_scale(declared: HasScales, name: str) -> Scale:
 
 
 def select_rows(table: Table, names: Sequence[str] | None) -> tuple[Row, ...]:
-    """The rows of those names in the table's order, or all of them for None.
+    """The rows called ``names`` in the table's order, or all rows for None.
 
     Raises:
-        InputError: for an unknown name, or one that is given twice.
+        InputError: for an unknown name, or a name given twice.
     """
     if names is None:
         return table.rows
@@ -84,7 +79,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """The seeds of ``--seeds``, such as ``1-3,7``.
 
     Raises:
-        InputError: for what is no whole number from 0 or range of them, or is given twice.
+        InputError: for anything but whole numbers and ranges of them, or a seed given twice.
     """
     seeds: list[int] = []
     for part in text.split(","):

@@ -1,6 +1,6 @@
-"""What a table's directory is for: which rows, at which scale, with which seeds.
+"""What a table's directory holds: rows at a scale, with the seeds asked for.
 
-``table.json`` holds all that execution and report need, so that neither reads a declaration that
+``table.json`` has all that execution and report need, so that neither depends on a declaration that
 may have changed since.
 """
 
@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from filelock import FileLock
 
+from ablations.files import PLAN_FILE
 from ablations.tables.scale import Scale
 from ablations.tables.table import CHANGES, Cell, Reported, Row, Table
 from experiments.run.devices import native_precision
@@ -23,17 +24,16 @@ from experiments.run.files import read_json, write_json
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.errors import InputError
 
-PLAN_FILE = "table.json"
 _LOCK_FILE = ".plan.lock"
 Value = int | float | str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRow:
-    """A row with its changes in the paper's units and as they are run, where ``scaled`` also has
-    what the scale sets for this row and not for the base.
+    """A row with its ``changes`` in the paper's units, and ``scaled``: as run, with what the scale
+    sets for this row only.
 
-    ``seeds`` is empty for a row that nobody has asked for yet.
+    ``seeds`` is empty for a row that has not been asked for yet.
     """
 
     name: str
@@ -45,8 +45,8 @@ class PlannedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """A table at a scale. ``base`` is the base's configuration as it is run, its seed unused.
-    ``study`` is the name under which the storage knows the directory, given when it is claimed.
+    """A table at a scale. ``base`` is the base's configuration as run; its seed is not used.
+    ``study`` is the name of the directory in the database, given when it is claimed.
     """
 
     table: str
@@ -60,11 +60,16 @@ class Plan:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Every row and seed that was asked for, in the table's order."""
+        """All rows and seeds asked for, in the table's order."""
         return tuple(Cell(row.name, seed) for row in self.rows for seed in row.seeds)
 
+    @property
+    def configs(self) -> dict[str, Config]:
+        """The configuration of each row as it is run, with the base's seed."""
+        return {row.name: override(self.base, **row.scaled) for row in self.rows}
+
     def experiment(self, cell: Cell) -> Experiment:
-        """What is trained for ``cell``, and under which names it is tracked."""
+        """The experiment of ``cell``, with the names under which it is tracked."""
         row = next(row for row in self.rows if row.name == cell.row)
         name = f"{self.table}-{self.scale}/{cell.row}"
         return Experiment(
@@ -85,10 +90,10 @@ def make_plan(
     precision: Precision | None = None,
     threads: int | None = None,
 ) -> Plan:
-    """The plan that runs ``rows`` of ``table`` with every one of ``seeds``.
+    """The plan to run ``rows`` of ``table`` with each of ``seeds``.
 
     Raises:
-        InputError: if the scale makes no valid configuration of a row.
+        InputError: if a row has no valid configuration at this scale.
     """
     wanted = {row.name for row in rows}
     base = scale.apply(table.base)
@@ -131,7 +136,7 @@ def load_plan(directory: Path) -> Plan:
     """The plan of a table's directory.
 
     Raises:
-        InputError: if the directory is not a table's.
+        InputError: if the directory is not that of a table.
     """
     path = directory / PLAN_FILE
     if not path.is_file():
@@ -140,15 +145,17 @@ def load_plan(directory: Path) -> Plan:
 
 
 def choose_arithmetic(base: Config, precision: Precision | None, threads: int | None) -> Config:
-    """``base`` with what the user chose of how numbers are rounded; None is no choice."""
+    """``base`` with the precision and threads that the user chose; None is no choice."""
     chosen = {"precision": precision, "threads": threads}
     return override(base, **{name: value for name, value in chosen.items() if value is not None})
 
 
 def same_arithmetic(base: Config, found: Config | None) -> Config:
-    """``base`` with the precision and the number of threads that all its runs shall share, as both
-    change the rounding: where ``base`` leaves them open, those of ``found``, which is the base of
-    earlier runs, else what this machine multiplies natively on one thread.
+    """``base`` with the precision and the number of threads that all runs share, as both change
+    the rounding.
+
+    If ``base`` leaves them open, they are those of ``found``, the base of earlier runs, or else
+    this machine's native precision and one thread.
     """
     training, earlier = base.training, found and found.training
     threads = training.threads or (earlier.threads if earlier else 1)
@@ -159,11 +166,10 @@ def same_arithmetic(base: Config, found: Config | None) -> Config:
 
 
 def settle_plan(directory: Path, plan: Plan) -> Plan:
-    """``plan`` with the precision and the threads of the runs in ``directory``.
+    """``plan`` with the precision and threads of earlier runs in ``directory``.
 
     Raises:
-        InputError: if the directory belongs to another table or scale; the message says what
-            differs.
+        InputError: if the directory belongs to another table or scale; it says what differs.
     """
     found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
     plan = dataclasses.replace(plan, base=same_arithmetic(plan.base, found and found.base))
@@ -173,10 +179,10 @@ def settle_plan(directory: Path, plan: Plan) -> Plan:
 
 
 def claim_plan(directory: Path, plan: Plan) -> Plan:
-    """Make ``directory`` the plan's, or extend the plan there by further rows and seeds.
+    """Make ``directory`` that of the plan, or add rows and seeds to the plan there.
 
     Raises:
-        InputError: if it belongs to another table or scale; the message says what differs.
+        InputError: if it belongs to another table or scale; it says what differs.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with FileLock(directory / _LOCK_FILE):
@@ -192,7 +198,7 @@ def claim_plan(directory: Path, plan: Plan) -> Plan:
 
 
 def _refuse_another(found: Plan, plan: Plan, directory: Path) -> None:
-    """Check that both are of one table at one scale; rows without seeds may have changed."""
+    """Check that both are the same table and scale; rows without seeds may have changed."""
     taken = [row.name for row in found.rows if row.seeds]
     changes = differences(_identity(found, taken), _identity(plan, taken))
     before, now = ({"table": each.table, "scale": each.scale} for each in (found, plan))
@@ -205,7 +211,7 @@ def _refuse_another(found: Plan, plan: Plan, directory: Path) -> None:
 
 
 def _extend(found: Plan, plan: Plan) -> Plan:
-    """``plan`` with the seeds of ``found`` too."""
+    """``plan`` with the seeds of ``found`` added."""
     seeds = {row.name: set(row.seeds) for row in found.rows}
     rows = [
         dataclasses.replace(row, seeds=tuple(sorted({*row.seeds, *seeds.get(row.name, ())})))
@@ -215,7 +221,7 @@ def _extend(found: Plan, plan: Plan) -> Plan:
 
 
 def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:
-    """What must not change once rows of those names have been asked for."""
+    """What must not change once the rows ``taken`` have been asked for."""
     return {
         "table": plan.table,
         "scale": plan.scale,

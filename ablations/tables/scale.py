@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from ablations.tables.names import check_name
+from ablations.files import check_name
 from transformer.config import Config, Precision, Schedule, TrainingConfig, override
 from transformer.corpus import Corpus
 from transformer.data.corpora.folders import anchored
@@ -16,14 +16,14 @@ _PAPER_STEPS = TrainingConfig().max_steps
 
 
 class Checkpoints(TypedDict, total=False):
-    """How often a checkpoint is written, and how many of the last are averaged besides."""
+    """How often to write a checkpoint, and how many of the last to score as an average too."""
 
     checkpoint_every_steps: int
     also_average: int
 
 
 class Settings(Checkpoints, total=False):
-    """What a scale may set for all rows alike, beyond its corpus, widths, depth and steps."""
+    """What else a scale may set for all rows."""
 
     vocab_size: int
     max_positions: int
@@ -45,9 +45,9 @@ class Scale:
     """A mapping from the paper's units to what fits a machine.
 
     ``d_model``, ``d_ff``, ``d_k`` and ``d_v`` are divided by ``divide_widths`` and N by
-    ``divide_layers``; h stays. ``max_steps`` is for a row that takes the paper's 100,000, and
-    others are scaled in proportion. ``longer`` is set for rows that take more than those 100,000,
-    in place of ``settings``.
+    ``divide_layers``; h is kept. ``max_steps`` replaces the paper's 100,000, and rows with other
+    numbers of steps are scaled in proportion. Rows with more steps take ``longer`` over
+    ``settings``.
     """
 
     name: str
@@ -59,14 +59,14 @@ class Scale:
     longer: Checkpoints
 
     def anchored(self, folder: Path) -> Scale:
-        """The scale with the relative paths of its corpus taken from ``folder``."""
+        """The scale with relative paths of its corpus resolved against ``folder``."""
         return replace(self, corpus=anchored(self.corpus, folder))
 
     def apply(self, config: Config) -> Config:
-        """The configuration that is run in place of ``config``.
+        """The configuration to run for one in the paper's units.
 
         Raises:
-            InputError: where a width or the depth cannot be divided without a remainder.
+            InputError: if a width or the depth is not divisible.
         """
         model = config.model
         longer = self.longer if config.training.max_steps > _PAPER_STEPS else {}
@@ -93,7 +93,7 @@ def scale(
     longer: Checkpoints | None = None,
     **settings: Unpack[Settings],
 ) -> Scale:
-    """A scale; without any further argument than the corpus it is the identity.
+    """A scale; with a corpus alone it is the identity.
 
     Raises:
         InputError: for a setting that a scale does not have.

@@ -1,11 +1,10 @@
-"""The scales that every table can be run at.
+"""The built-in scales, at which every table can be run.
 
-A small model of the paper's experiment keeps its numbers without units, not its absolute ones: how
-often the text is passed over, how many tokens are seen for each parameter, how much of the run is
-warm-up. The one number that is kept as it is is the warm-up in steps, as far as it goes: a deep
-post-norm stack that is warmed up over fewer than about 1,500 steps may never begin to learn. The
-report of a table shows these numbers beside the paper's. Recipes are chosen on the perplexity of
-the base row alone, never on how well the rows agree with the paper.
+A small version of the paper's experiment keeps its dimensionless numbers: epochs, tokens per
+parameter, the share of warm-up. Only the warm-up is kept in steps as far as possible: a deep
+post-norm stack with fewer than about 1,500 steps of warm-up may never begin to learn. A table's
+report shows these numbers next to the paper's. Recipes are chosen by the perplexity of the base row
+alone, never by how well the rows agree with the paper.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ SMALL = scale(
     validate_every_steps=1_000,
 )
 
-# For one GPU and some hours. Estimated: 21 epochs; 32 target tokens seen and 1.5 distinct ones per
+# For some hours on one GPU. Estimated: 21 epochs; 32 target tokens seen and 1.5 distinct ones per
 # parameter; warm-up 8 %.
 MEDIUM = scale(
     "medium",
@@ -65,8 +64,8 @@ MEDIUM = scale(
     validate_every_steps=1_000,
 )
 
-# Section 6.1 averages the last five checkpoints of a base model and the last 20 of a big one,
-# though not for this table, each ten minutes after the one before: see experiments/catalog/paper.py.
+# Section 6.1 averages the last five checkpoints of a base model and the last 20 of a big one, ten
+# minutes apart, though not for this table: see experiments/catalog/paper.py.
 PAPER = scale(
     "paper",
     corpus=WMT14_EN_DE,

@@ -1,9 +1,8 @@
-"""What an ablation table is: rows that differ from one base.
+"""Declare an ablation table: rows that differ from one base.
 
 A table of your own is one small file::
 
-    from ablations.tables.table import Table, row
-    from ablations.tables.table3 import BASE
+    from ablations.tables import BASE, Table, row
 
     TABLE = Table(
         name="depth",
@@ -15,8 +14,8 @@ A table of your own is one small file::
         ),
     )
 
-``python -m ablations run depth.py --scale quick`` trains it. Values are in the paper's units, and
-the scale maps them. ``scales=(scale("mine", …),)`` adds a scale with a corpus of your own, see
+``python -m ablations run depth.py --scale quick`` trains it. Values are in the paper's units and
+are mapped by the scale. ``scales=(scale("mine", …),)`` adds a scale with a corpus of your own, see
 :mod:`ablations.tables.scale`.
 """
 
@@ -27,14 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack, cast, get_type_hints
 
-from ablations.tables.names import check_name
+from ablations.files import check_name
 from ablations.tables.scale import Scale
 from transformer.config import Config, Positions, override
 from transformer.errors import InputError, unknown_name
 
 
 class Changes(TypedDict, total=False):
-    """What a row may change: the columns of Table 3, with the positions of row E."""
+    """What a row may change: the columns of Table 3, and the positions of row E."""
 
     num_layers: int
     d_model: int
@@ -54,7 +53,7 @@ _KINDS: dict[object, tuple[tuple[type, ...], str]] = {
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
 }
-# What lies in a table's directory beside the folders of its rows.
+# Files in a table's directory, next to the folders of its rows.
 OWN_FILES = (
     "fleet.json",
     "report.html",
@@ -70,7 +69,7 @@ OWN_FILES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reported:
-    """A row's figures in the paper, None where it gives none."""
+    """A row's figures in the paper; None if it gives none."""
 
     perplexity: float | None = None
     bleu: float | None = None
@@ -79,7 +78,7 @@ class Reported:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One line of a table: what differs from the base, in the paper's units, and nothing else."""
+    """One row of a table: what differs from the base, in the paper's units."""
 
     name: str
     reported: Reported
@@ -97,12 +96,12 @@ def row(
     """A row as the paper prints it: name, PPL, BLEU, parameters in millions, then the changes.
 
     Raises:
-        InputError: for a change that no table has or of another type, or a name that cannot be
-            the row's folder.
+        InputError: for an unknown change or one of the wrong type, or a name that cannot be a
+            folder's.
     """
     check_name("row", name)
     if name.lower() in OWN_FILES:
-        raise InputError(f"row name {name!r} is that of a file of the table: choose another")
+        raise InputError(f"row name {name!r} is the name of a file of the table: choose another")
     for change, value in changes.items():
         if change not in CHANGES:
             raise unknown_name("setting", change, CHANGES)
@@ -119,12 +118,12 @@ def _check_type(row: str, change: str, value: object) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Rows over one base, whose configuration is in the paper's units.
+    """Rows that differ from one base, whose configuration is in the paper's units.
 
-    ``scales`` come beside the built-in ones of :mod:`ablations.tables.scales`.
+    ``scales`` are added to the built-in ones of :mod:`ablations.tables.scales`.
 
     Raises:
-        InputError: if it has no row, two rows share a name, or a row's changes make no valid
+        InputError: if there is no row, two rows share a name, or a row makes no valid
             configuration.
     """
 
@@ -166,5 +165,5 @@ class Cell:
         return f"{self.row}/seed-{self.seed}"
 
     def directory(self, root: Path) -> Path:
-        """Where the run lives below the table's directory."""
+        """The run's directory in that of the table."""
         return root / self.row / f"seed-{self.seed}"

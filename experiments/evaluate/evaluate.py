@@ -15,8 +15,8 @@ from experiments.run.data import noted_data
 from experiments.run.experiment import Experiment, load_experiment
 from transformer.config import DecodingConfig, override
 from transformer.data.fetching.testsets import sacrebleu_text
-from transformer.data.prepared import Manifest
 from transformer.data.preparation.prepare import prepare
+from transformer.data.prepared import Manifest
 from transformer.data.text import decode_line, read_aligned
 from transformer.errors import InputError
 from transformer.evaluation.perplexity import translate

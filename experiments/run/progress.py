@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,29 @@ from transformer.errors import InputError
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 PROGRESS_FILE = "progress.json"
 Stage = Literal["prepare", "train", "evaluate", "done", "stopped", "refused", "diverged", "failed"]
+
+
+class RunState(StrEnum):
+    """The state of a run, as ``progress.json``, ``status --json`` and the database spell it.
+
+    A process reports ``PREPARE``, ``TRAIN`` and ``EVALUATE`` while it works, and ends as ``DONE``,
+    ``STOPPED`` (a signal, after a checkpoint), ``REFUSED`` (bad input), ``DIVERGED`` or ``FAILED``.
+    The others describe a run of a table or a search: ``GIVEN_UP`` after too many failures,
+    ``PRUNED`` by a search before its last step.
+    """
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREPARE = "prepare"
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+    DONE = "done"
+    PRUNED = "pruned"
+    STOPPED = "stopped"
+    REFUSED = "refused"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+    GIVEN_UP = "given up"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,7 +27,7 @@ from experiments.run.results import Averaged, Result, save_result
 from transformer.config import to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 
-FAKE_RUN = Path(__file__).parent / "fleet" / "fake_run.py"
+FAKE_RUN = Path(__file__).parent / "runner" / "fake_run.py"
 
 _TEXT = ParallelText(source=TextFile(location="text.en"), target=TextFile(location="text.de"))
 CORPUS = Corpus(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ablations.costs.timing import Timing, predict, step_work, time_left, work
+from ablations.costs.timing import Timing, predict, run_flops, step_flops, until_the_last
 from ablations.tables.table3 import BASE, TABLE
 from tests.ablations.samples import TINY
 from transformer.config import Config, override
@@ -14,27 +14,26 @@ def config(steps: int = 1_000, **changes: int) -> Config:
     return override(TINY.apply(BASE), max_steps=steps, **changes)
 
 
-def test_the_work_of_the_papers_base_and_big_is_as_published() -> None:
+def test_flops_of_the_papers_base_and_big_are_as_published() -> None:
     # paper.md: 9.5e17 FLOPs for base, 9.7e18 for big.
     by_name = {row.name: TABLE.configure(row) for row in TABLE.rows}
-    assert work(by_name["base"]) == pytest.approx(9.5e17, rel=0.02)
-    assert work(by_name["big"]) == pytest.approx(9.7e18, rel=0.05)
+    assert run_flops(by_name["base"]) == pytest.approx(9.5e17, rel=0.02)
+    assert run_flops(by_name["big"]) == pytest.approx(9.7e18, rel=0.05)
 
 
-def test_nothing_is_predicted_from_nothing() -> None:
+def test_without_known_runs_nothing_is_predicted() -> None:
     assert predict(config(), []) is None
-    assert time_left([], [config()], [], workers=1) is None
 
 
-def test_one_known_run_predicts_in_proportion() -> None:
+def test_one_known_run_predicts_others_in_proportion() -> None:
     assert predict(config(3_000), [Timing(config(), 10.0)]) == pytest.approx(30.0)
 
 
-def test_a_fixed_time_per_step_is_told_apart_from_the_work() -> None:
+def test_the_fixed_time_per_step_is_told_apart_from_the_time_per_flop() -> None:
     small, large = config(), config(d_ff=1_024)
 
     def seconds(c: Config) -> float:
-        return c.training.max_steps * (0.01 + 1e-10 * step_work(c))
+        return c.training.max_steps * (0.01 + 1e-10 * step_flops(c))
 
     known = [Timing(c, seconds(c)) for c in (small, large)]
     other = config(2_000, d_ff=512)
@@ -46,7 +45,6 @@ def test_larger_models_that_were_faster_predict_no_negative_time() -> None:
     assert predict(config(d_ff=8_192), known) == pytest.approx(15.0)
 
 
-def test_waiting_runs_go_to_whoever_is_free() -> None:
-    known = [Timing(config(), 10.0)]
-    assert time_left([4.0], [config()] * 3, known, workers=2) == pytest.approx(20.0)
-    assert time_left([4.0, 7.0], [], known, workers=2) == 7.0
+def test_waiting_runs_go_to_the_next_free_worker() -> None:
+    assert until_the_last([4.0], [10.0] * 3, workers=2) == pytest.approx(20.0)
+    assert until_the_last([4.0, 7.0], [], workers=2) == 7.0

@@ -1,4 +1,4 @@
-"""Two rows of a table by their translations."""
+"""``ablations compare`` on the translations of two rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leave(root: Path, cell: Cell, share: float) -> None:
-    """Translations of which a share of the words is lost."""
+    """Write translations that lack a ``share`` of the words."""
     random = Random(str(cell))
     lines = (
         " ".join(word for word in line.split() if random.random() >= share) for line in REFERENCES
@@ -48,11 +48,11 @@ def leave(root: Path, cell: Cell, share: float) -> None:
 
 
 def number(line: str, before: str) -> float:
-    """The first number behind some words."""
+    """The first number after ``before``."""
     return float(line.split(before)[1].split()[0].strip(",:").replace("\u2212", "-"))
 
 
-def test_each_common_seed_and_all_together(table: Path) -> None:
+def test_a_line_per_common_seed_and_one_over_all(table: Path) -> None:
     title, first, third, over, signature = compare_rows(table, "base", "narrow", None)
     assert title.startswith("pair at scale tiny, validation set, BLEU: narrow less base")
     for line, seed in ((first, 1), (third, 3)):
@@ -69,7 +69,7 @@ def test_each_common_seed_and_all_together(table: Path) -> None:
     assert signature.startswith("nrefs:1|bs:1000|")
 
 
-def test_a_better_second_row_is_said_to_be_so(table: Path) -> None:
+def test_the_better_row_is_named_in_either_order(table: Path) -> None:
     for seed in (1, 3):
         leave(table, Cell("base", seed), 0.0)
         leave(table, Cell("narrow", seed), 1.0)
@@ -79,17 +79,19 @@ def test_a_better_second_row_is_said_to_be_so(table: Path) -> None:
     )
 
 
-def test_one_seed_says_nothing_of_seeds(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_seed_cannot_judge_the_noise_of_seeds(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert compare(table, "base", "narrow", "3") == 0
     _, line, over, _ = capsys.readouterr().out.splitlines()
     assert line.startswith("seed 3: ")
-    assert over.startswith("one seed: p is of the choice of lines alone")
+    assert over.startswith("one seed: p reflects the choice of lines only")
 
 
-def test_noise_is_called_so(table: Path) -> None:
+def test_a_difference_within_noise_is_called_so(table: Path) -> None:
     leave(table, Cell("narrow", 1), 0.0)
     over = list(compare_rows(table, "base", "narrow", None))[-2]
-    assert "within noise; to tell them apart takes about this many seeds: " in over
+    assert "within noise; approximate seeds needed to tell them apart: " in over
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The report in its three forms."""
+"""The report of a table as Markdown, HTML and text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ablations.report.plot import ticks
-from ablations.report.report import to_text, write_report
+from ablations.report.page import Table as PageTable
+from ablations.report.page import Text, to_text
+from ablations.report.report import write_report
+from ablations.report.scatter import ticks
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
@@ -29,10 +31,10 @@ def test_a_broken_result_is_named_and_left_out(tmp_path: Path) -> None:
     finish(tmp_path, Cell("base", 1))
     finish(tmp_path, Cell("narrow", 1))
     (tmp_path / "narrow" / "seed-1" / "result.json").write_text("{}")
-    document = write_report(tmp_path)
-    assert "1 of 2 runs finished" in document.headline
-    assert [line.state for line in document.lines] == ["", "left out"]
-    assert document.problems[0].startswith("narrow, seed 1: left out: ")
+    page = write_report(tmp_path)
+    assert "1 of 2 runs finished" in page.part("", Text).content[0]
+    assert "left out" in page.part("", PageTable).rows[1]
+    assert page.part("Not finished", Text).content[0].startswith("narrow, seed 1: left out: ")
 
 
 def test_html_is_well_formed_and_needs_no_other_file(table3: Path) -> None:
@@ -59,37 +61,37 @@ def test_html_and_markdown_agree(table3: Path) -> None:
 
 
 def test_the_terminal_shows_each_row_at_any_width(table3: Path) -> None:
-    document = write_report(table3)
-    texts = [to_text(document, width) for width in (180, 120, 80)]
+    page = write_report(table3)
+    texts = [to_text(page, width) for width in (180, 120, 80)]
     narrow = texts[-1]
     assert ["h=1 d_k=64 d_v=64" in text for text in texts] == [True, False, False]
     assert ["BLEU averaged" in text for text in texts] == [True, True, False]
-    for line in document.lines:
-        assert all(f"\n{line.name} " in text for text in texts)
+    for name, *_ in page.part("", PageTable).rows:
+        assert all(f"\n{name} " in text for text in texts)
     tables = narrow.split("Spearman")[0].splitlines()
     assert max(len(line) for line in tables) <= 80
     assert "rank correlation with the paper's rows: perplexity +0.99 (17 rows, 95 % in " in narrow
-    assert "\n\nPerplexity: rows within noise of the base, 2 of 16; to tell them" in narrow
+    assert "\n  Perplexity: 2 of 16 rows are within noise of the base; approximate" in narrow
 
 
-def test_one_seed_says_what_it_cannot_tell(tmp_path: Path) -> None:
+def test_one_seed_has_no_intervals(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     finish(tmp_path, Cell("base", 1))
     write_report(tmp_path)
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "is of one seed" in text and "pooled" not in text and "95 %" not in text
-    assert "What the seeds can tell" not in text
+    assert "What the seeds show" not in text
     assert "± " not in text.split("## How to read it")[0]
     assert "undefined (1 row)" in text
 
 
-def test_nothing_done_is_a_report_too(tmp_path: Path) -> None:
+def test_a_table_without_results_has_a_report(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     write_report(tmp_path)
     assert "0 of 2 runs finished" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_runs_of_different_machines_are_counted(tmp_path: Path) -> None:
+def test_runs_on_different_machines_are_counted(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     for name, device in (("base", "H200"), ("narrow", "P100")):
         finish(tmp_path, Cell(name, 1))
@@ -100,7 +102,7 @@ def test_runs_of_different_machines_are_counted(tmp_path: Path) -> None:
     assert "- device: H200 (runs: 1); P100 (narrow/seed-1)" in text
 
 
-def test_a_table_and_finished_cells_are_enough(tmp_path: Path) -> None:
+def test_four_files_of_a_run_are_enough(tmp_path: Path) -> None:
     plan = claim_plan(tmp_path / "run", small_plan())
     for cell in plan.cells:
         finish(tmp_path / "run", cell)
@@ -131,7 +133,7 @@ def test_ticks_are_few_and_inside(low: float, high: float) -> None:
     assert low <= found[0] and found[-1] <= high
 
 
-def test_a_table_that_is_not_the_papers_has_no_columns_for_it(tmp_path: Path) -> None:
+def test_a_table_of_ones_own_has_no_columns_of_the_paper(tmp_path: Path) -> None:
     own = Table(
         name="pair", title="<Own> & mine", base=BASE, rows=(row("base"), row("a", d_ff=512))
     )
@@ -139,7 +141,7 @@ def test_a_table_that_is_not_the_papers_has_no_columns_for_it(tmp_path: Path) ->
     finish(tmp_path, Cell("base", 1), bleu=80.0)
     finish(tmp_path, Cell("a", 1), bleu=79.0)
     text = to_text(write_report(tmp_path), 80)
-    assert "BLEU" in text and "paper" not in text.split("parameters")[0]
+    assert "BLEU" in text and "paper" not in text.split("Not finished")[0].split("parameters")[0]
     assert "changes" in text and "tokenised" not in text and "averaged" not in text
     assert rows_of(tmp_path)[1][-4:] == ["3.000", "0.000", "79.0", "\u22121.0"]
     assert "&lt;Own&gt; &amp; mine" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ablations import formats
-from ablations.report.correlation import ranks, spearman
-from ablations.report.document import compose
-from ablations.report.report import write_report
+from ablations.report.page import Facts, Text
+from ablations.report.report import compose, write_report
 from ablations.report.summary import summarise
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
@@ -20,23 +18,6 @@ from experiments.run.experiment import claim
 from experiments.run.results import save_result
 from tests.ablations.samples import finish, small_plan
 from transformer.errors import InputError
-
-
-def test_tied_ranks_are_averaged() -> None:
-    assert ranks([3.0, 1.0, 3.0, 7.0]) == [2.5, 1.0, 2.5, 4.0]
-
-
-def test_spearman_by_hand() -> None:
-    # ranks 1 2 3 4 against 1 3 2 4: 1 - 6 * 2 / (4 * 15)
-    assert spearman([1, 2, 3, 4], [10, 30, 20, 40]) == pytest.approx(0.8)
-    assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
-    # with ties, ranks 1.5 1.5 3 4 against 1 2 3.5 3.5: 4 / sqrt(4.5 * 4.5)
-    assert spearman([1, 1, 2, 3], [5, 6, 7, 7]) == pytest.approx(4 / 4.5)
-
-
-def test_spearman_is_undefined_for_too_little() -> None:
-    assert spearman([1, 2], [1, 2]) is None
-    assert spearman([1, 2, 3], [5, 5, 5]) is None
 
 
 def test_means_and_spreads(tmp_path: Path) -> None:
@@ -62,26 +43,27 @@ def test_one_seed_has_no_spread(tmp_path: Path) -> None:
     assert not summary.pools
 
 
-def _saw(root: Path, digests: dict[int, str | None], name: str = "base") -> None:
+def _finish_on(root: Path, digests: dict[int, str | None], name: str = "base") -> None:
     for seed, digest in digests.items():
         made = finish(root, Cell(name, seed), bleu=80.0 + seed)
         save_result(Cell(name, seed).directory(root), dataclasses.replace(made, data_digest=digest))
 
 
-def test_runs_that_saw_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
+def test_runs_on_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
-    _saw(tmp_path, {1: "other", 2: "most", 3: "most"})
-    _saw(tmp_path, {1: "most", 2: None, 3: "third"}, "narrow")
+    _finish_on(tmp_path, {1: "other", 2: "most", 3: "most"})
+    _finish_on(tmp_path, {1: "most", 2: None, 3: "third"}, "narrow")
     summary = summarise(tmp_path)
     base, narrow = summary.rows
     assert base.bleu is not None and (base.bleu.mean, base.bleu.count) == (82.5, 2)
-    assert [result.seed for result in narrow.results] == [1, 2], "what is not known is kept"
-    document = compose(summary)
-    assert document.problems == (
-        "base, seed 1: left out: its data is other, that of most runs most",
-        "narrow, seed 3: left out: its data is third, that of most runs most",
+    assert [result.seed for result in narrow.results] == [1, 2], "unknown data is accepted"
+    page = compose(summary)
+    assert page.part("Not finished", Text).content == (
+        "base, seed 1: left out: its data is other, that of most runs is most",
+        "narrow, seed 3: left out: its data is third, that of most runs is most",
     )
-    assert ("data", "most (runs: 3); not noted (narrow/seed-2)") in document.facts
+    facts = page.part("Set-up", Facts).content
+    assert ("data", "most (runs: 3); not recorded (narrow/seed-2)") in facts
 
 
 def test_runs_that_average_fewer_checkpoints_are_named(tmp_path: Path) -> None:
@@ -90,24 +72,24 @@ def test_runs_that_average_fewer_checkpoints_are_named(tmp_path: Path) -> None:
         made = finish(tmp_path, Cell("base", seed))
         changed = dataclasses.replace(made, averaged_checkpoints=count)
         save_result(Cell("base", seed).directory(tmp_path), changed)
-    facts = dict(compose(summarise(tmp_path)).facts)
+    facts = dict(compose(summarise(tmp_path)).part("Set-up", Facts).content)
     assert facts["checkpoints averaged"] == "5 (runs: 2); 4 (base/seed-2)"
 
 
-def test_results_from_before_data_was_noted_are_averaged(tmp_path: Path) -> None:
+def test_results_of_versions_that_did_not_record_data_are_averaged(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(seeds=[1, 2, 3]))
-    _saw(tmp_path, {1: None, 2: None, 3: None})
-    for seed in (1, 2, 3):  # as an older version left them
+    _finish_on(tmp_path, {1: None, 2: None, 3: None})
+    for seed in (1, 2, 3):  # as older versions wrote them
         path = Cell("base", seed).directory(tmp_path) / "result.json"
         values = json.loads(path.read_text())
         del values["data_digest"]
         path.write_text(json.dumps(values))
     summary = summarise(tmp_path)
     assert summary.rows[0].bleu is not None and summary.rows[0].bleu.count == 3
-    assert "data" not in dict(compose(summary).facts)
+    assert "data" not in dict(compose(summary).part("Set-up", Facts).content)
 
 
-def test_what_is_not_the_cells_is_left_out_by_name(tmp_path: Path) -> None:
+def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
     plan = claim_plan(tmp_path, small_plan(seeds=[1, 2, 3, 5, 7]))
     for seed in (1, 2, 3, 5, 7, 11):
         finish(tmp_path, Cell("base", seed))
@@ -131,7 +113,7 @@ def test_what_is_not_the_cells_is_left_out_by_name(tmp_path: Path) -> None:
     write_report(tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert "- base, seed 7: left out: " in text
-    assert "- base/seed-11: left out, for table.json does not list it" in text
+    assert "- base/seed-11: left out, as table.json does not list it" in text
 
 
 def test_a_cell_of_another_scale_is_left_out(tmp_path: Path) -> None:
@@ -147,28 +129,3 @@ def test_a_seed_that_the_plan_lists_twice_is_refused(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(seeds=[1, 1]))
     with pytest.raises(InputError, match=r"lists a seed of row 'base' twice \(1, 1\)"):
         summarise(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (formats.duration(59.4), "59 s"),
-        (formats.duration(59.6), "1 min 00 s"),
-        (formats.duration(3_600), "1 h 00 min"),
-        (formats.duration(None), "\u2013"),
-        (formats.number(1234.5, 2), "1.23e+03"),
-        (formats.number(float("inf"), 2), "∞"),
-        (formats.number(float("nan"), 2), "not a number"),
-        (formats.difference(0.04, 1), "0.0"),
-        (formats.difference(-0.04, 1), "0.0"),
-        (formats.difference(-0.06, 1), "\u22120.1"),
-        (formats.difference(0.06, 1), "+0.1"),
-        (formats.millions(562_432), "0.562"),
-        (formats.millions(2_927_872), "2.93"),
-        (formats.millions(168_000_000), "168.0"),
-        (formats.steps(300_000), "300K"),
-        (formats.steps(4_500), "4,500"),
-    ],
-)
-def test_formats(text: str, expected: str) -> None:
-    assert text == expected

@@ -1,4 +1,4 @@
-"""A small search, trials that end at once, and a loop in place of the fleet."""
+"""A small search, trials that end at once, and a loop in place of the workers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import optuna
 
 from ablations.runner.work import Work
-from ablations.search.parameter import Value
+from ablations.search.runs import SearchRuns
+from ablations.search.sampler import DIRECTIONS
 from ablations.search.search import Search, claim_search, make_search
 from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
-from ablations.search.study import DIRECTIONS
-from ablations.search.work import SearchWork
+from ablations.tables.plan import Value
 from ablations.tables.table import Cell
 from experiments.callbacks.curve import METRICS_FILE
 from experiments.run.attempt import Attempt, Failure, write_attempt
@@ -31,7 +31,7 @@ Objective = Callable[[Mapping[str, Any]], float]
 
 
 def bowl(values: Mapping[str, Any]) -> float:
-    """Lowest at a factor of 0.7 and a warm-up of 101; the factor matters the more."""
+    """Lowest at a factor of 0.7 and a warm-up of 101; the factor matters more."""
     factor = math.log(values["learning_rate_factor"] / 0.7)
     return 3.0 + 4.0 * factor**2 + 0.01 * math.log(values["warmup_steps"] / 101) ** 2
 
@@ -42,7 +42,7 @@ def small_search(root: Path, *, space: Space = BASE_LR, trials: int = 7, seed: i
 
 
 def curve(search: Search, perplexity: float) -> dict[int, float]:
-    """What the validations of a run say that ends at ``perplexity``: twice that at a half."""
+    """Validation perplexities by step of a run that ends at ``perplexity``."""
     training = search.base.training
     steps = range(
         training.validate_every_steps, training.max_steps + 1, training.validate_every_steps
@@ -59,7 +59,7 @@ def leave(
     perplexity: float = 3.0,
     bleu: float = 41.0,
 ) -> None:
-    """The files of a trial: all of a finished one, or of one that came to the step ``until``."""
+    """Write the files of a finished trial, or of one that reached the step ``until``."""
     directory.mkdir(parents=True, exist_ok=True)
     name = directory.name.partition(".")[0]
     claim(directory, search.experiment(name, values))
@@ -75,7 +75,7 @@ def leave(
 
 
 def give_up(search: Search, root: Path, name: str, values: Mapping[str, Value], why: str) -> None:
-    """What a trial leaves that failed too often."""
+    """Write the files of a trial that was given up."""
     directory = root / f"{name}.attempt-2"
     leave(search, directory, values, until=0)
     failure = Failure(attempt=1, reason=why, lines=("Traceback", why), at=1.0)
@@ -94,8 +94,8 @@ def give_up(search: Search, root: Path, name: str, values: Mapping[str, Value], 
     )
 
 
-def work_on(work: SearchWork, objective: Objective, *, count: int | None = None) -> optuna.Study:
-    """Carry out the trials that are missing, one by one, as a fleet does in many processes."""
+def work_on(work: SearchRuns, objective: Objective, *, count: int | None = None) -> optuna.Study:
+    """Run the missing trials one by one, as workers do in many processes."""
     protocol: Work = work
     study = optuna.create_study(
         study_name=protocol.study,
@@ -107,12 +107,12 @@ def work_on(work: SearchWork, objective: Objective, *, count: int | None = None)
     study.add_trials([x for name in done if (x := protocol.finished_trial(name)) is not None])
     for name in [name for name in protocol.names if name not in done][:count]:
         study.enqueue_trial(dict(protocol.parameters(name)), user_attrs={"cell": name})
-        carry_out(work, study, name, objective)
+        run_trial(work, study, name, objective)
     return study
 
 
-def carry_out(work: SearchWork, study: optuna.Study, name: str, objective: Objective) -> None:
-    """One trial to its end, pruned wherever the pruner says so."""
+def run_trial(work: SearchRuns, study: optuna.Study, name: str, objective: Objective) -> None:
+    """Run one trial, pruned when the pruner says so."""
     trial = study.ask()
     experiment = work.experiment(name, trial)
     search, directory = work.search, work.root / f"{name}.attempt-1"

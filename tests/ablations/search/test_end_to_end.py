@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.search.run import prepare_search
-from ablations.search.search import claim_search, load_search
+from ablations.search.search import claim_search, load_search, prepare_search
 from ablations.search.trials import best, read_trials
 from experiments.run.experiment import load_experiment
 from experiments.run.files import write_json
@@ -20,8 +19,7 @@ from transformer.config import to_dict
 
 ROOT = Path(__file__).parents[3]
 SPACE = """
-from ablations.tables.scale import scale
-from ablations.search.space import Space, uniform, whole
+from ablations.search import Space, scale, uniform, whole
 from transformer import folder_corpus
 from pathlib import Path
 
@@ -87,7 +85,7 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
     assert first.returncode == 0, first.stderr
     root = place / "runs" / "lr-mini"
     four = read_trials(load_search(root), root)
-    assert all(trial.state in ("finished", "pruned") for trial in four)
+    assert all(trial.state in ("done", "pruned") for trial in four)
     (root / "study.sqlite3").unlink()
     more = ablations(place, *command, "--trials", "6")
     assert more.returncode == 0, more.stderr

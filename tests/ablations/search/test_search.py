@@ -1,4 +1,4 @@
-"""What a search's directory holds, who may have it, and what is drawn."""
+"""A search's directory, and what the sampler draws."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_more_trials_extend_it_and_fewer_do_not_shorten_it(tmp_path: Path) -> No
     assert (again.trials, again.study) == (11, first.study)
 
 
-def test_directories_have_studies_of_their_own(tmp_path: Path) -> None:
+def test_each_directory_has_a_study_of_its_own(tmp_path: Path) -> None:
     assert small_search(tmp_path / "a").study != small_search(tmp_path / "b").study
 
 
@@ -63,7 +63,7 @@ def test_another_search_is_refused_with_the_difference(tmp_path: Path) -> None:
         assert difference in str(error.value)
 
 
-def test_a_tables_directory_is_no_searchs(tmp_path: Path) -> None:
+def test_a_tables_directory_is_refused(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     with pytest.raises(InputError, match="belongs to a table"):
         small_search(tmp_path)
@@ -76,7 +76,7 @@ def test_no_trials_are_refused() -> None:
         make_search(BASE_LR, TINY, trials=0, seed=1)
 
 
-def test_all_that_is_drawn_keeps_within_the_budget() -> None:
+def test_samples_stay_within_the_budget() -> None:
     search = make_search(SHAPE, TINY, trials=30, seed=3)
     study = optuna.create_study(sampler=FeasibleSampler(search))
     for _ in range(23):
@@ -86,7 +86,7 @@ def test_all_that_is_drawn_keeps_within_the_budget() -> None:
     assert {trial.params["num_heads"] for trial in study.trials} > {8}
 
 
-def test_the_model_of_the_objective_is_used() -> None:
+def test_the_sampler_learns_from_earlier_trials() -> None:
     """Where nine tenths of even draws are poor, most of the later ones are not."""
     search = make_search(REGULARISATION, TINY, trials=30, seed=3)
     study = optuna.create_study(sampler=FeasibleSampler(search))
@@ -97,7 +97,7 @@ def test_the_model_of_the_objective_is_used() -> None:
     assert sum(distance < 0.02 for distance in later) > 3
 
 
-def test_draws_depend_on_seed_and_trial_and_not_on_who_draws() -> None:
+def test_samples_depend_on_the_seed_and_the_trial_only() -> None:
     def draw(seed: int, skip: int = 0) -> list[dict[str, float]]:
         search = make_search(BASE_LR, TINY, trials=9, seed=seed)
         study = optuna.create_study(sampler=FeasibleSampler(search))
@@ -111,7 +111,7 @@ def test_draws_depend_on_seed_and_trial_and_not_on_who_draws() -> None:
     assert draw(1, skip=1)[:2] == drawn[1:]
 
 
-def test_a_space_that_holds_no_model_within_its_budget_is_refused() -> None:
+def test_a_space_without_a_model_within_its_budget_is_refused() -> None:
     large = Space(name="large", title="", parameters=(choice("d_model", 1024, 2048),), budget=1.0)
     search = make_search(large, TINY, trials=3, seed=1)
     assert search.first() == {}

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from ablations.search.parameter import Parameter
 from ablations.search.search import make_search
-from ablations.search.space import Space, choice, uniform, whole
+from ablations.search.space import Parameter, Space, choice, uniform, whole
 from ablations.search.spaces import BASE_LR, SHAPE, SPACES, load_space
 from ablations.tables.scales import QUICK, SCALES, SMALL
 from tests.ablations.samples import TINY
@@ -55,7 +54,7 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
         (lambda: one(uniform("dropout", 0.5, 1.5)), r"space 'mine': dropout is 1.5, but must be"),
         (lambda: one(choice("d_model", 512, 513)), r"space 'mine': d_model is 513.*even"),
         (lambda: one(choice("d_ff", 512, "wide")), "space 'mine': "),
-        (lambda: one(uniform("dropout", 0, 0.1), "a/b"), "space name 'a/b' may hold"),
+        (lambda: one(uniform("dropout", 0, 0.1), "a/b"), "space name 'a/b' may contain"),
         (lambda: Space(name="x", title="", parameters=()), "space 'x' has no parameters"),
         (
             lambda: Space(
@@ -86,8 +85,7 @@ def test_what_cannot_be_searched_is_named(declare: Callable[[], object], message
 
 
 OWN = """
-from ablations.tables.scale import scale
-from ablations.search.space import Space, choice, uniform
+from ablations.search import Space, choice, scale, uniform
 from transformer.corpus import Corpus, ParallelText, TextFile
 
 TEXT = ParallelText(source=TextFile(location="t.en"), target=TextFile(location="t.de"))

@@ -55,7 +55,7 @@ def test_80_columns_hold_all_of_a_run() -> None:
     find = {line.split()[0]: " ".join(line.split()) for line in lines if "seed" in line}
     expected = "C-ff4096/seed-1 train 123,456/300K 2.346 12.3K a-node-…:0-3 3 12 h 00 min"
     assert find["C-ff4096/seed-1"] == expected
-    assert find["E/seed-1"] == "E/seed-1 silent b for 3.1 min"
+    assert find["E/seed-1"] == "E/seed-1 silent b 3 min 05 s"
     assert find["base/seed-1"] == "base/seed-1 done ppl 4.92 3 min 05 s"
     assert "D-p0.2/seed-1, attempt 1: exit code 1: RuntimeError: it broke" in lines
     assert "    it broke" in lines

@@ -1,4 +1,4 @@
-"""What a table's directory remembers, and what it refuses."""
+"""The plan in a table's directory: what it keeps and what it refuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ablations.costs.past import row_configs
 from ablations.report.summary import summarise
 from ablations.tables.plan import Plan, choose_arithmetic, claim_plan, load_plan, make_plan
 from ablations.tables.scales import PAPER
@@ -61,7 +60,7 @@ def test_a_user_chooses_precision_and_threads_once(tmp_path: Path, any_precision
         claim_plan(tmp_path, chosen(None, 2))
 
 
-def test_a_cells_run_is_the_scaled_row_under_its_names() -> None:
+def test_the_experiment_of_a_cell_is_the_scaled_row() -> None:
     plan = make_plan(TABLE, TINY, TABLE.rows, (7,))
     experiment = plan.experiment(Cell("A-h1", 7))
     one_head = next(row for row in TABLE.rows if row.name == "A-h1")
@@ -71,14 +70,12 @@ def test_a_cells_run_is_the_scaled_row_under_its_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["base", "big"])
-def test_what_the_scale_sets_for_one_row_alone_is_part_of_its_run(
-    tmp_path: Path, name: str
-) -> None:
+def test_settings_of_the_scale_for_one_row_are_part_of_its_run(tmp_path: Path, name: str) -> None:
     claim_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (1,), precision="fp32"))
     plan = load_plan(tmp_path)
     (found,) = (row for row in TABLE.rows if row.name == name)
     expected = override(TABLE.configure(found, PAPER), seed=1, precision="fp32", threads=1)
-    assert plan.experiment(Cell(name, 1)).config == row_configs(plan)[name] == expected
+    assert plan.experiment(Cell(name, 1)).config == plan.configs[name] == expected
     assert name in [row.row.name for row in summarise(tmp_path).rows]
 
 
@@ -88,26 +85,26 @@ def test_further_rows_and_seeds_extend_the_directory(tmp_path: Path) -> None:
     assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("base", 2), Cell("narrow", 3))
 
 
-def test_a_directory_keeps_its_study_and_no_two_share_one(tmp_path: Path) -> None:
+def test_each_directory_has_a_study_of_its_own(tmp_path: Path) -> None:
     first = claim_plan(tmp_path / "one", small_plan())
     assert claim_plan(tmp_path / "one", small_plan(seeds=[2])).study == first.study
     assert claim_plan(tmp_path / "two", small_plan()).study != first.study
 
 
-def test_seeds_that_are_claimed_at_once_are_all_kept(tmp_path: Path) -> None:
+def test_seeds_claimed_by_concurrent_processes_are_all_kept(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda seed: claim_plan(tmp_path, small_plan(seeds=[seed])), range(16)))
     assert load_plan(tmp_path).rows[0].seeds == tuple(range(16))
 
 
-def test_a_row_that_the_table_gained_is_no_difference(tmp_path: Path) -> None:
+def test_a_row_may_be_added_to_the_table_later(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(rows=["base"]))
     grown = dataclasses.replace(SMALL_TABLE, rows=(*SMALL_TABLE.rows, row("new", num_layers=2)))
     claim_plan(tmp_path, make_plan(grown, TINY, [grown.rows[-1]], (1,)))
     assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("new", 1))
 
 
-def test_another_scale_or_row_in_the_directory_is_refused(tmp_path: Path) -> None:
+def test_a_changed_scale_or_row_is_refused(tmp_path: Path) -> None:
     plan = claim_plan(tmp_path, small_plan())
     hotter = dataclasses.replace(TINY, settings={**TINY.settings, "warmup_steps": 400})
     with pytest.raises(InputError, match=r"base\.training\.warmup_steps: 300 -> 400.*--directory"):
@@ -118,13 +115,13 @@ def test_another_scale_or_row_in_the_directory_is_refused(tmp_path: Path) -> Non
     assert load_plan(tmp_path) == plan
 
 
-def test_a_table_of_another_name_or_scale_is_refused_by_that_alone(tmp_path: Path) -> None:
+def test_another_table_is_refused_by_name_alone(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     with pytest.raises(InputError, match=r"another table \(table: 'pair' -> 'table3'\): choose"):
         claim_plan(tmp_path, make_plan(TABLE, TINY, TABLE.rows, (1,)))
 
 
-def test_a_directory_that_is_no_tables_is_named(tmp_path: Path) -> None:
+def test_a_directory_without_a_plan_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not the directory of a table"):
         load_plan(tmp_path)
     (tmp_path / "table.json").write_text("{")

@@ -1,7 +1,9 @@
-"""Rows, tables, scales, and how a table of the user's is found."""
+"""Rows, tables and scales, built in and in a user's file."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,15 +13,14 @@ from ablations.tables.find import find_scale, load_table, select_rows
 from ablations.tables.plan import columns
 from ablations.tables.scale import scale
 from ablations.tables.scales import PAPER, QUICK, SCALES, SMALL
-from ablations.tables.table import OWN_FILES, Table, row
+from ablations.tables.table import OWN_FILES, Row, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from tests.ablations.samples import CORPUS, TINY
 from transformer.config import override, to_dict
 from transformer.errors import InputError
 
 OWN_TABLE = """
-from ablations.tables.table import Table, row
-from ablations.tables.table3 import BASE
+from ablations.tables import BASE, Table, row
 
 TABLE = Table(
     name="depth",
@@ -30,52 +31,44 @@ TABLE = Table(
 """
 
 
-def test_an_unknown_change_offers_the_nearest() -> None:
-    changes = cast(Any, {"num_head": 4})
-    with pytest.raises(InputError, match=r"unknown setting 'num_head': did you mean 'num_heads'"):
-        row("x", **changes)
-    with pytest.raises(InputError, match="warmup_steps"):
-        scale("x", corpus=CORPUS, **cast(Any, {"warm_up_steps": 4}))
-    with pytest.raises(InputError, match="also_average"):
-        scale("x", corpus=CORPUS, longer=cast(Any, {"also_averag": 4}))
-
-
-@pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "-x"])
-def test_a_row_name_must_be_fit_for_a_folder(name: str) -> None:
-    with pytest.raises(InputError, match="row name"):
-        row(name)
-
-
-@pytest.mark.parametrize("name", OWN_FILES)
-def test_a_row_is_not_named_as_a_file_of_ours(name: str) -> None:
-    with pytest.raises(InputError, match="is that of a file of the table"):
-        row(name.capitalize())
+def table(*rows: Row, name: str = "t") -> Table:
+    return Table(name=name, title="", base=BASE, rows=rows)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("declare", "message"),
     [
-        ({"dropout": "0.1"}, r"row 'a': dropout is '0\.1', but must be a number"),
-        ({"num_layers": 2.0}, r"num_layers is 2\.0, but must be a whole number"),
-        ({"d_ff": True}, "d_ff is True, but must be a whole number"),
-        ({"positions": 3}, "positions is 3, but must be a string"),
+        (
+            lambda: row("x", **cast(Any, {"num_head": 4})),
+            "unknown setting 'num_head': did you mean 'num_heads'",
+        ),
+        (lambda: scale("x", corpus=CORPUS, **cast(Any, {"warm_up_steps": 4})), "warmup_steps"),
+        (lambda: scale("x", corpus=CORPUS, longer=cast(Any, {"also_averag": 4})), "also_average"),
+        (
+            lambda: row("a", dropout=cast(Any, "0.1")),
+            r"row 'a': dropout is '0\.1', but must be a number",
+        ),
+        (
+            lambda: row("a", num_layers=cast(Any, 2.0)),
+            r"num_layers is 2\.0, but must be a whole number",
+        ),
+        (lambda: row("a", d_ff=True), "d_ff is True, but must be a whole number"),
+        (lambda: row("a", positions=cast(Any, 3)), "positions is 3, but must be a string"),
+        (lambda: table(), "table 't' has no rows"),
+        (lambda: table(row("a"), name="a/b"), "table name 'a/b' may contain only"),
+        (lambda: table(row("a"), row("a", d_ff=8)), "two rows named 'a'"),
+        (lambda: table(row("a", num_heads=0)), r"row 'a' of 't'.*num_heads is 0"),
+        (
+            lambda: table(row("odd", d_k=12)).configure(row("odd", d_k=12), TINY),
+            r"row 'odd' of 't' at scale 'tiny': d_k is 12.*by 8",
+        ),
+        *((partial(row, name), "row name") for name in ("", "a/b", "..", "a b", "-x")),
+        *((partial(row, name.capitalize()), "is the name of a file") for name in OWN_FILES),
     ],
 )
-def test_a_value_of_another_type_is_refused(changes: Any, message: str) -> None:
+def test_an_invalid_declaration_is_refused(declare: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        row("a", **changes)
-
-
-def test_a_table_without_rows_is_refused() -> None:
-    with pytest.raises(InputError, match="table 't' has no rows"):
-        Table(name="t", title="", base=BASE, rows=())
-
-
-def test_a_table_refuses_doubles_and_impossible_rows() -> None:
-    with pytest.raises(InputError, match="two rows named 'a'"):
-        Table(name="t", title="", base=BASE, rows=(row("a"), row("a", d_ff=8)))
-    with pytest.raises(InputError, match=r"row 'a' of 't'.*num_heads is 0"):
-        Table(name="t", title="", base=BASE, rows=(row("a", num_heads=0),))
+        declare()
 
 
 @pytest.mark.parametrize("chosen", [QUICK, SMALL, PAPER, TINY], ids=lambda chosen: chosen.name)
@@ -100,8 +93,8 @@ def test_quick_is_an_eighth_of_the_paper_and_half_as_deep() -> None:
     assert SMALL.corpus.name == "multi30k_en_de"
 
 
-def test_the_scale_of_the_paper_is_the_identity_but_scores_an_average_besides() -> None:
-    # As the paper's two models are averaged in Table 2, see tests/experiments/catalog/test_paper.py.
+def test_the_scale_paper_is_the_identity_but_for_averages() -> None:
+    # As the paper's two models of Table 2, see tests/experiments/catalog/test_paper.py.
     of_base = {"also_average": 5, "checkpoint_every_steps": 1_500}
     of_big = {"also_average": 20, "checkpoint_every_steps": 600}
     for row_ in TABLE.rows:
@@ -110,21 +103,15 @@ def test_the_scale_of_the_paper_is_the_identity_but_scores_an_average_besides() 
         assert to_dict(TABLE.configure(row_, PAPER)) == to_dict(expected)
 
 
-def test_a_width_that_does_not_divide_is_refused_by_name() -> None:
-    table = Table(name="t", title="", base=BASE, rows=(row("odd", d_k=12),))
-    with pytest.raises(InputError, match=r"row 'odd' of 't' at scale 'tiny': d_k is 12.*by 8"):
-        table.configure(table.rows[0], TINY)
-
-
 def test_a_users_file_declares_a_table(tmp_path: Path) -> None:
     path = tmp_path / "my_table.py"
     path.write_text(OWN_TABLE)
-    table = load_table(str(path))
-    assert [r.name for r in table.rows] == ["base", "deep"]
-    assert columns(table.configure(table.rows[1], QUICK))["num_layers"] == 6
+    found = load_table(str(path))
+    assert [r.name for r in found.rows] == ["base", "deep"]
+    assert columns(found.configure(found.rows[1], QUICK))["num_layers"] == 6
 
 
-def test_paths_of_a_tables_own_scale_are_taken_from_its_folder(
+def test_relative_paths_of_a_scale_start_at_the_files_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "deep").mkdir()
@@ -142,7 +129,7 @@ def test_paths_of_a_tables_own_scale_are_taken_from_its_folder(
         ("TABLE = 3", "declares no TABLE"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("def", "SyntaxError"),
-        ("from ablations.tables.table import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
+        ("from ablations.tables import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
     ],
 )
 def test_a_users_file_that_fails_is_bad_input(tmp_path: Path, text: str, message: str) -> None:
@@ -152,7 +139,7 @@ def test_a_users_file_that_fails_is_bad_input(tmp_path: Path, text: str, message
         load_table(str(path))
 
 
-def test_unknown_names_offer_the_nearest(tmp_path: Path) -> None:
+def test_unknown_names_suggest_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'table3'"):
         load_table("tabel3")
     with pytest.raises(InputError, match="there is no table file"):
@@ -165,11 +152,8 @@ def test_unknown_names_offer_the_nearest(tmp_path: Path) -> None:
         select_rows(TABLE, ["E", "E"])
 
 
-def test_a_table_brings_scales_of_its_own() -> None:
-    table = Table(name="t", title="", base=BASE, rows=(row("a"),), scales=(TINY,))
-    assert find_scale(table, "tiny") is TINY
-    assert [find_scale(table, known.name) for known in SCALES] == list(SCALES)
-
-
-def test_rows_are_taken_in_the_tables_order() -> None:
-    assert [r.name for r in select_rows(TABLE, ["E", "base"])] == ["base", "E"]
+def test_rows_and_scales_are_found_by_name() -> None:
+    own = Table(name="t", title="", base=BASE, rows=(row("a"),), scales=(TINY,))
+    assert find_scale(own, "tiny") is TINY
+    assert [find_scale(own, known.name) for known in SCALES] == list(SCALES)
+    assert [found.name for found in select_rows(TABLE, ["E", "base"])] == ["base", "E"]

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from ablations.report.page import Text, to_text
 from ablations.runner.attempts import leave_pruned
-from ablations.search.plot import history
-from ablations.search.report import to_text, write_search_report
+from ablations.search.history import history
+from ablations.search.sampler import importances
 from ablations.search.search import Search
-from ablations.search.space import Value
+from ablations.search.search_report import write_search_report
 from ablations.search.spaces import REGULARISATION, SHAPE
-from ablations.search.study import importances
 from ablations.search.trials import Trial, read_trials
+from ablations.tables.plan import Value
+from experiments.run.progress import RunState
 from tests.ablations.report.pages import parsed, rows_of
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
 
@@ -53,7 +55,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
     text = (root / "report.md").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert "14 trials: 8 finished, 3 pruned, 1 failed, 1 running, 1 waiting." in text
+    assert "14 trials: 8 done, 3 pruned, 1 failed, 1 running, 1 waiting." in text
     shown = rows_of(root, table=1)
     assert [row[0] for row in shown] == [f"{number:04}" for number in range(13)]
     for row in shown:
@@ -75,7 +77,7 @@ def test_html_draws_history_and_importances_and_needs_no_other_file(root: Path) 
     assert "&lt;Oops&gt; &amp; a | pipe" in text and "<Oops>" not in text
 
 
-def test_what_matters_is_found(root: Path) -> None:
+def test_the_parameter_that_matters_is_found(root: Path) -> None:
     search = small_search(root, trials=14)
     shares = importances(search, read_trials(search, root))
     assert list(shares) == ["learning_rate_factor", "warmup_steps"]
@@ -83,29 +85,34 @@ def test_what_matters_is_found(root: Path) -> None:
     assert shares["learning_rate_factor"] > 0.6
 
 
-def test_few_trials_say_what_they_cannot_tell(tmp_path: Path) -> None:
+def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     search = small_search(tmp_path)
-    text = to_text(write_search_report(tmp_path))
+    text = to_text(write_search_report(tmp_path), 80)
     assert "No trial has finished yet." in text
     fill(tmp_path, search, 5)
-    text = to_text(write_search_report(tmp_path))
+    text = to_text(write_search_report(tmp_path), 80)
     assert "The best is trial-0003" in text
-    assert "Fewer than 10 trials have ended, too few to tell which parameters matter." in text
+    assert "Fewer than 10 trials have ended, too few to tell what matters." in text
     assert len(list(parsed(tmp_path).iter("svg"))) == 1
 
 
-def test_what_a_space_needs_to_be_read_aright_is_said(tmp_path: Path) -> None:
+def test_notes_depend_on_the_space(tmp_path: Path) -> None:
     small_search(tmp_path / "a", space=REGULARISATION)
-    assert any("can raise BLEU" in note for note in write_search_report(tmp_path / "a").notes)
+    notes = write_search_report(tmp_path / "a").part("How to read it", Text).content
+    assert any("can raise BLEU" in note for note in notes)
     search = small_search(tmp_path / "b", space=SHAPE)
-    notes = write_search_report(tmp_path / "b").notes
+    notes = write_search_report(tmp_path / "b").part("How to read it", Text).content
     assert f"No model has more than {search.max_parameters:,} parameters" in "\n".join(notes)
-    assert "d_v is as d_k." in notes
+    assert "d_v takes the value of d_k." in notes
 
 
 def some(perplexities: Sequence[float | None]) -> list[Trial]:
     return [
-        Trial(name=f"trial-{i:04}", state="finished" if value else "failed", perplexity=value)
+        Trial(
+            name=f"trial-{i:04}",
+            state=RunState.DONE if value else RunState.FAILED,
+            perplexity=value,
+        )
         for i, value in enumerate(perplexities)
     ]
 

@@ -1,4 +1,4 @@
-"""Where the points of a report's figures lie; the template draws them."""
+"""The figure of a table: the coordinates of its points, which a template draws."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ablations.report.agreement import AGREES, CONTRADICTS, agreement
 from ablations.report.summary import Summary
+from ablations.report.verdicts import AGREES, CONTRADICTS, agreement
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40.0, 400.0, 12.0, 300.0
 _LABEL_WIDTH, _LABEL_HEIGHT = 50.0, 9.0
@@ -15,9 +15,9 @@ _LABEL_WIDTH, _LABEL_HEIGHT = 50.0, 9.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """A row; ``low`` and ``high`` are the ends of its interval, ``label`` the height of its name.
+    """A row; ``low`` and ``high`` are the ends of its interval, ``label`` is the y of its name.
 
-    ``style`` is a class of the style sheet.
+    ``style`` is a class of ``report.css``.
     """
 
     name: str
@@ -30,13 +30,12 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Figure:
-    """Differences to the base, the paper's from left to right and ours upwards.
+class Scatter:
+    """Differences from the base, the paper's from left to right and ours upwards.
 
-    Ticks pair a place with a label; ``zero`` is where neither differs from the base.
+    Ticks pair a coordinate with a label; ``zero`` is the point of no difference.
     """
 
-    title: str
     box: tuple[float, float, float, float]
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
@@ -44,8 +43,8 @@ class Figure:
     points: tuple[Point, ...]
 
 
-def figure(summary: Summary, name: str, title: str) -> Figure | None:
-    """The figure of ``perplexity`` or ``bleu``; None where there is nothing to compare."""
+def scatter(summary: Summary, name: str) -> Scatter | None:
+    """The figure of ``perplexity`` or ``bleu``; None if there is nothing to compare."""
     known = [
         (row, paper, ours)
         for row in summary.rows
@@ -73,7 +72,7 @@ def figure(summary: Summary, name: str, title: str) -> Figure | None:
     ):
         kind = agreement(summary, row, name)
         x, y = across(paper), up(ours.mean)
-        # Names go from the bottom upwards, each above those near it.
+        # Names are placed from the bottom upwards, each above those near it.
         near = [p.label - _LABEL_HEIGHT for p in points if abs(p.x - x) < _LABEL_WIDTH]
         style = {AGREES: "ours", CONTRADICTS: "contradicts"}.get(kind, "theirs")
         points.append(
@@ -87,8 +86,7 @@ def figure(summary: Summary, name: str, title: str) -> Figure | None:
                 label=min([y, *near]),
             )
         )
-    return Figure(
-        title=title,
+    return Scatter(
         box=(_LEFT, _TOP, _RIGHT, _BOTTOM),
         x_ticks=tuple((across(tick), f"{tick:g}") for tick in ticks(left, right)),
         y_ticks=tuple((up(tick), f"{tick:g}") for tick in ticks(low, high)),
@@ -98,7 +96,7 @@ def figure(summary: Summary, name: str, title: str) -> Figure | None:
 
 
 def _limits(points: Sequence[float], ends: Sequence[float]) -> tuple[float, float]:
-    """The ends of an axis with 0 and all points on it, and their intervals unless very long."""
+    """The ends of an axis that shows 0, all points, and their intervals unless those are long."""
     low, high = min(0.0, *points), max(0.0, *points)
     reach = (high - low or 1.0) / 2
     low, high = max(min([low, *ends]), low - reach), min(max([high, *ends]), high + reach)

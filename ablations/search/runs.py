@@ -1,4 +1,4 @@
-"""A search as something that a fleet works on."""
+"""A search as a set of runs for the workers."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
+from ablations.files import SEARCH_FILE
+from ablations.report.page import print_page
 from ablations.runner.attempts import leave_pruned
-from ablations.search.best import write_best
-from ablations.search.report import announce_search, write_search_report
-from ablations.search.sampler import FeasibleSampler
-from ablations.search.search import SEARCH_FILE, Search, load_search
-from ablations.search.study import DIRECTIONS, to_optuna
+from ablations.search.sampler import DIRECTIONS, FeasibleSampler, to_optuna
+from ablations.search.search import Search, load_search
+from ablations.search.search_report import write_search_report
 from ablations.search.trials import (
     is_done,
     read_trial,
     read_trials,
     refuse_hopeless,
+    write_best,
 )
 from experiments.callbacks.curve import valid_perplexities
 from experiments.run.experiment import Experiment
 from transformer.config import to_dict
 
 
-class SearchWork:
-    """The search that ``search.json`` in ``root`` describes; see ``ablations.runner.work.Work``.
+class SearchRuns:
+    """The trials of the search in ``root``.
 
-    Pruned by Hyperband (https://arxiv.org/abs/1603.06560) on the perplexity of the validation set
-    by step. What Optuna knows beside the files, the rungs that trials have passed, begins anew
-    with a new database.
+    They are pruned by Hyperband (https://arxiv.org/abs/1603.06560) on the validation perplexity by
+    step. Only the rungs that trials have passed are not in files: with a new database they are
+    lost.
 
     Raises:
         InputError: if ``root`` is not a search's directory.
@@ -55,7 +56,7 @@ class SearchWork:
 
     @property
     def search(self) -> Search:
-        """As it stands: another call may have extended it by more trials."""
+        """The search as it is now: another process may have added trials."""
         changed_at = self._changed_at()
         if changed_at != self._read_at:
             self._search, self._read_at = load_search(self.root), changed_at
@@ -63,38 +64,38 @@ class SearchWork:
 
     @property
     def study(self) -> str:
-        """The study's name."""
+        """The name of the Optuna study."""
         return self._search.study
 
     @property
     def title(self) -> str:
-        """What a person is told it is."""
+        """The title that users see."""
         return f"search {self._search.space} at scale {self._search.scale}"
 
     @property
     def names(self) -> Sequence[str]:
-        """All trials in their order."""
+        """All trials, in the order in which to start them."""
         return self.search.names
 
     def describe(self) -> Mapping[str, Any]:
-        """The search as an object of JSON."""
+        """Describe the search as a JSON object."""
         return to_dict(self.search)
 
     def is_done(self, directory: Path) -> bool:
-        """Whether a trial has finished or was pruned."""
+        """Whether a trial finished or was pruned."""
         return is_done(directory)
 
     def parameters(self, name: str) -> Mapping[str, Any]:
-        """What was sampled for a trial that was begun; the base's for the first; else nothing."""
+        """The values of a trial that has begun, or the base's for the first; else empty."""
         search = self.search
         found = read_trial(search, self.root, name).values
         return found or (search.first() if name == search.names[0] else {})
 
     def experiment(self, name: str, trial: Trial) -> Experiment:
-        """Sample the trial, knowing all that ended before.
+        """Sample the trial, given all that ended before.
 
         Raises:
-            InputError: if no model of the space may be trained, or nothing comes of any.
+            InputError: if no valid model is found, or no earlier trial had a finite perplexity.
         """
         search = self.search
         trials = read_trials(search, self.root)
@@ -114,24 +115,24 @@ class SearchWork:
         return search.experiment(name, values)
 
     def finished_trial(self, name: str) -> FrozenTrial | None:
-        """A trial that has ended, for a study that has forgotten it."""
+        """A trial that has ended, for a study that does not have it."""
         search = self.search
         return to_optuna(search, read_trial(search, self.root, name))
 
     def reports(self, directory: Path) -> Mapping[int, float]:
-        """Perplexity of the validation set by step."""
+        """The validation perplexity by step."""
         return valid_perplexities(directory)
 
     def prune(self, directory: Path, step: int, value: float) -> None:
-        """Leave that the trial was ended at ``step``."""
+        """Record that the trial was pruned at ``step``."""
         leave_pruned(directory, step, value)
 
     def diverge(self, directory: Path, step: int) -> None:
-        """Leave that the trial was no good at all."""
+        """Record that the trial diverged."""
         leave_pruned(directory, step, math.inf)
 
     def write_report(self) -> None:
-        """The report, and ``best.json``."""
+        """Write the report and ``best.json``."""
         search = self.search
         write_best(search, read_trials(search, self.root), self.root)
         write_search_report(self.root)
@@ -143,7 +144,7 @@ class SearchWork:
             InputError: if no trial had a finite perplexity.
         """
         search = self.search
-        announce_search(write_search_report(self.root), self.root)
+        print_page(write_search_report(self.root), self.root)
         refuse_hopeless(search, read_trials(search, self.root))
 
     def _changed_at(self) -> int:

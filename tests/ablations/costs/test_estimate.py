@@ -11,10 +11,7 @@ import pytest
 
 from ablations.__main__ import main
 from ablations.costs import measure
-from ablations.costs.estimate import Estimate, too_large
-from ablations.costs.lines import describe, to_json
-from ablations.costs.planning import plan_table
-from ablations.costs.rounding import large_size, long_time, two_digits
+from ablations.costs.estimate import Estimate, describe, plan_table, to_json
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from tests.ablations.samples import finish, small_plan
@@ -27,7 +24,7 @@ def plan(table: str = "table3", scale: str = "paper", **words: Any) -> Estimate:
     return plan_table(table, scale, **(given | words))
 
 
-def test_by_the_papers_own_devices_base_takes_half_a_day() -> None:
+def test_on_the_papers_devices_base_takes_half_a_day() -> None:
     found = plan(device="P100", devices=8, devices_per_trial=8, seeds="1,2", rows="base,big")
     base, big = found.rows
     assert base.seconds / 3_600 == pytest.approx(12, rel=0.02)
@@ -44,15 +41,15 @@ def test_by_the_papers_own_devices_base_takes_half_a_day() -> None:
     assert found.corpus is not None and found.corpus.fetched_bytes == archives
 
 
-def test_the_longest_are_started_first_on_so_many_devices() -> None:
+def test_the_longest_runs_are_started_first() -> None:
     found = plan(device="H100", devices=8)
     longest = max(row.seconds for row in found.rows)
     assert longest <= found.seconds < longest + found.device_seconds / 8
-    assert not too_large(found)
-    assert too_large(plan(device="P100", rows="base,big")) == ["big"]
+    assert not found.too_large
+    assert plan(device="P100", rows="base,big").too_large == ["big"]
 
 
-def test_a_small_run_takes_no_less_than_its_launches_its_start_and_its_scoring() -> None:
+def test_a_small_run_takes_the_time_of_launches_start_and_scoring() -> None:
     found = plan(scale="quick", device="H100", seeds="1-3")
     base = next(row for row in found.rows if row.name == "base")
     assert base.seconds == pytest.approx(800 * 0.010 + 20)
@@ -62,16 +59,17 @@ def test_a_small_run_takes_no_less_than_its_launches_its_start_and_its_scoring()
 def test_runs_that_share_a_device_share_its_speed_and_its_memory() -> None:
     alone = plan(device="H100", rows="base,big")
     shared = plan(device="H100", rows="base,big", trials_per_device=2)
-    assert (shared.places.at_once, shared.places.sharing) == (2, 2.0)
+    assert (shared.at_once, shared.sharing) == (2, 2.0)
     for one, two in zip(alone.rows, shared.rows, strict=True):
         assert two.seconds - 20 == pytest.approx(2 * (one.seconds - 20))
     work = sum(row.seconds - 20 for row in alone.rows)
     assert shared.device_seconds == pytest.approx(work + 20)
-    assert "2 runs at a time on a device are taken to share its" in "\n".join(describe(shared))
+    assert "2 runs at a time on a device are assumed to share its" in "\n".join(describe(shared))
     crowded = plan(device="T4", rows="base,C-N2", seeds="1-4", workers=8)
-    assert too_large(crowded) == ["base", "C-N2"] and not too_large(plan(device="T4", rows="C-N2"))
+    assert crowded.too_large == ["base", "C-N2"]
+    assert not plan(device="T4", rows="C-N2").too_large
     assert "lower --trials-per-device or raise" in "\n".join(describe(crowded))
-    # A launch waits for nobody: what a small row needs is the processor.
+    # Launches take CPU time, which runs on one GPU do not share.
     small = plan(scale="quick", device="H100", workers=4)
     assert small.rows[0].seconds == pytest.approx(28)
 
@@ -88,7 +86,7 @@ def test_runs_that_share_a_device_share_its_speed_and_its_memory() -> None:
         ({"seeds": "1", "rows": "base"}, (2, 1), 1),
     ],
 )
-def test_this_machine_is_shared_out_as_run_does(
+def test_this_machine_is_divided_as_run_does(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: dict[str, Any],
@@ -98,12 +96,12 @@ def test_this_machine_is_shared_out_as_run_does(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr("ablations.runner.machine.count_cores", lambda: 2)
-    monkeypatch.setattr("ablations.costs.planning.count_cores", lambda: 2)
+    monkeypatch.setattr("ablations.costs.estimate.count_cores", lambda: 2)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     claim_plan(tmp_path / "runs/pair-tiny", small_plan())
     finish(tmp_path / "runs/pair-tiny", Cell("base", 1))
     found = plan("pair.py", "tiny", **({"seeds": "1-4"} | words))
-    assert (found.places.devices, found.places.at_once) == expected
+    assert (found.devices, found.at_once) == expected
     base = found.rows[0]
     assert base.seconds == pytest.approx(slowness * 61.5)
 
@@ -113,15 +111,15 @@ def test_runs_on_a_gpu_are_not_planned_on_this_machines_cores(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr("ablations.costs.basis.nominal_peak", lambda *_: 1e12)
+    monkeypatch.setattr("ablations.costs.timing.nominal_peak", lambda *_: 1e12)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     claim_plan(tmp_path / "runs/pair-tiny", small_plan())
     finish(tmp_path / "runs/pair-tiny", Cell("base", 1))
     found = plan("pair.py", "tiny", seeds="1-4")
-    assert (found.places.devices, found.places.at_once) == (1, 1)
+    assert (found.devices, found.at_once) == (1, 1)
 
 
-def test_runs_of_the_table_go_before_a_measurement(
+def test_finished_runs_are_preferred_to_a_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -132,32 +130,32 @@ def test_runs_of_the_table_go_before_a_measurement(
     base, narrow = found.rows
     assert base.seconds == pytest.approx(61.5)
     assert narrow.seconds == pytest.approx(61.5 * narrow.flops / base.flops)
-    assert found.basis.text == "1 finished run in runs/pair-tiny"
+    assert found.speed.source == "1 finished run in runs/pair-tiny"
     with pytest.raises(InputError, match="belongs to pair at scale tiny: give another --directory"):
         plan("pair.py", "quick", directory=Path("runs/pair-tiny"))
 
 
-def test_else_some_steps_are_measured_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measure, "_SECONDS", 0.01)
     found = plan(scale="quick", rows="base,C-N2,C-N8")
-    assert found.basis.text.startswith("some steps of C-N2, base, C-N8 on ")
-    assert found.basis.text.endswith(
-        ", measured now; assumed: 20 s a run for its start and its scoring"
+    assert found.speed.source.startswith("some steps of C-N2, base, C-N8 on ")
+    assert found.speed.source.endswith(
+        ", measured now; assumed: 20 s per run for start and scoring"
     )
     assert all(20.5 < row.seconds < 5_000 for row in found.rows)
-    assert len(found.basis.known) == 3
+    assert len(found.speed.known) == 3
     assert found.corpus is None
 
 
-def test_all_that_is_known_is_told() -> None:
+def test_lines_and_json_have_all_of_the_estimate() -> None:
     found = plan(device="P100", devices=8, devices_per_trial=2, seeds="1,2,3")
     text = "\n".join(describe(found))
     assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in text
-    assert "; assumed: at least 10 ms a step to launch its kernels, and 20 s a run for " in text
-    assert "by 29% of the 9.5 TFLOP/s in fp32 that NVIDIA names (assumed: " in text
-    assert "2 devices are taken to be as many times as fast as one" in text
-    assert "1.7 GB are still to be fetched" in text
+    assert "; assumed: at least 10 ms per step to launch its kernels, and 20 s per run " in text
+    assert "based on 29% of NVIDIA's 9.5 TFLOP/s in fp32 (assumed: " in text
+    assert "2 devices are assumed to be that many times as fast" in text
+    assert "1.7 GB are still to be downloaded" in text
     assert "big     " in text
     found_keys = to_json(found)
     json.dumps(found_keys)
@@ -172,7 +170,8 @@ def test_all_that_is_known_is_told() -> None:
     [
         (
             "--devices 2 --devices-per-trial 3",
-            "--devices-per-trial is 3, but there are 2: raise --devices, or lower it",
+            "--devices-per-trial is 3, but --devices is 2: raise --devices, or lower "
+            "--devices-per-trial",
         ),
         ("--devices 0", "--devices is 0, but must be at least 1"),
         ("--device H100 --workers 0", "--workers is 0, but must be at least 1"),
@@ -192,16 +191,3 @@ def test_bad_input_is_one_line_and_exit_code_2(
     monkeypatch.setattr(sys, "argv", words)
     assert main() == 2
     assert capsys.readouterr() == ("", f"python -m ablations: error: {message}\n")
-
-
-def test_figures_have_two_digits() -> None:
-    assert [two_digits(x) for x in (0.0, 0.517, 9.96, 12.4, 1_234.5)] == [
-        "0", "0.52", "10", "12", "1,200"
-    ]  # fmt: skip
-    assert [long_time(x) for x in (90, 121, 7_300, 200_000)] == [
-        "90 s",
-        "2.0 min",
-        "2.0 h",
-        "2.3 days",
-    ]
-    assert [large_size(x) for x in (1.26e9, 4.4e6)] == ["1.3 GB", "4.4 MB"]

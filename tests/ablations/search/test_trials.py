@@ -1,4 +1,4 @@
-"""The best configuration as an experiment that can be trained."""
+"""The best trial as an experiment that can be trained."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ablations.search.best import write_best
 from ablations.search.search import Search, claim_search, make_search
 from ablations.search.spaces import BASE_LR
-from ablations.search.trials import read_trials
+from ablations.search.trials import read_trials, write_best
 from ablations.tables.scales import SMALL
 from experiments import commands
 from experiments.catalog.find import find_experiment, searched
@@ -38,32 +37,24 @@ def searched_small(root: Path) -> Search:
     return search
 
 
-def test_it_is_found_by_name_and_by_file_exactly_as_it_was_trained(root: Path) -> None:
-    searched_small(root)
+def test_the_best_is_found_by_name_and_by_file_exactly_as_it_was_trained(root: Path) -> None:
+    search = searched_small(root)
     trained = load_experiment(root / "trial-0001").config
     for found in (find_experiment(NAME), find_experiment(str(root / "best.json"))):
         assert found.name == NAME
         assert found.config == trained
     assert find_experiment(NAME, seed=2).config == override(trained, seed=2)
-
-
-def test_it_says_what_was_found(root: Path) -> None:
-    searched_small(root)
     assert find_experiment(NAME).description == (
         "Learning rate and warm-up, the best of 2 trials at scale small: trial-0001, "
         "perplexity 3.000"
     )
-
-
-def test_it_follows_the_best(root: Path) -> None:
-    search = searched_small(root)
-    values = {"learning_rate_factor": 0.3, "warmup_steps": 103}
-    leave(search, root / "trial-0002", values, perplexity=2.9)
+    better = {"learning_rate_factor": 0.3, "warmup_steps": 103}
+    leave(search, root / "trial-0002", better, perplexity=2.9)
     write_best(search, read_trials(search, root), root)
     assert find_experiment(NAME).config.training.warmup_steps == 103
 
 
-def test_before_a_trial_has_finished_there_is_none(tmp_path: Path) -> None:
+def test_there_is_no_best_before_a_trial_has_finished(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     write_best(search, read_trials(search, tmp_path), tmp_path)
     assert not (tmp_path / "best.json").exists()

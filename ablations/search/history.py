@@ -1,4 +1,4 @@
-"""Where the dots and bars of a search's figures lie; the template draws them."""
+"""The figures of a search: coordinates of dots and bars, which a template draws."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ablations import formats
-from ablations.report.plot import ticks
+from ablations.report.scatter import ticks
 from ablations.search.trials import Trial
+from experiments.run.progress import RunState
+from transformer import formats
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 36.0, 420.0, 12.0, 180.0
 _WORST = 1_000.0  # times the best
@@ -27,10 +28,7 @@ class Dot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class History:
-    """Perplexity by trial; ``best`` are the corners of the line of the best so far.
-
-    The axis is logarithmic: pruned trials and finished ones may lie far apart.
-    """
+    """Perplexity by trial on a logarithmic axis; ``best`` are the corners of the best so far."""
 
     left: float
     right: float
@@ -44,7 +42,7 @@ class History:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bars:
-    """A bar for each name, from ``left`` on: height of its middle, name, length and label."""
+    """A bar for each name, starting at ``left``: y of its middle, name, length and label."""
 
     left: float
     width: float
@@ -53,9 +51,9 @@ class Bars:
 
 
 def history(trials: Sequence[Trial]) -> History | None:
-    """The figure of all values; None before there are two.
+    """The figure of all values; None if there are fewer than two.
 
-    One that is about to diverge may be of any size: it lies at the top.
+    A value of more than a thousand times the best, as of a run that diverges, is drawn there.
     """
     shown = [(i, t, t.perplexity) for i, t in enumerate(trials) if t.perplexity is not None]
     if len(shown) < 2:
@@ -84,7 +82,7 @@ def history(trials: Sequence[Trial]) -> History | None:
         ),
         y_ticks=tuple((down(tick), f"{tick:g}") for tick in _log_ticks(low, high)),
         dots=tuple(
-            Dot(across(i), down(value), trial.state == "pruned", _label(trial))
+            Dot(across(i), down(value), trial.state == RunState.PRUNED, _label(trial))
             for i, trial, value in known
         ),
         best=tuple((across(i), down(value)) for i, value in _best_so_far(trials)),
@@ -92,7 +90,7 @@ def history(trials: Sequence[Trial]) -> History | None:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Round values between ``low`` and ``high``: 1, 2, 5, 10 and so on, or closer ones."""
+    """Round values between ``low`` and ``high``: 1, 2, 5, 10 and so on, or finer ones."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
     found = [part * 10.0**power for power in powers for part in (1, 2, 5)]
     found = [value for value in found if low <= value <= high]
@@ -100,11 +98,11 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def _best_so_far(trials: Sequence[Trial]) -> list[tuple[float, float]]:
-    """The corners of a line that falls where a trial finished better than all before it."""
+    """The corners of a line that falls whenever a trial finishes better than all before it."""
     corners: list[tuple[float, float]] = []
     lowest = math.inf
     for index, trial in enumerate(trials):
-        if trial.state == "finished" and trial.perplexity is not None:
+        if trial.state == RunState.DONE and trial.perplexity is not None:
             if corners and trial.perplexity < lowest:
                 corners.append((index, lowest))
             if trial.perplexity < lowest:
@@ -116,12 +114,12 @@ def _best_so_far(trials: Sequence[Trial]) -> list[tuple[float, float]]:
 def _label(trial: Trial) -> str:
     value = formats.number(trial.perplexity, 3)
     return f"{trial.name}: {value}" + (
-        f", pruned at step {trial.step:,}" if trial.state == "pruned" else ""
+        f", pruned at step {trial.step:,}" if trial.state == RunState.PRUNED else ""
     )
 
 
 def bars(shares: Mapping[str, float]) -> Bars:
-    """The figure of shares of 1."""
+    """The figure of importances, shares of 1."""
     left = 12 + _LETTER * max(map(len, shares))
     longest = max(shares.values()) or 1.0
     return Bars(

@@ -1,0 +1,28 @@
+"""The names of files and folders in the directory of a table or a search."""
+
+from __future__ import annotations
+
+import re
+
+from transformer.errors import InputError
+
+PLAN_FILE = "table.json"
+SEARCH_FILE = "search.json"
+MARKDOWN_FILE = "report.md"
+HTML_FILE = "report.html"
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def trial_name(number: int) -> str:
+    """A search's trial, which is also its folder."""
+    return f"trial-{number:04}"
+
+
+def check_name(kind: str, name: str) -> None:
+    """Check that the name of a table, space, scale or row can be that of a folder.
+
+    Raises:
+        InputError: if it contains anything but letters, digits, '.', '_' and '-'.
+    """
+    if not _FOLDER.fullmatch(name):
+        raise InputError(f"{kind} name {name!r} may contain only letters, digits, '.', '_' and '-'")

@@ -1,0 +1,202 @@
+"""Estimates, required seeds, correlations and pooled spreads, against tables and by hand."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ablations.report.statistics import (
+    Correlation,
+    Difference,
+    dunnett,
+    estimate,
+    mean_difference,
+    paired_difference,
+    pool,
+    rank_correlation,
+    required_seeds,
+)
+
+
+def test_the_interval_of_three_numbers_by_hand() -> None:
+    found = estimate([80.0, 81.0, 85.0])
+    assert found is not None and found.interval is not None
+    # mean 82, squares 4 + 1 + 9 over 2; t(0.975) of 2 degrees of freedom
+    half = 4.302653 * math.sqrt(7 / 3)
+    assert found.interval == pytest.approx((82 - half, 82 + half), abs=1e-5)
+
+
+def test_one_seed_and_no_seed_have_no_interval() -> None:
+    one = estimate([3.0])
+    assert one is not None and (one.mean, one.interval) == (3.0, None)
+    assert estimate([]) is None
+    assert mean_difference([1.0]).within_noise is None
+    with pytest.raises(ValueError, match="one pair"):
+        required_seeds(mean_difference([1.0]))
+
+
+def test_pairing_removes_the_effect_of_the_seed() -> None:
+    """A seed moves both rows by 10, and the second is 1 better with each."""
+    base = {1: 10.0, 2: 20.0, 3: 30.0, 5: 99.0}
+    ours = {1: 11.1, 2: 20.9, 3: 31.0, 7: -99.0}
+    found = paired_difference(ours, base)
+    assert found is not None and found.interval is not None
+    assert (found.count, found.mean, found.within_noise) == (3, pytest.approx(1.0), False)
+    assert found.deviation == pytest.approx(0.1)
+    own = estimate([11.1, 20.9, 31.0])
+    assert own is not None and own.interval is not None
+    assert own.interval[0] < 20 < own.interval[1]
+    assert paired_difference({1: 1.0}, {2: 1.0}) is None
+
+
+def test_runs_that_diverged_have_no_spread() -> None:
+    found = paired_difference({1: math.inf, 2: 3.0}, {1: 3.0, 2: math.inf})
+    assert found is not None and math.isnan(found.mean) and found.within_noise is None
+
+
+@pytest.mark.parametrize(
+    ("effect", "seeds"),
+    # The least n whose exact power, by scipy.special.nctdtr, is 0.8; the first five as in tables.
+    [(0.3, 90), (0.5, 34), (0.8, 15), (1.0, 10), (1.5, 6), (2.0, 5), (0.2, None), (0.0, None)],
+)
+def test_required_seeds_are_those_of_power_tables(effect: float, seeds: int | None) -> None:
+    assert required_seeds(Difference(effect, 1.0, 3)) == seeds
+    assert required_seeds(Difference(-7 * effect, 7.0, 5)) == seeds
+
+
+def test_required_seeds_at_the_extremes() -> None:
+    assert required_seeds(Difference(1.0, 0.0, 2)) == 2
+    assert required_seeds(Difference(0.0, 0.0, 2)) is None
+
+
+@given(
+    st.lists(st.floats(-100, 100), min_size=2, max_size=7),
+    st.floats(-50, 50),
+)
+def test_swapping_the_rows_changes_the_sign_only(values: list[float], shift: float) -> None:
+    ours = dict(enumerate(values))
+    base = dict.fromkeys(ours, shift)
+    forth, back = paired_difference(ours, base), paired_difference(base, ours)
+    assert forth is not None and back is not None
+    assert forth.interval is not None and back.interval is not None
+    assert forth.interval == pytest.approx((-back.interval[1], -back.interval[0]), abs=1e-9)
+    assert forth.within_noise == back.within_noise
+    assert required_seeds(forth) == required_seeds(back)
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "expected"),
+    [
+        # ranks 1 2 3 4 against 1 3 2 4: 1 - 6 * 2 / (4 * 15)
+        ([1, 2, 3, 4], [10, 30, 20, 40], 0.8),
+        ([1, 2, 3], [3, 2, 1], -1.0),
+        # with ties, ranks 1.5 1.5 3 4 against 1 2 3.5 3.5: 4 / sqrt(4.5 * 4.5)
+        ([1, 1, 2, 3], [5, 6, 7, 7], 4 / 4.5),
+        ([1, 2], [1, 2], None),
+        ([1, 2, 3], [5, 5, 5], None),
+    ],
+)
+def test_spearmans_correlation_by_hand(
+    ours: list[float], paper: list[float], expected: float | None
+) -> None:
+    found = rank_correlation(ours, paper).value
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_the_interval_of_a_rank_correlation_by_hand() -> None:
+    # atanh(0.8) = 1.098612, sqrt((1 + 0.32) / 17) = 0.278652, times 1.959964
+    assert Correlation(0.8, 20).interval == pytest.approx(
+        (math.tanh(1.098612 - 0.546148), math.tanh(1.098612 + 0.546148)), abs=1e-5
+    )
+
+
+def test_a_rank_correlation_of_too_few_rows_has_no_interval() -> None:
+    assert Correlation(0.5, 3).interval is None
+    assert Correlation(None, 20).interval is None
+    assert rank_correlation([1, 2, 3, 4, 5], [2, 3, 5, 7, 11]).interval is None
+
+
+def test_the_pool_of_two_rows_is_their_paired_spread() -> None:
+    ours, base = {1: 5.0, 2: 7.0, 3: 12.0}, {1: 1.0, 2: 2.0, 3: 4.0}
+    found, paired = pool({"ours": ours, "base": base}), paired_difference(ours, base)
+    assert found is not None and paired is not None and paired.interval is not None
+    assert found.freedom == 2 and found.p_equal == pytest.approx(1.0)
+    assert found.apply(paired).interval == pytest.approx(paired.interval)
+
+
+def test_unbalanced_rows_by_hand() -> None:
+    """Without the seeds' effect, 10 and 20, only the third row has a residual."""
+    rows = {
+        "a": {1: 10.0, 2: 20.0},
+        "b": {1: 11.0, 2: 21.0},
+        "c": {1: 12.0, 2: 25.0},
+        "one seed": {2: 99.0},
+        "diverged": {1: math.inf, 2: 1.0},
+        "none": {},
+    }
+    found = pool(rows)
+    assert found is not None
+    # The differences between seeds are 10, 10, 13: squares 1, 1, 4, of which each row has half.
+    assert found.freedom == 2
+    assert found.deviation == pytest.approx(math.sqrt((1 + 1 + 4) / 2 / 2))
+
+
+def test_one_seed_has_no_pool() -> None:
+    assert pool({"a": {1: 1.0}, "b": {1: 2.0}}) is None
+    assert pool({"a": {1: 1.0}, "b": {2: 2.0, 3: 4.0}}) is None
+    assert pool({}) is None
+
+
+def test_unequal_spreads_are_not_pooled() -> None:
+    random = Random(1)
+    rows = {
+        str(row): {seed: 10 * seed + row + random.gauss(0, 1) for seed in (1, 2, 3)}
+        for row in range(6)
+    }
+    alike = pool(rows)
+    assert alike is not None and alike.is_usable and 0.5 < alike.deviation < 1.5
+    rows["0"][2] += 30
+    mixed = pool(rows)
+    assert mixed is not None and not mixed.is_usable
+
+
+def test_bartletts_p_is_scipys() -> None:
+    # With these values the seeds have no effect:
+    # scipy.stats.bartlett([1., -1, 0], [-1., 1, 0], [2., -2, 0], [-3., 3, 0]).pvalue
+    found = pool(
+        {
+            "a": {1: 1.0, 2: -1.0, 3: 0.0},
+            "b": {1: -1.0, 2: 1.0, 3: 0.0},
+            "c": {1: 2.0, 2: -2.0, 3: 0.0},
+            "d": {1: -3.0, 2: 3.0, 3: 0.0},
+        }
+    )
+    assert found is not None and found.p_equal == pytest.approx(0.42028, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "freedom", "critical"),
+    # scipy.stats.multivariate_t with correlations of a half.
+    [(3, 10, 2.759), (5, 20, 2.735), (19, 38, 3.047)],
+)
+def test_dunnetts_critical_values(rows: int, freedom: int, critical: float) -> None:
+    seeds = (frozenset({1, 2, 3}),) * rows
+    assert dunnett(seeds, freedom) == pytest.approx(critical, abs=0.02)
+
+
+def test_rows_that_share_no_run_of_the_base_are_independent() -> None:
+    apart = dunnett(tuple(frozenset({seed}) for seed in range(5)), 1_000)
+    # Šidák: the normal quantile of (1 + 0.95^(1/5)) / 2
+    assert apart == pytest.approx(2.569, abs=0.02)
+    assert dunnett((frozenset({1}),) * 5, 1_000) < apart - 0.05
+
+
+def test_a_pooled_difference_of_one_seed_has_an_interval() -> None:
+    assert mean_difference([1.0]).interval is None
+    found = Difference(1.0, 0.5, 1, 38)
+    # t(0.975) of 38 degrees of freedom is 2.0244
+    assert found.interval == pytest.approx((1 - 1.0122, 1 + 1.0122), abs=1e-4)

@@ -1,0 +1,37 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from transformer import formats
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (formats.duration(59.4), "59 s"),
+        (formats.duration(59.6), "1 min 00 s"),
+        (formats.duration(3_600), "1 h 00 min"),
+        (formats.duration(47.99 * 3_600), "47 h 59 min"),
+        (formats.duration(200_000), "2 days 07 h"),
+        (formats.duration(None), "\u2013"),
+        (formats.number(1234.5, 2), "1.23e+03"),
+        (formats.number(float("inf"), 2), "∞"),
+        (formats.number(float("nan"), 2), "not a number"),
+        (formats.difference(0.04, 1), "0.0"),
+        (formats.difference(-0.04, 1), "0.0"),
+        (formats.difference(-0.06, 1), "\u22120.1"),
+        (formats.difference(0.06, 1), "+0.1"),
+        (formats.millions(562_432), "0.562"),
+        (formats.millions(2_927_872), "2.93"),
+        (formats.millions(168_000_000), "168.0"),
+        (formats.size(4_416_000), "4.4 MB"),
+        (formats.size(657_632_379), "658 MB"),
+        (formats.size(1.26e9), "1.3 GB"),
+        (formats.steps(300_000), "300K"),
+        (formats.steps(4_500), "4,500"),
+    ],
+)
+def test_formats(text: str, expected: str) -> None:
+    assert text == expected
