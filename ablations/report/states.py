@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ablations.report.summary import Unfinished
+from experiments.run.progress import RunState
 
 # Stages at which a process has ended without a result.
-_ENDED = ("stopped", "refused", "diverged", "failed")
+_ENDED = (RunState.STOPPED, RunState.REFUSED, RunState.DIVERGED, RunState.FAILED)
 
 
 def describe_state(unfinished: Unfinished) -> str:
@@ -16,7 +17,7 @@ def describe_state(unfinished: Unfinished) -> str:
     if progress is None or progress.stage not in _ENDED:
         return short_state(unfinished)
     where = f" at step {progress.step:,} of {progress.max_steps:,}" if progress.step else ""
-    if progress.stage == "stopped":
+    if progress.stage == RunState.STOPPED:
         return f"stopped{where}"
     return f"{progress.stage}{where} ({progress.message or 'no reason was left'})"
 
@@ -28,9 +29,9 @@ def short_state(unfinished: Unfinished) -> str:
         return "left out" if unfinished.left_out else "missing"
     if progress.stage in _ENDED:
         return progress.stage
-    if progress.stage == "train" and progress.max_steps:
+    if progress.stage == RunState.TRAIN and progress.max_steps:
         return f"step {progress.step:,} of {progress.max_steps:,}"
-    return "in evaluation" if progress.stage in ("evaluate", "done") else "in preparation"
+    return "in evaluation" if progress.stage in (RunState.EVALUATE, RunState.DONE) else "in preparation"
 
 
 def urgency(unfinished: Unfinished) -> tuple[bool, bool, int]:
@@ -38,4 +39,4 @@ def urgency(unfinished: Unfinished) -> tuple[bool, bool, int]:
     progress = unfinished.progress
     if progress is None:
         return bool(unfinished.left_out), False, 0
-    return progress.stage in ("failed", "refused", "diverged"), True, progress.step
+    return progress.stage in (RunState.FAILED, RunState.REFUSED, RunState.DIVERGED), True, progress.step

@@ -13,7 +13,8 @@ from ablations.report.remarks import facts_of_base, facts_of_results
 from ablations.search.parameter import Value
 from ablations.search.plot import Bars, History, bars, history
 from ablations.search.search import Search
-from ablations.search.trials import State, Trial, best
+from ablations.search.trials import Trial, best
+from experiments.run.progress import RunState
 from transformer.config import Config
 from transformer.evaluation.sizes import trained_numbers
 
@@ -27,7 +28,14 @@ _NAMES = {
     "adam_beta2": "β2",
     "clip_norm": "clip norm",
 }
-_STATES: tuple[State, ...] = ("finished", "pruned", "diverged", "failed", "running", "waiting")
+_STATES = (
+    RunState.DONE,
+    RunState.PRUNED,
+    RunState.DIVERGED,
+    RunState.FAILED,
+    RunState.RUNNING,
+    RunState.WAITING,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +107,7 @@ def _best(
 ) -> tuple[tuple[str, str, str], ...]:
     """Base and best, with the base's scores where a trial is the base itself."""
     base = search.values(search.base)
-    same = [trial for trial in trials if trial.state == "finished" and trial.values == base]
+    same = [trial for trial in trials if trial.state == RunState.DONE and trial.values == base]
     settings = (
         (_label(each.name), _value(base[each.name]), _value(found.values[each.name]))
         for each in search.parameters

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ablations import formats
 from ablations.report.plot import ticks
 from ablations.search.trials import Trial
+from experiments.run.progress import RunState
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 36.0, 420.0, 12.0, 180.0
 _WORST = 1_000.0  # times the best
@@ -84,7 +85,7 @@ def history(trials: Sequence[Trial]) -> History | None:
         ),
         y_ticks=tuple((down(tick), f"{tick:g}") for tick in _log_ticks(low, high)),
         dots=tuple(
-            Dot(across(i), down(value), trial.state == "pruned", _label(trial))
+            Dot(across(i), down(value), trial.state == RunState.PRUNED, _label(trial))
             for i, trial, value in known
         ),
         best=tuple((across(i), down(value)) for i, value in _best_so_far(trials)),
@@ -104,7 +105,7 @@ def _best_so_far(trials: Sequence[Trial]) -> list[tuple[float, float]]:
     corners: list[tuple[float, float]] = []
     lowest = math.inf
     for index, trial in enumerate(trials):
-        if trial.state == "finished" and trial.perplexity is not None:
+        if trial.state == RunState.DONE and trial.perplexity is not None:
             if corners and trial.perplexity < lowest:
                 corners.append((index, lowest))
             if trial.perplexity < lowest:
@@ -116,7 +117,7 @@ def _best_so_far(trials: Sequence[Trial]) -> list[tuple[float, float]]:
 def _label(trial: Trial) -> str:
     value = formats.number(trial.perplexity, 3)
     return f"{trial.name}: {value}" + (
-        f", pruned at step {trial.step:,}" if trial.state == "pruned" else ""
+        f", pruned at step {trial.step:,}" if trial.state == RunState.PRUNED else ""
     )
 
 

@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ablations.search.sampler import distributions
 from ablations.search.search import Search
 from ablations.search.trials import Trial, ranked
+from experiments.run.progress import RunState
 
 DIRECTIONS: tuple[Literal["minimize"]] = ("minimize",)  # perplexity
 
@@ -21,8 +22,8 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
 
     One that diverged is as one that was pruned: the sampler then keeps away from it.
     """
-    finished = trial.state == "finished"
-    if not finished and trial.state not in ("pruned", "diverged"):
+    finished = trial.state == RunState.DONE
+    if not finished and trial.state not in (RunState.PRUNED, RunState.DIVERGED):
         return None
     return create_trial(
         state=TrialState.COMPLETE if finished else TrialState.PRUNED,

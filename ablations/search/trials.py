@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from ablations.runner.attempts import newest, read_pruned, read_result
 from ablations.search.parameter import Value
@@ -14,11 +13,9 @@ from ablations.search.search import Search
 from experiments.callbacks.curve import valid_perplexities
 from experiments.run.attempt import read_attempt
 from experiments.run.experiment import CONFIG_FILE, load_experiment
-from experiments.run.progress import read_progress
+from experiments.run.progress import RunState, read_progress
 from experiments.run.results import Result
 from transformer.errors import InputError
-
-State = Literal["finished", "pruned", "diverged", "failed", "running", "waiting"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +25,7 @@ class Trial:
     """
 
     name: str
-    state: State
+    state: RunState
     values: Mapping[str, Value] = field(default_factory=dict)
     step: int = 0
     perplexity: float | None = None
@@ -39,7 +36,7 @@ class Trial:
     @property
     def has_ended(self) -> bool:
         """Whether nothing more will come of it."""
-        return self.state not in ("running", "waiting")
+        return self.state not in (RunState.RUNNING, RunState.WAITING)
 
 
 def is_done(directory: Path) -> bool:
@@ -65,7 +62,7 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
     while True:
         directory = newest(root / name)
         if directory is None or not (directory / CONFIG_FILE).is_file():
-            return Trial(name=name, state="waiting")
+            return Trial(name=name, state=RunState.WAITING)
         try:
             return _read(search, directory, name)
         except (InputError, OSError):
@@ -81,7 +78,7 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
         finite = math.isfinite(result.perplexity)
         return Trial(
             name=name,
-            state="finished" if finite else "diverged",
+            state=RunState.DONE if finite else RunState.DIVERGED,
             values=values,
             step=result.steps,
             perplexity=result.perplexity if finite else None,
@@ -94,7 +91,7 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
         finite = pruned.perplexity is not None
         return Trial(
             name=name,
-            state="pruned" if finite else "diverged",
+            state=RunState.PRUNED if finite else RunState.DIVERGED,
             values=values,
             step=pruned.step,
             perplexity=pruned.perplexity,
@@ -105,7 +102,7 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
     given_up = attempt is not None and attempt.given_up
     return Trial(
         name=name,
-        state="failed" if given_up else "running",
+        state=RunState.FAILED if given_up else RunState.RUNNING,
         values=values,
         step=progress.step if progress else 0,
         curve=curve,
@@ -117,10 +114,10 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
     """Those that left something to learn from, the best first: what finished by perplexity, then
     what was pruned, the later the better, then what diverged.
     """
-    order: dict[State, int] = {"finished": 0, "pruned": 1, "diverged": 2}
+    order = {RunState.DONE: 0, RunState.PRUNED: 1, RunState.DIVERGED: 2}
 
     def place(trial: Trial) -> tuple[int, int, float]:
-        step = -trial.step if trial.state == "pruned" else 0
+        step = -trial.step if trial.state == RunState.PRUNED else 0
         return order[trial.state], step, trial.perplexity or math.inf
 
     return sorted((trial for trial in trials if trial.state in order), key=place)
@@ -128,7 +125,7 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
 
 def best(trials: Sequence[Trial]) -> Trial | None:
     """The finished trial of the lowest perplexity, the first of equals; None if none is."""
-    return next((trial for trial in ranked(trials) if trial.state == "finished"), None)
+    return next((trial for trial in ranked(trials) if trial.state == RunState.DONE), None)
 
 
 def refuse_hopeless(search: Search, trials: Sequence[Trial], *, after: int = 10) -> None:

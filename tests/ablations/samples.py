@@ -22,12 +22,12 @@ from ablations.tables.scale import scale
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from experiments.run.files import write_json
-from experiments.run.progress import Progress, read_progress
+from experiments.run.progress import Progress, RunState, read_progress
 from experiments.run.results import Averaged, Result, save_result
 from transformer.config import to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 
-FAKE_RUN = Path(__file__).parent / "fleet" / "fake_run.py"
+FAKE_RUN = Path(__file__).parent / "runner" / "fake_run.py"
 
 _TEXT = ParallelText(source=TextFile(location="text.en"), target=TextFile(location="text.de"))
 CORPUS = Corpus(
@@ -115,11 +115,11 @@ def fill_table3(root: Path) -> None:
     """
     plan = claim_plan(root, make_plan(TABLE, TINY, TABLE.rows, (1, 2)))
     unfinished = {
-        Cell("C-d1024", 2): Progress(stage="train", step=400, max_steps=1_500),
-        Cell("C-ff4096", 1): Progress(stage="evaluate", step=1_500, max_steps=1_500),
+        Cell("C-d1024", 2): Progress(stage=RunState.TRAIN, step=400, max_steps=1_500),
+        Cell("C-ff4096", 1): Progress(stage=RunState.EVALUATE, step=1_500, max_steps=1_500),
         Cell("C-ff4096", 2): None,
         Cell("D-p0.2", 1): Progress(
-            stage="failed", step=700, max_steps=1_500, message="exit code 1: <Oops> & a | pipe"
+            stage=RunState.FAILED, step=700, max_steps=1_500, message="exit code 1: <Oops> & a | pipe"
         ),
         Cell("D-p0.2", 2): None,
         Cell("E", 1): None,

@@ -9,7 +9,7 @@ import pytest
 
 from ablations.runner.attempts import locate, newest, note_failure, number, publish, take_over
 from experiments.run.attempt import Attempt, read_attempt, write_attempt
-from experiments.run.progress import Progress, write_progress
+from experiments.run.progress import Progress, RunState, write_progress
 
 
 def attempt(stem: Path) -> Path:
@@ -48,7 +48,7 @@ def test_an_attempt_that_was_taken_over_can_write_and_end_nothing(tmp_path: Path
     first = attempt(stem)
     attempt(stem)
     with pytest.raises(FileNotFoundError):
-        write_progress(first, Progress(stage="train"))
+        write_progress(first, Progress(stage=RunState.TRAIN))
     assert not publish(first, stem)
     assert not first.exists()
 
@@ -99,7 +99,7 @@ def test_exceptions_count_up_to_the_retries(tmp_path: Path) -> None:
 def test_kills_count_only_while_none_comes_further(tmp_path: Path) -> None:
     directory = attempt(tmp_path / "seed-1")
     for step in range(1, 30):
-        write_progress(directory, Progress(stage="train", step=step, max_steps=99))
+        write_progress(directory, Progress(stage=RunState.TRAIN, step=step, max_steps=99))
         verdict = note_failure(directory, "killed", [], killed=True, retries=0)
         assert not verdict.is_final
     verdicts = [note_failure(directory, "killed", [], killed=True, retries=0) for _ in range(9)]

@@ -20,7 +20,7 @@ from experiments.run.progress import Progress, Stage, read_progress, write_progr
 def test_without_a_word_the_exit_code_tells(code: int, expected: Ending, tmp_path: Path):
     started_at = time.time()
     assert ending(tmp_path, code, started_at) == expected
-    write_progress(tmp_path, Progress(stage="train", step=3))
+    write_progress(tmp_path, Progress(stage=RunState.TRAIN, step=3))
     assert ending(tmp_path, code, started_at) == expected
 
 
@@ -52,7 +52,7 @@ def test_its_word_comes_before_the_exit_code(stage: Stage, expected: Ending, tmp
 
 
 def test_the_word_keeps_how_far_the_run_was(tmp_path: Path):
-    write_progress(tmp_path, Progress(stage="train", step=3, max_steps=7, seconds_left=2.0))
+    write_progress(tmp_path, Progress(stage=RunState.TRAIN, step=3, max_steps=7, seconds_left=2.0))
     conclude(tmp_path, "stopped", "why", step=5, started_at=time.time())
     found = read_progress(tmp_path)
     assert found is not None

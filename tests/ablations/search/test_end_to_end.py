@@ -87,7 +87,7 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
     assert first.returncode == 0, first.stderr
     root = place / "runs" / "lr-mini"
     four = read_trials(load_search(root), root)
-    assert all(trial.state in ("finished", "pruned") for trial in four)
+    assert all(trial.state in ("done", "pruned") for trial in four)
     (root / "study.sqlite3").unlink()
     more = ablations(place, *command, "--trials", "6")
     assert more.returncode == 0, more.stderr

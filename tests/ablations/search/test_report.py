@@ -16,6 +16,7 @@ from ablations.search.space import Value
 from ablations.search.spaces import REGULARISATION, SHAPE
 from ablations.search.study import importances
 from ablations.search.trials import Trial, read_trials
+from experiments.run.progress import RunState
 from tests.ablations.report.pages import parsed, rows_of
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
 
@@ -53,7 +54,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
     text = (root / "report.md").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert "14 trials: 8 finished, 3 pruned, 1 failed, 1 running, 1 waiting." in text
+    assert "14 trials: 8 done, 3 pruned, 1 failed, 1 running, 1 waiting." in text
     shown = rows_of(root, table=1)
     assert [row[0] for row in shown] == [f"{number:04}" for number in range(13)]
     for row in shown:
@@ -105,7 +106,7 @@ def test_what_a_space_needs_to_be_read_aright_is_said(tmp_path: Path) -> None:
 
 def some(perplexities: Sequence[float | None]) -> list[Trial]:
     return [
-        Trial(name=f"trial-{i:04}", state="finished" if value else "failed", perplexity=value)
+        Trial(name=f"trial-{i:04}", state=RunState.DONE if value else RunState.FAILED, perplexity=value)
         for i, value in enumerate(perplexities)
     ]
 

@@ -28,7 +28,7 @@ def test_poor_trials_are_pruned_and_good_ones_found(tmp_path: Path) -> None:
     study = work_on(SearchWork(tmp_path), bowl)
     trials = read_trials(search, tmp_path)
     states = [trial.state for trial in trials]
-    assert set(states) == {"finished", "pruned"}
+    assert set(states) == {"done", "pruned"}
     pruned = [trial for trial in trials if trial.state == "pruned"]
     every = search.base.training.validate_every_steps
     assert {trial.step for trial in pruned} <= {every, 3 * every}

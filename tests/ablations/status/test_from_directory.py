@@ -14,7 +14,7 @@ from ablations.status.model import Run, Status
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.run.files import write_json
-from experiments.run.progress import Progress
+from experiments.run.progress import Progress, RunState
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import CRASH, begin, training
 from transformer.errors import InputError
@@ -35,7 +35,7 @@ def test_each_state_is_told_by_the_files(root: Path) -> None:
     finish(root, Cell("base", 1))
     begin(root, "base/seed-2", training(400, loss=2.5), devices=(3,))
     begin(root, "base/seed-3", training(70), number=3, given_up=True, failures=(CRASH,))
-    begin(root, "narrow/seed-1", replace(training(9), stage="failed", message="it broke"))
+    begin(root, "narrow/seed-1", replace(training(9), stage=RunState.FAILED, message="it broke"))
     begin(root, "narrow/seed-2", failures=(CRASH,), number=2)
     status, runs = read(root)
     states = [run.state for run in status.runs]
@@ -52,7 +52,7 @@ def test_each_state_is_told_by_the_files(root: Path) -> None:
 
 def test_a_broken_file_is_named_and_hides_no_other_run(root: Path) -> None:
     finish(root, Cell("base", 1))
-    directory = begin(root, "base/seed-2", replace(training(1_500), stage="done"))
+    directory = begin(root, "base/seed-2", replace(training(1_500), stage=RunState.DONE))
     directory.rename(root / "base" / "seed-2")
     (root / "base" / "seed-2" / "result.json").write_text('{"bleu": 3')
     broken = begin(root, "base/seed-3", training(9)) / "attempt.json"
@@ -140,7 +140,7 @@ def test_trials_of_a_search(tmp_path: Path) -> None:
     status, runs = read(tmp_path)
     assert [run.state for run in status.runs] == ["pruned", "running", "waiting"]
     assert status.title == "search base_lr at scale tiny"
-    assert runs["trial-0000"].progress == Progress(stage="done", step=170)
+    assert runs["trial-0000"].progress == Progress(stage=RunState.DONE, step=170)
     # The third takes as long as the second does in all.
     assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100)
 

@@ -11,12 +11,12 @@ from rich.console import Console
 from ablations.status.lines import describe_all
 from ablations.status.model import Run, Status
 from ablations.status.view import View, block
-from experiments.run.progress import Progress
+from experiments.run.progress import Progress, RunState
 from tests.ablations.status.samples import CRASH
 
 NOW = 1_000.0
 TRAINING = Progress(
-    stage="train", step=123_456, max_steps=300_000, loss=2.3456, tokens_per_second=12_345.6
+    stage=RunState.TRAIN, step=123_456, max_steps=300_000, loss=2.3456, tokens_per_second=12_345.6
 )
 RUNS = (
     Run(name="base/seed-1", state="done", perplexity=4.92, bleu=25.8, seconds=185.0),
