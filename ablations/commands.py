@@ -153,7 +153,7 @@ def collect(directory: Path, target: Path) -> int:
     That one may hold other runs of the same table and scale; ``report`` draws it and ``run --from``
     adds to it.
     """
-    from ablations.runner.collect import collect as copy
+    from ablations.tables.collect import collect as copy
 
     copied = copy(directory, target)
     print(f"{len(copied)} finished runs copied to {target}")
@@ -179,6 +179,6 @@ def benchmark(trials: int, minutes: float, storage: str | None, output: Path) ->
 
     A worker with one place does the runs, and beside it one process does the same without a fleet.
     """
-    from ablations.benchmark.overhead import measure_overhead
+    from ablations.benchmark import measure_overhead
 
     return measure_overhead(trials, minutes, storage, output)

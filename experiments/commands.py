@@ -85,8 +85,8 @@ def train(
     """
     from experiments.catalog.find import find_experiment
     from experiments.catalog.settings import with_settings
-    from experiments.run.execute import execute
     from experiments.run.devices import is_first_rank
+    from experiments.run.execute import execute
     from experiments.run.limits import Limits
     from experiments.run.results import load_result, score_lines
 

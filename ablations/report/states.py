@@ -31,7 +31,8 @@ def short_state(unfinished: Unfinished) -> str:
         return progress.stage
     if progress.stage == RunState.TRAIN and progress.max_steps:
         return f"step {progress.step:,} of {progress.max_steps:,}"
-    return "in evaluation" if progress.stage in (RunState.EVALUATE, RunState.DONE) else "in preparation"
+    evaluates = progress.stage in (RunState.EVALUATE, RunState.DONE)
+    return "in evaluation" if evaluates else "in preparation"
 
 
 def urgency(unfinished: Unfinished) -> tuple[bool, bool, int]:
@@ -39,4 +40,5 @@ def urgency(unfinished: Unfinished) -> tuple[bool, bool, int]:
     progress = unfinished.progress
     if progress is None:
         return bool(unfinished.left_out), False, 0
-    return progress.stage in (RunState.FAILED, RunState.REFUSED, RunState.DIVERGED), True, progress.step
+    failed = progress.stage in (RunState.FAILED, RunState.REFUSED, RunState.DIVERGED)
+    return failed, True, progress.step

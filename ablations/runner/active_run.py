@@ -1,15 +1,15 @@
-"""One attempt at a cell that runs here: its directory, its process, and what becomes of both."""
+"""One attempt at a run that is in progress here: its directory, its process and how both end."""
 
 from __future__ import annotations
 
 import dataclasses
 import signal
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ablations.formats import duration
 from ablations.formats import number as figure
@@ -18,122 +18,71 @@ from ablations.runner.attempts import (
     Verdict,
     elapsed,
     newest,
-    note_failure,
     number,
     publish,
     read_result,
+    record_failure,
     set_aside_broken,
     take_over,
 )
-from ablations.runner.child import Child, Start, start_child
-from ablations.runner.endings import Ending
 from ablations.runner.machine import Slot
+from ablations.runner.process import LOG_FILE, PROCESS_FILE, RunProcess, signal_group
 from ablations.runner.queue import Claim
-from ablations.runner.work import Work
+from ablations.runner.run_set import RunSet
 from experiments.run.attempt import Attempt, read_attempt, wandb_id, write_attempt
 from experiments.run.data import share_data
 from experiments.run.experiment import claim as claim_directory
+from experiments.run.progress import Progress, RunState, final_state, printable, read_progress
 from transformer.config import to_dict
 
 _LOG_LINES = 10
 
 
-class Begin:
-    """Begins attempts at the cells of ``work``, with processes of ``start``; after ``retries``
-    more than the first that end with an exception, a cell is given up.
-    """
+class Start(Protocol):
+    """Starts a run's process: :func:`ablations.runner.process.start`, or a test's stand-in."""
 
-    def __init__(self, work: Work, start: Start, retries: int) -> None:
-        self._work, self._start, self._retries = work, start, retries
-        self._worker = identity.own_name()
-
-    def __call__(self, slot: Slot, claim: Claim) -> Run | None:
-        """The run; None if another process has taken the cell.
-
-        Raises:
-            InputError: if the directory belongs to another configuration.
-        """
-        stem = self._work.root / claim.name
-        directory = take_over(stem, lambda: self._work.is_done(stem))
-        if directory is None:
-            return None
-        try:
-            broken = set_aside_broken(directory)
-            attempt = self._attempt(directory, slot, claim)
-            claim_directory(directory, claim.experiment)
-            share_data(directory, self._others(directory))
-            write_attempt(directory, attempt)
-            child = start_child(directory, slot, self._start)
-        except FileNotFoundError:
-            if directory.exists():
-                raise
-            return None  # this worker was paused just here, for so long that another took it
-        return Run(claim, attempt, child, self._work, self._retries, broken)
-
-    def _others(self, directory: Path) -> Iterator[Path]:
-        """The directories of the fleet's other cells, as far as there are any."""
-        for name in self._work.names:
-            found = newest(self._work.root / name)
-            if found is not None and found != directory:
-                yield found
-
-    def _attempt(self, directory: Path, slot: Slot, claim: Claim) -> Attempt:
-        before = read_attempt(directory)
-        attempt = Attempt(
-            study=self._work.study,
-            cell=claim.name,
-            number=number(directory),
-            worker=self._worker,
-            host=identity.host_of(self._worker),
-            devices=slot.devices,
-            ranks=slot.ranks,
-            started_at=time.time(),
-        )
-        if before is None:
-            return attempt
-        return dataclasses.replace(
-            attempt,
-            failures=before.failures,
-            wandb_ids=_wandb_ids(directory, before),
-            kills=before.kills,
-            furthest=before.furthest,
-        )
-
-
-def _wandb_ids(directory: Path, before: Attempt) -> tuple[str, ...]:
-    """The W&B runs of all earlier attempts; one that never came so far has none."""
-    last = wandb_id(directory)
-    return before.wandb_ids if last is None else (*before.wandb_ids, last)
+    def __call__(
+        self, directory: Path, *, devices: tuple[int | str, ...], ranks: int
+    ) -> RunProcess: ...
 
 
 @dataclass(eq=False, slots=True)
-class Run:
-    """An attempt under way. ``broken`` are files of earlier attempts that were set aside, as they
-    could not be read; ``look_at`` is when it is to be looked at again, by the monotonic clock.
+class ActiveRun:
+    """An attempt in progress.
+
+    ``retries`` is how often a failed run is tried again; ``broken`` are unreadable files of earlier
+    attempts that were set aside; ``log_start`` is where this attempt's part of the log begins. The
+    process was started at ``started_at``, in seconds since the epoch, ``clock_start`` of the
+    monotonic clock. ``is_lost`` once another attempt has the run.
     """
 
     claim: Claim
-    attempt: Attempt
-    child: Child
-    work: Work
+    slot: Slot
+    run_set: RunSet
     retries: int
+    directory: Path
+    attempt: Attempt
+    process: RunProcess
     broken: Sequence[str]
+    log_start: int
+    started_at: float
+    clock_start: float
     is_lost: bool = False
     is_pruned: bool = False
-    look_at: float = 0.0
 
-    @property
-    def directory(self) -> Path:
-        """Where it runs."""
-        return self.child.directory
+    def state(self) -> RunState | None:
+        """How its process ended; None while it runs."""
+        code = self.process.poll()
+        return None if code is None else final_state(self.directory, code, self.started_at)
 
-    def ending(self) -> Ending | None:
-        """How its process ended, None while it runs."""
-        return self.child.ending()
+    def progress(self) -> Progress | None:
+        """How far this attempt is; None while there is only an earlier one's progress."""
+        progress = read_progress(self.directory)
+        return progress if progress and progress.updated_at >= self.started_at else None
 
-    def facts(self) -> Mapping[str, Any]:
-        """What the storage is told of it, for those who do not see the directory."""
-        progress = self.child.progress()
+    def attributes(self) -> Mapping[str, Any]:
+        """What the storage shows to those who cannot see the directory."""
+        progress = self.progress()
         return {
             "attempt": self.attempt.number,
             "devices": list(self.attempt.devices),
@@ -142,70 +91,165 @@ class Run:
         }
 
     def is_newest(self) -> bool:
-        """Whether no other attempt has taken the cell over."""
-        return newest(self.work.root / self.claim.name) == self.directory
+        """Whether no other attempt has taken the run over."""
+        return newest(self.run_set.root / self.claim.name) == self.directory
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal the process and all that it started."""
+        signal_group(self.process.pid, number)
 
     def lose(self) -> None:
-        """End it: the cell is another's now."""
+        """Stop: another worker has the run now."""
         if not self.is_lost:
             self.is_lost = True
-            self.child.send(signal.SIGTERM)
+            self.send(signal.SIGTERM)
 
     def prune(self) -> None:
-        """End it for its poor figures."""
+        """Stop: its values are too poor to continue."""
         if not self.is_pruned:
             self.is_pruned = True
-            self.child.send(signal.SIGTERM)
+            self.send(signal.SIGTERM)
 
     def finish(self) -> bool:
-        """Make what the process has left the cell's end; False if it is none."""
-        with suppress(FileNotFoundError):  # another attempt has taken the cell over
-            if not self.work.is_done(self.directory):
-                self._conclude()
-        done = self.work.is_done(self.directory)
-        return done and publish(self.directory, self.work.root / self.claim.name)
+        """Make what the process left the run's end; False if it left none, or is not newest."""
+        if not self.run_set.is_done(self.directory):
+            self._record_early_end()
+        done = self.run_set.is_done(self.directory)
+        return done and publish(self.directory, self.run_set.root / self.claim.name)
 
-    def _conclude(self) -> None:
-        """Leave what comes of a run that ended without a result, where that is an end."""
-        if self.ending() == "diverged":
-            progress = self.child.progress()
-            self.work.diverge(self.directory, progress.step if progress else 0)
-        elif self.is_pruned and (reports := self.work.reports(self.directory)):
-            self.work.prune(self.directory, max(reports), reports[max(reports)])
+    def _record_early_end(self) -> None:
+        if self.state() == RunState.DIVERGED:
+            progress = self.progress()
+            self.run_set.diverge(self.directory, progress.step if progress else 0)
+        elif self.is_pruned and (reports := self.run_set.reports(self.directory)):
+            self.run_set.prune(self.directory, max(reports), reports[max(reports)])
 
     def fail(self) -> Verdict:
-        """Write down that it ended with an exception, and whether that was the last attempt."""
-        lines, progress = self.child.last_lines(_LOG_LINES), self.child.progress()
-        if progress is not None and progress.message and not self.child.was_killed:
+        """Record why it failed, and whether the run is given up."""
+        state, lines, progress = self.state(), self.last_lines(_LOG_LINES), self.progress()
+        killed = self.process.returncode == -signal.SIGKILL
+        if progress is not None and progress.message and not killed:
             reason = progress.message
         else:
-            end = self.ending() == "finished"
-            reason = "it left no result" if end else self.child.describe_exit()
+            reason = "it left no result" if state == RunState.DONE else self._describe_exit()
             reason = f"{reason}: {lines[-1]}" if lines else reason
-        # A training that diverged would do so again, as it is the same each time.
-        retries = 0 if self.ending() == "diverged" else self.retries
-        return note_failure(
-            self.directory, reason, lines, killed=self.child.was_killed, retries=retries
-        )
+        # Training is deterministic, so one that diverged would diverge again.
+        retries = 0 if state == RunState.DIVERGED else self.retries
+        return record_failure(self.directory, reason, lines, killed=killed, retries=retries)
 
-    def last_words(self) -> str:
-        """The last line of its log."""
-        return (self.child.last_lines(1) or ["it refused its input"])[0]
+    def _describe_exit(self) -> str:
+        code = self.process.returncode or 0
+        if code >= 0:
+            return f"exit code {code}"
+        hint = " (out of memory?)" if code == -signal.SIGKILL else ""
+        return f"killed by {signal.Signals(-code).name}{hint}"
+
+    def last_lines(self, count: int) -> list[str]:
+        """The last non-empty lines that the process wrote."""
+        try:
+            with (self.directory / LOG_FILE).open("rb") as log:
+                log.seek(self.log_start)
+                text = (printable(line.decode(errors="replace").rstrip()) for line in log)
+                return list(deque(filter(None, text), maxlen=count))
+        except OSError:
+            return []
+
+    def refusal(self) -> str:
+        """Why its input was refused: the last line of its log."""
+        return (self.last_lines(1) or ["it refused its input"])[0]
 
     def describe_start(self) -> str:
-        """How it began, in words."""
-        number = self.attempt.number
+        """Say which attempt it is, and which files were set aside."""
+        attempt = self.attempt.number
         aside = [f"; {name} cannot be read, and is now {name}.broken" for name in self.broken]
-        return ("started" if number == 1 else f"started (attempt {number})") + "".join(aside)
+        return ("started" if attempt == 1 else f"started (attempt {attempt})") + "".join(aside)
 
     def describe_end(self) -> str:
-        """How it ended, in words, once it has."""
-        stem = self.work.root / self.claim.name
+        """Say how it ended, once it is published."""
+        stem = self.run_set.root / self.claim.name
         result = read_result(stem)
         if result is None:
             how = "pruned" if self.is_pruned else "ended without figures"
-            return f"{how} after {duration(self.child.elapsed)}"
+            return f"{how} after {duration(time.monotonic() - self.clock_start)}"
         return (
             f"finished in {duration(elapsed(stem, result))}, perplexity "
             f"{figure(result.perplexity, 2)}, BLEU {figure(result.bleu, 1)}"
         )
+
+
+def begin_attempt(
+    claim: Claim, slot: Slot, run_set: RunSet, start: Start, retries: int
+) -> ActiveRun | None:
+    """Take over the directory of a claimed run and start its process.
+
+    Returns:
+        The run; None if another process has taken it.
+
+    Raises:
+        InputError: if the directory belongs to another configuration.
+    """
+    stem = run_set.root / claim.name
+    directory = take_over(stem, lambda: run_set.is_done(stem))
+    if directory is None:
+        return None
+    try:
+        broken = set_aside_broken(directory)
+        attempt = _next_attempt(directory, slot, claim, run_set.study)
+        claim_directory(directory, claim.experiment)
+        share_data(directory, _other_runs(run_set, directory))
+        write_attempt(directory, attempt)
+        log = directory / LOG_FILE
+        log_start = log.stat().st_size if log.exists() else 0
+        started_at, clock_start = time.time(), time.monotonic()
+        process = start(directory, devices=slot.devices, ranks=slot.ranks)
+        (directory / PROCESS_FILE).write_text(identity.name_of(process.pid), encoding="utf-8")
+    except FileNotFoundError:
+        if directory.exists():
+            raise
+        return None  # this worker was paused here for so long that another one took the run
+    return ActiveRun(
+        claim=claim,
+        slot=slot,
+        run_set=run_set,
+        retries=retries,
+        directory=directory,
+        attempt=attempt,
+        process=process,
+        broken=broken,
+        log_start=log_start,
+        started_at=started_at,
+        clock_start=clock_start,
+    )
+
+
+def _other_runs(run_set: RunSet, directory: Path) -> Iterator[Path]:
+    """The directories of the other runs that have begun."""
+    for name in run_set.names:
+        found = newest(run_set.root / name)
+        if found is not None and found != directory:
+            yield found
+
+
+def _next_attempt(directory: Path, slot: Slot, claim: Claim, study: str) -> Attempt:
+    worker = identity.own_name()
+    attempt = Attempt(
+        study=study,
+        cell=claim.name,
+        number=number(directory),
+        worker=worker,
+        host=identity.host_of(worker),
+        devices=slot.devices,
+        ranks=slot.ranks,
+        started_at=time.time(),
+    )
+    before = read_attempt(directory)
+    if before is None:
+        return attempt
+    tracked = wandb_id(directory)  # None if the attempt before ended too early to be tracked
+    return dataclasses.replace(
+        attempt,
+        failures=before.failures,
+        wandb_ids=before.wandb_ids if tracked is None else (*before.wandb_ids, tracked),
+        kills=before.kills,
+        furthest=before.furthest,
+    )

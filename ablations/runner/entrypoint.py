@@ -1,6 +1,4 @@
-"""What a run's own process does besides the run: it heeds signals, watches its parent, and
-leaves a word of how it ended.
-"""
+"""What runs inside a run's process: it obeys signals, watches its worker and records its end."""
 
 from __future__ import annotations
 
@@ -17,17 +15,17 @@ from types import FrameType
 
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 
-from ablations.runner.endings import conclude
-from ablations.runner.process import LOG_FILE, STOPPED
-from ablations.runner.warm import unblock_signals
+from ablations.runner.forkserver import unblock_signals
+from ablations.runner.process import LOG_FILE
 from experiments.command_line import BAD_INPUT, is_bad_input, show_warnings_in_one_line
-from experiments.run.carry_out import Outcome, carry_out
 from experiments.run.devices import is_first_rank, launched_world
+from experiments.run.execute import Outcome, execute
 from experiments.run.experiment import load_experiment
+from experiments.run.progress import STOPPED_EXIT_CODE, RunState, record_end
 
 _TAKEN_OVER = "another attempt has taken this run over"
 _POLL_SECONDS = 1.0
-# A rank whose peers are gone may hang in a call that no signal reaches.
+# A rank whose peers are gone may hang in a call that no signal interrupts.
 _GRACE_SECONDS = 60.0
 
 
@@ -37,13 +35,13 @@ def run_forked(directory: str, folder: str, environment: dict[str, str], accumul
     Args:
         directory: of the run
         folder: the working directory
-        environment: in place of the one that the fork server was started with
-        accumulate: as :func:`ablations.runner.process.start` takes it
+        environment: replaces that of the fork server
+        accumulate: as for :func:`ablations.runner.process.start`
     """
     try:
         log = os.open(Path(directory) / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     except FileNotFoundError:
-        sys.exit(STOPPED)  # another attempt has taken the directory over
+        sys.exit(STOPPED_EXIT_CODE)  # another attempt has taken the directory over
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
@@ -51,74 +49,74 @@ def run_forked(directory: str, folder: str, environment: dict[str, str], accumul
     os.environ.clear()
     os.environ.update(environment)
     rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]  # it was read at import
-    multiprocessing.current_process().daemon = False  # it may have children
+    multiprocessing.current_process().daemon = False  # it may start processes
     parent = multiprocessing.parent_process()
     assert parent is not None
-    _take_signals()
+    _handle_signals()
     unblock_signals()
-    _stop_with(parent.sentinel)
-    sys.exit(_carry_out(Path(directory), accumulate))
+    _stop_when_closed(parent.sentinel)
+    sys.exit(_run(Path(directory), accumulate))
 
 
 def run_as_rank(directory: Path, accumulate: int = 1) -> int:
-    """Carry out a run, or this process's part of it, until standard input closes; exit code."""
-    _take_signals()
-    _stop_with(sys.stdin.fileno())
-    return _carry_out(directory, accumulate)
+    """Carry out a run or one rank of it, until standard input closes; the exit code."""
+    _handle_signals()
+    _stop_when_closed(sys.stdin.fileno())
+    return _run(directory, accumulate)
 
 
-def _carry_out(directory: Path, accumulate: int) -> int:
-    """Exit codes: 0 finished, 2 bad input, 75 stopped after a checkpoint, 1 failed."""
+def _run(directory: Path, accumulate: int) -> int:
+    """Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged."""
     show_warnings_in_one_line()
     started_at = time.time()
     try:
         experiment = load_experiment(directory)
-        outcome = carry_out(
+        outcome = execute(
             experiment, directory, accumulate=accumulate, splits=("valid",), fenced=True
         )
     except SystemExit:
-        outcome = Outcome("stopped", "stopped outside of training; the same command goes on")
+        message = "stopped outside of training; the same command continues"
+        outcome = Outcome(RunState.STOPPED, message)
     except Exception as error:
         outcome = _failure(error, directory)
     if not directory.is_dir():
-        outcome = Outcome("stopped", _TAKEN_OVER)
         print(_TAKEN_OVER, file=sys.stderr, flush=True)
-        # Nothing may be written any more, by W&B's process neither, which would make the folder.
-        os._exit(STOPPED)
-    if outcome.stage != "done":
-        if outcome.stage != "stopped" or is_first_rank():
+        # Nothing may be written any more; W&B's exit handlers would create the directory again.
+        os._exit(STOPPED_EXIT_CODE)
+    state = outcome.state
+    if state != RunState.DONE:
+        if state != RunState.STOPPED or is_first_rank():
             print(outcome.message, file=sys.stderr)
-        conclude(
-            directory, outcome.stage, outcome.message, step=outcome.step, started_at=started_at
-        )
-    if outcome.stage == "stopped" and launched_world() is not None:
-        return 0  # or the launcher would end the other ranks before they are through
-    return {"done": 0, "refused": BAD_INPUT, "stopped": STOPPED}.get(outcome.stage, 1)
+        record_end(directory, state, outcome.message, step=outcome.step, started_at=started_at)
+    if state == RunState.STOPPED:
+        # With another code the launcher would kill the other ranks before they are finished.
+        return STOPPED_EXIT_CODE if launched_world() is None else 0
+    return {RunState.DONE: 0, RunState.REFUSED: BAD_INPUT}.get(state, 1)
 
 
 def _failure(error: Exception, directory: Path) -> Outcome:
     if is_bad_input(error):
-        return Outcome("refused", str(error))
+        return Outcome(RunState.REFUSED, str(error))
     if directory.is_dir():
         traceback.print_exc()
     first = next(iter(str(error).splitlines()), "")
-    return Outcome("failed", f"{type(error).__name__}: {first}")
+    return Outcome(RunState.FAILED, f"{type(error).__name__}: {first}")
 
 
-def _take_signals() -> None:
+def _handle_signals() -> None:
+    """Exit on a signal outside of training, where there is nothing to save."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        sys.exit(STOPPED_EXIT_CODE)
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, _stop)
+        signal.signal(number, stop)
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
-    """End outside of training, where there is nothing to save."""
-    del number, frame
-    sys.exit(STOPPED)
-
-
-def _stop_with(sentinel: int) -> None:
-    """End as after a SIGTERM once the other end of ``sentinel`` closes, which the parent holds,
-    or the launcher of the ranks is gone.
+def _stop_when_closed(sentinel: int) -> None:
+    """Act as on SIGTERM when the worker, which holds the other end of ``sentinel``, or the
+    launcher of the ranks disappears.
     """
     launcher = os.getppid()
 
@@ -127,6 +125,6 @@ def _stop_with(sentinel: int) -> None:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_GRACE_SECONDS)
-        os._exit(STOPPED)
+        os._exit(STOPPED_EXIT_CODE)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -1,6 +1,6 @@
-"""Processes forked from one that has imported torch already: they start in a moment.
+"""Runs start within a moment, because they are forked from a process that has imported torch.
 
-It is Python's own fork server. It ends by itself with the process that began it.
+It is Python's own fork server, which ends by itself with the process that started it.
 """
 
 from __future__ import annotations
@@ -17,67 +17,73 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import ModuleType
 
-# What a run imports on its way, W&B's launch tools too, which its every start looks at. None of
-# it touches a GPU or starts a thread.
+# What a run imports, including W&B's launch tools, which each start of W&B looks at. None of these
+# modules touches a GPU or starts a thread.
 PRELOADED = [
-    "ablations.runner.own_process",
+    "ablations.runner.entrypoint",
     "experiments.run.run",
     "lightning.pytorch.loggers.wandb",
     "wandb.sdk.launch",
 ]
-# What a terminal or a cluster sends to all that it started, and is the runs' parent's to pass on.
-_OF_THE_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
-# What multiprocessing says of a process whose end nobody could see.
+# A terminal or a cluster sends these to every process of a job; the worker passes them on.
+_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+# Multiprocessing's exit code for a process whose end nobody saw.
 _UNSEEN = 255
 _MOMENT_SECONDS = 0.001
-_STARTS = 5
+_START_ATTEMPTS = 5
 _DEAD_SECONDS = 0.2
 
 
-def warm_up() -> ForkServerContext:
-    """Begin to import, in the background, what runs need; the first fork waits for it."""
+def warm_up() -> None:
+    """Import what runs need, which takes seconds, and wait until processes can be forked."""
+    ForkedProcess(os.getpid).wait()
+
+
+def _running_server() -> ForkServerContext:
+    """Start the server if it is not running; it imports in the background."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     resource_tracker.ensure_running()  # which would unblock the signals
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PARENT)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
-        forkserver.ensure_running()  # a process that is started inherits what is blocked
+        forkserver.ensure_running()  # a new process inherits the mask
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
 
 
 def unblock_signals() -> None:
-    """Let a forked process have the signals that its server does not heed."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_PARENT)
+    """Let a forked process receive the signals that its server blocks."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _lead_a_session(function: Callable[..., None], *arguments: object) -> None:
+def _call_in_own_session(function: Callable[..., None], *arguments: object) -> None:
     os.setsid()
     function(*arguments)
 
 
 class ForkedProcess:
-    """A call of ``function`` in a process that leads a session, and so a group, of its own.
+    """A call of ``function`` in a forked process that leads a session and process group.
 
-    Signals that ask for an end wait until it calls :func:`unblock_signals`. When this process
-    ends the other gets SIGTERM and is waited for.
+    It receives no signal that asks for an end before it calls :func:`unblock_signals`. When this
+    process exits, the other one gets SIGTERM and is waited for.
     """
 
     def __init__(self, function: Callable[..., None], *arguments: object) -> None:
         self._process = _start(function, *arguments)
-        self.pid = _pid(self._process)
-        # Else a signal to its group could come before there is one, and be lost.
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+        # A signal to its group would be lost before the group exists.
         while self.poll() is None and not _leads_a_group(self.pid):
             time.sleep(_MOMENT_SECONDS)
 
     @property
     def returncode(self) -> int | None:
-        """As :meth:`poll` gives it."""
+        """As returned by :meth:`poll`."""
         return self.poll()
 
     def poll(self) -> int | None:
-        """The exit code, or minus the number of the signal that killed it; None while it runs."""
+        """The exit code, or minus the signal that killed the process; None while it runs."""
         code = self._process.exitcode
         if code == _UNSEEN:  # the server was killed, and the process may be alive
             with suppress(ProcessLookupError, PermissionError):
@@ -86,7 +92,7 @@ class ForkedProcess:
         return code
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; the exit code.
+        """Wait for the end and return the exit code.
 
         Raises:
             subprocess.TimeoutExpired: if it has not ended after ``timeout`` seconds.
@@ -99,29 +105,24 @@ class ForkedProcess:
 
 
 def _start(function: Callable[..., None], *arguments: object) -> ForkServerProcess:
-    """Fork a process, from a new server where the one that was running has been killed.
+    """Fork a process, from a new server if the running one has been killed.
 
-    What a killed server may have forked ends by itself, as nobody holds the pipe that it watches.
+    Whatever a killed server still forked ends by itself, as nobody holds the pipe that it watches.
     """
-    turn = 0
+    attempt = 1
     while True:
-        process = warm_up().Process(
-            target=_lead_a_session, args=(function, *arguments), daemon=True
+        process = _running_server().Process(
+            target=_call_in_own_session, args=(function, *arguments), daemon=True
         )
         try:
             with _without_main():
                 process.start()
             return process
         except (EOFError, ConnectionError):
-            turn += 1
-            if turn == _STARTS:
+            if attempt == _START_ATTEMPTS:
                 raise
-            time.sleep(_DEAD_SECONDS)  # until it can be seen that the server is gone
-
-
-def _pid(process: ForkServerProcess) -> int:
-    assert process.pid is not None  # it is started
-    return process.pid
+            attempt += 1
+            time.sleep(_DEAD_SECONDS)  # until multiprocessing sees that the server is gone
 
 
 def _leads_a_group(pid: int) -> bool:
@@ -133,7 +134,7 @@ def _leads_a_group(pid: int) -> bool:
 
 @contextmanager
 def _without_main() -> Generator[None]:
-    """Hide the script that this process runs: a forked one would run it, too."""
+    """Hide this process's main script, which a forked process would run again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

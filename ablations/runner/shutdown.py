@@ -1,53 +1,69 @@
-"""How a worker ends its runs: after a checkpoint, and by force where that takes too long."""
+"""How a worker ends early: the first signal lets runs write a checkpoint, the second kills them."""
 
 from __future__ import annotations
 
 import signal
 import time
 from collections.abc import Callable, Sequence
+from types import FrameType
 
-from ablations.runner.interrupt import Interrupt
-from ablations.runner.running import Run
+from ablations.runner.active_run import ActiveRun
 
-# A run that has not written its checkpoint by then goes on from the one before.
+# Ctrl-C, a cluster's end of a job, a closed terminal, and SLURM's early warning.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+# A run that has not written its checkpoint by then resumes from the one before.
 _GRACE_SECONDS = 20.0
 
 
-class Stop:
-    """The first signal that asks for an end lets each run write a checkpoint, and the second ends
-    them at once.
+class Shutdown:
+    """Receives the signals that ask for an end, while it is entered, and ends the runs.
+
+    Main thread only.
 
     Args:
-        interrupt: takes the signals over
-        note: tells a person something in a line of its own
+        note: prints a line for the user
     """
 
-    def __init__(self, interrupt: Interrupt, note: Callable[[str], None]) -> None:
-        self._interrupt, self._note = interrupt, note
-        self._heard = 0
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._received: list[signal.Signals] = []
+        self._handled = 0
         self._kill_at: float | None = None
 
-    def attend(self, running: Sequence[Run]) -> None:
-        """Pass on what has been received since, and end by force what is too late."""
-        received = len(self._interrupt.received)
-        if received > self._heard:
-            again = received > 1
-            self._note(
-                "killing the runs" if again else "stopping after a checkpoint (again to kill)"
-            )
-            self.ask(running)
-            if again:
-                self._kill_at = time.monotonic()
-            self._heard = received
-        if self._kill_at is not None and time.monotonic() >= self._kill_at:
-            self._send(running, signal.SIGKILL)
+    @property
+    def signal(self) -> signal.Signals | None:
+        """The first signal received, if any."""
+        return self._received[0] if self._received else None
 
-    def ask(self, running: Sequence[Run]) -> None:
-        """Have the runs end after a checkpoint; they have so long."""
+    def __enter__(self) -> Shutdown:
+        self._handlers = {number: signal.signal(number, self._receive) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        self._received.append(signal.Signals(number))
+
+    def update(self, runs: Sequence[ActiveRun]) -> None:
+        """Act on signals received since the last call, and kill runs whose time is up."""
+        received = len(self._received)
+        if received > self._handled:
+            self._handled = received
+            if received == 1:
+                self._note("stopping after a checkpoint (again to kill)")
+                self.stop(runs)
+            else:
+                self._note("killing the runs")
+                self._kill_at = time.monotonic()
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            for run in runs:
+                run.send(signal.SIGKILL)
+
+    def stop(self, runs: Sequence[ActiveRun]) -> None:
+        """Ask the runs to end after a checkpoint, and set the time by which they must."""
         if self._kill_at is None:
             self._kill_at = time.monotonic() + _GRACE_SECONDS
-        self._send(running, signal.SIGTERM)
-
-    def _send(self, running: Sequence[Run], number: signal.Signals) -> None:
-        for run in running:
-            run.child.send(number)
+        for run in runs:
+            run.send(signal.SIGTERM)

@@ -24,8 +24,10 @@ STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
 
 # To open a storage may take longer than a statement later may: nothing is running yet.
 _OPEN_SECONDS = 30.0
+_CONNECT_SECONDS = 5
+_MOMENT_SECONDS = 0.1
 _POSTGRESQL = {
-    "connect_timeout": 5,
+    "connect_timeout": _CONNECT_SECONDS,
     "tcp_user_timeout": 15_000,
     "keepalives_idle": 5,
     "keepalives_interval": 3,
@@ -192,6 +194,10 @@ def _guard_postgresql(storage: Storage, url: URL) -> None:
     with storage.engine.connect() as connection:
         opened = connection.exec_driver_sql(question).scalar_one()
     storage.engine.dispose()
+    silent_at = float("-inf")
+
+    def give_up() -> OperationalError:
+        return OperationalError(f"no answer within {storage.wait_seconds:g} s")
 
     class BoundedConnection(Psycopg[Any]):
         """Gives up on a server that is frozen, which keeps the connection open and says nothing."""
@@ -200,6 +206,7 @@ def _guard_postgresql(storage: Storage, url: URL) -> None:
             return super().wait(self._bounded(gen), *arguments, **settings)
 
         def _bounded(self, gen: Any) -> Generator[Any, Any, Any]:
+            nonlocal silent_at
             deadline = time.monotonic() + storage.wait_seconds
             try:
                 wanted = next(gen)
@@ -207,14 +214,17 @@ def _guard_postgresql(storage: Storage, url: URL) -> None:
                     ready = yield wanted  # 0 several times a second while there is no answer
                     if not ready and time.monotonic() > deadline:
                         self.pgconn.finish()
-                        raise OperationalError(f"no answer within {storage.wait_seconds:g} s")
+                        silent_at = time.monotonic()
+                        raise give_up()
                     wanted = gen.send(ready)
             except StopIteration as end:
                 return end.value
 
     def connect(_dialect: Any, _record: Any, arguments: Any, settings: dict[str, Any]) -> Any:
-        timeout = min(_POSTGRESQL["connect_timeout"], storage.wait_seconds)
-        return BoundedConnection.connect(*arguments, **settings | {"connect_timeout": timeout})
+        if time.monotonic() - silent_at < _MOMENT_SECONDS:
+            raise give_up()  # the pool replaces a dead connection at once, and would wait again
+        timeout = min(_CONNECT_SECONDS, storage.wait_seconds)
+        return BoundedConnection.connect(*arguments, **settings | {"connect_timeout": int(timeout)})
 
     def check(connection: Any, _record: Any) -> None:
         (found,) = connection.execute(question).fetchone()

@@ -1,189 +1,174 @@
-"""A worker's talk with the storage, on a thread of its own.
+"""A worker's exchange with the storage, in small operations between its looks at the processes.
 
-A database that is slow, or away for minutes, delays what is told and what is taken, but no
-training, no signal and no display. What is told waits here; were this worker to end before, the
-files tell the next one the same.
+Runs are processes of their own, which no outage of the storage stops, so a plain loop is enough:
+each operation is bounded by ``Storage.wait_seconds``, and after a failed one the worker carries on
+and tries again later. What cannot be reported stays queued here; if this worker dies first, the
+files tell the next one.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any
 
+from ablations.runner.active_run import ActiveRun
 from ablations.runner.lease import Lease
 from ablations.runner.machine import Slot
-from ablations.runner.queue import Claim, Kind, Queue
-from ablations.runner.storage import STORAGE_ERRORS, Patience, reason
+from ablations.runner.queue import Claim, Queue
+from ablations.runner.storage import STORAGE_ERRORS, Heartbeat, reason
+from transformer.errors import InputError
 
-_TURN_SECONDS = 0.5
-_LOOK_SECONDS = 2.0
-_LAST_WORDS_SECONDS = 5.0
+_ROUND_SECONDS = 0.5
+_RETRY_SECONDS = 1.0
+_RECONCILE_SECONDS = 2.0
+# After this long the rest of a reconciliation waits for the next round.
+_RECONCILE_BUDGET_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Ending:
+class _End:
+    """The end of a claimed run that is still to be reported; ``failure`` is None if it is done."""
+
     claim: Claim
-    kind: Kind
-    reason: str
-    facts: Mapping[str, Any]
+    failure: str | None
+    attributes: Mapping[str, Any]
 
 
-class Link:
-    """Takes cells for free slots, says how they fare and how they ended, and leads by turns.
+class QueueSync:
+    """Claims runs for free slots, reports how they fare, and leads the queue when it is its turn.
 
     Attributes:
-        taken: cells for this worker, with the slot that each is to run at
-        lost: cells that others have taken over from this worker
-        pruned: cells whose run is to end for its poor figures
-        trouble: what the storage does not answer for; empty while it does
+        free: slots for which to claim runs
+        claimed: new claims, each with its slot, for the worker to start
+        held: all claims that are this worker's, with their runs once they are started
+        trouble: the storage's last error; empty while it answers
     """
 
     def __init__(
-        self, queue: Queue, lease: Lease, patience: Patience, wanted: Callable[[str], bool]
+        self, queue: Queue, lease: Lease, heartbeat: Heartbeat, wanted: Callable[[str], bool]
     ) -> None:
-        """Have it take those cells that are ``wanted``."""
         self._queue, self._lease, self._wanted = queue, lease, wanted
-        self._patience = patience
-        self.taken: SimpleQueue[tuple[Slot, Claim]] = SimpleQueue()
-        self.lost: SimpleQueue[Claim] = SimpleQueue()
-        self.pruned: SimpleQueue[Claim] = SimpleQueue()
-        self._free: SimpleQueue[Slot] = SimpleQueue()
-        self._slots: deque[Slot] = deque()
-        self._endings: deque[_Ending] = deque()
-        self._running: dict[str, Claim] = {}
-        self._facts: dict[str, Mapping[str, Any]] = {}
-        self._reports: dict[str, dict[int, float]] = {}
-        self._lock = threading.Lock()
-        self._wake, self._closing = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
-        self._next_beat = self._next_look = 0.0
-        self._steady_since = self._reached_at = time.monotonic()
-        self._error: BaseException | None = None
+        self._heartbeat = heartbeat
+        self.free: list[Slot] = []
+        self.claimed: deque[tuple[Slot, Claim]] = deque()
+        self.held: dict[Claim, ActiveRun | None] = {}
         self.trouble = ""
+        self._next_beats: dict[Claim, float] = {}
+        self._ends: deque[_End] = deque()
+        self._round = self._operations()
+        self._next_round = self._next_reconciliation = 0.0
+        self._steady_since = self._reached_at = time.monotonic()
 
-    # What the worker calls; none of it waits for the storage.
+    def started(self, run: ActiveRun) -> None:
+        """Report on a run from now on, at once at first, so that others see it begin."""
+        self.held[run.claim] = run
+        self._next_beats[run.claim] = 0.0
 
-    def __enter__(self) -> Link:
-        self._thread.start()
-        return self
+    def ended(
+        self, claim: Claim, failure: str | None, attributes: Mapping[str, Any] | None = None
+    ) -> None:
+        """Report the end of a run whose files are in place already."""
+        if claim in self.held:
+            self.held[claim] = None  # its process is gone
+        self._ends.append(_End(claim, failure, attributes or {}))
+        self._next_round = 0.0
 
-    def __exit__(self, *_: object) -> None:
-        """Tell what is left to tell, unless the storage is away."""
-        self._closing.set()
-        self._wake.set()
-        self._thread.join(_LAST_WORDS_SECONDS)
+    def step(self) -> None:
+        """Do the next operation that is due, if any.
 
-    def offer(self, slot: Slot) -> None:
-        """Have a cell taken for a slot that has become free."""
-        self._free.put(slot)
-        self._wake.set()
-
-    def follow(self, claim: Claim, facts: Mapping[str, Any], reports: Mapping[int, float]) -> None:
-        """Renew what is told of a running cell, and the values by step that it may be pruned by."""
-        with self._lock:
-            if claim.name not in self._facts:
-                self._next_beat = 0.0  # others are to see at once that it has begun
-            self._facts[claim.name] = dict(facts)
-            self._reports[claim.name] = dict(reports)
-
-    def end(self, claim: Claim, kind: Kind, why: str, facts: Mapping[str, Any]) -> None:
-        """Have it told how a cell ended; its files are in their place already."""
-        self._endings.append(_Ending(claim, kind, why, facts))
-        self._wake.set()
-
-    def check(self) -> None:
-        """Raise here what went wrong there, if it is no trouble of the storage."""
-        if self._error is not None:
-            raise self._error
-
-    # What the thread does.
-
-    def _run(self) -> None:
+        Raises:
+            InputError: if the database was replaced, or nothing can be trained.
+        """
+        if time.monotonic() < self._next_round:
+            return
         try:
-            while not self._closing.is_set():
-                self._attempt(self._turn)
-                self._wake.wait(_TURN_SECONDS)
-                self._wake.clear()
-            self._attempt(self._tell_endings)
-            self._attempt(self._lease.release)
-        except BaseException as error:
-            self._error = error
-
-    def _attempt(self, action: Callable[[], object]) -> None:
-        try:
-            action()
+            next(self._round)
+        except StopIteration:
+            self._begin_round(0.0 if self._ends else _ROUND_SECONDS)
         except STORAGE_ERRORS as error:
             self.trouble = reason(error)
+            self._begin_round(_RETRY_SECONDS)
             return
         self.trouble = ""
-        self._note_reached()
+        self._note_contact()
 
-    def _note_reached(self) -> None:
-        """Note that the storage answers. Where it did not for long, nobody's heartbeat could
-        arrive, and who seems silent is not judged by it.
+    def close(self) -> None:
+        """Report what is left to report, unless the storage is away, and let another lead."""
+        with suppress(*STORAGE_ERRORS, InputError):
+            while self._ends:
+                self._report_end()
+            self._lease.release()
+
+    def _begin_round(self, delay: float) -> None:
+        self._round = self._operations()
+        self._next_round = time.monotonic() + delay
+
+    def _note_contact(self) -> None:
+        """Record that the storage answers.
+
+        After a long gap nobody's heartbeats can have arrived, so silence proves nothing for a
+        while.
         """
         now = time.monotonic()
-        if now - self._reached_at > self._patience.grace_seconds / 2:
+        if now - self._reached_at > self._heartbeat.grace_seconds / 2:
             self._steady_since = now
         self._reached_at = now
 
-    def _turn(self) -> None:
-        told = self._tell_endings()
-        self._beat()
-        self._ask_pruner()
-        if self._lease.hold() and (told or time.monotonic() >= self._next_look):
-            self._note_reached()
-            seconds = time.monotonic() - self._steady_since
-            self._queue.reconcile(
-                judge=seconds > self._patience.grace_seconds, still_leads=self._lease.hold
-            )
-            self._next_look = time.monotonic() + _LOOK_SECONDS
-        self._take()
+    def _operations(self) -> Iterator[None]:
+        """One round, the most urgent first, with a pause after each access to the storage."""
+        news = bool(self._ends)
+        while self._ends:
+            self._report_end()
+            yield
+        for claim, run in list(self.held.items()):
+            if time.monotonic() >= self._next_beats.get(claim, 0.0):
+                self._beat(claim, run)
+                yield
+        for claim, run in list(self.held.items()):
+            if run and self._queue.should_prune(claim, run.run_set.reports(run.directory)):
+                run.prune()
+                yield
+        if self._lease.hold() and (news or time.monotonic() >= self._next_reconciliation):
+            self._reconcile()
+        yield
+        while self.free and (claim := self._queue.take(self._wanted)):
+            self.held[claim] = None
+            self._next_beats[claim] = time.monotonic() + self._heartbeat.interval_seconds
+            self.claimed.append((self.free.pop(0), claim))
+            yield
 
-    def _tell_endings(self) -> bool:
-        """Whether there was one."""
-        told = bool(self._endings)
-        while self._endings:
-            ending = self._endings[0]
-            self._queue.close(ending.claim, ending.kind, ending.reason, ending.facts)
-            self._endings.popleft()
-            self._running.pop(ending.claim.name, None)
-            with self._lock:
-                self._facts.pop(ending.claim.name, None)
-                self._reports.pop(ending.claim.name, None)
-        return told
+    def _report_end(self) -> None:
+        end = self._ends[0]
+        if end.failure is None:
+            self._queue.complete(end.claim)
+        else:
+            self._queue.fail(end.claim, end.failure, end.attributes)
+        self._ends.popleft()
+        self._drop(end.claim)
 
-    def _beat(self) -> None:
-        if time.monotonic() < self._next_beat:
+    def _drop(self, claim: Claim) -> None:
+        self.held.pop(claim, None)
+        self._next_beats.pop(claim, None)
+
+    def _beat(self, claim: Claim, run: ActiveRun | None) -> None:
+        if self._queue.beat(claim, run.attributes() if run else {}):
+            self._next_beats[claim] = time.monotonic() + self._heartbeat.interval_seconds
             return
-        with self._lock:
-            facts = dict(self._facts)
-        for name, claim in list(self._running.items()):
-            if not self._queue.beat(claim, facts.get(name, {})):
-                del self._running[name]
-                self.lost.put(claim)
-        self._next_beat = time.monotonic() + self._patience.heartbeat_seconds
+        self._drop(claim)
+        if run is not None:
+            run.lose()
 
-    def _ask_pruner(self) -> None:
-        with self._lock:
-            reports = dict(self._reports)
-        for name, claim in self._running.items():
-            if self._queue.should_prune(claim, reports.get(name, {})):
-                self.pruned.put(claim)
-
-    def _take(self) -> None:
-        with suppress(Empty):
-            while True:
-                self._slots.append(self._free.get_nowait())
-        while self._slots and not self._closing.is_set():
-            claim = self._queue.take(self._wanted)
-            if claim is None:
-                return
-            self._running[claim.name] = claim
-            self.taken.put((self._slots.popleft(), claim))
+    def _reconcile(self) -> None:
+        self._note_contact()
+        now = time.monotonic()
+        until = now + _RECONCILE_BUDGET_SECONDS
+        complete = self._queue.reconcile(
+            judge=now - self._steady_since > self._heartbeat.grace_seconds,
+            may_continue=lambda: time.monotonic() < until and self._lease.hold(),
+        )
+        if complete:
+            self._next_reconciliation = time.monotonic() + _RECONCILE_SECONDS

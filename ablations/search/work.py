@@ -1,4 +1,4 @@
-"""A search as something that a fleet works on."""
+"""A search as runs for the workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from optuna.trial import FrozenTrial
 
 from ablations.runner.attempts import leave_pruned
 from ablations.search.best import write_best
-from ablations.search.report import announce_search, write_search_report
 from ablations.search.sampler import FeasibleSampler
 from ablations.search.search import SEARCH_FILE, Search, load_search
 from ablations.search.study import DIRECTIONS, to_optuna
@@ -29,8 +28,8 @@ from experiments.run.experiment import Experiment
 from transformer.config import to_dict
 
 
-class SearchWork:
-    """The search that ``search.json`` in ``root`` describes; see ``ablations.runner.work.Work``.
+class SearchRuns:
+    """The search that ``search.json`` in ``root`` describes; see ``runner.run_set.RunSet``.
 
     Pruned by Hyperband (https://arxiv.org/abs/1603.06560) on the perplexity of the validation set
     by step. What Optuna knows beside the files, the rungs that trials have passed, begins anew
@@ -129,22 +128,6 @@ class SearchWork:
     def diverge(self, directory: Path, step: int) -> None:
         """Leave that the trial was no good at all."""
         leave_pruned(directory, step, math.inf)
-
-    def write_report(self) -> None:
-        """The report, and ``best.json``."""
-        search = self.search
-        write_best(search, read_trials(search, self.root), self.root)
-        write_search_report(self.root)
-
-    def announce(self) -> None:
-        """Print the report.
-
-        Raises:
-            InputError: if no trial had a finite perplexity.
-        """
-        search = self.search
-        announce_search(write_search_report(self.root), self.root)
-        refuse_hopeless(search, read_trials(search, self.root))
 
     def _changed_at(self) -> int:
         return (self.root / SEARCH_FILE).stat().st_mtime_ns

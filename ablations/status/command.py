@@ -45,7 +45,7 @@ def show_status(directory: Path, *, storage: str | None, watch: bool, as_json: b
 def _reader(directory: Path, storage: str | None) -> AbstractContextManager[Reader]:
     if not is_claimed(directory) and (storage or os.environ.get("OPTUNA_STORAGE")):
         # Here alone: Optuna takes longer to import than all the rest.
-        from ablations.runner.storage import storage_url
+        from ablations.runner.storage_url import storage_url
         from ablations.status.from_storage import open_study
 
         return open_study(storage_url(storage, directory), directory.resolve().name)

@@ -16,7 +16,8 @@ from sqlalchemy.engine import URL
 
 from ablations.runner.identity import is_gone
 from ablations.runner.queue import TABLE_ATTRIBUTE
-from ablations.runner.storage import Patience, open_storage, refusing, show
+from ablations.runner.storage import Heartbeat, open_storage, refuse_unusable
+from ablations.runner.storage_url import display_url
 from ablations.status.contents import contents_of
 from ablations.status.ending import expect
 from ablations.status.model import Run, State, Status
@@ -45,8 +46,8 @@ def open_study(url: URL, study: str) -> Generator[StorageReader]:
     """
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
         raise InputError(f"there is no database in {url.database}")  # which SQLite would make
-    with open_storage(url, Patience.of_environment()) as storage:
-        with refusing(url):
+    with open_storage(url, Heartbeat.from_environment()) as storage:
+        with refuse_unusable(url):
             names = optuna.study.get_all_study_names(storage)
         yield StorageReader(url, storage, _find(study, names, url))
 
@@ -59,8 +60,10 @@ def _find(study: str, names: Sequence[str], url: URL) -> str:
     if study in names or len(longer) == 1:
         return study if study in names else longer[0]
     if longer:
-        raise InputError(f"{show(url)} has several studies {study}: {', '.join(sorted(longer))}")
-    raise unknown_name(f"study in {show(url)}", study, names)
+        raise InputError(
+            f"{display_url(url)} has several studies {study}: {', '.join(sorted(longer))}"
+        )
+    raise unknown_name(f"study in {display_url(url)}", study, names)
 
 
 class StorageReader:
@@ -75,7 +78,7 @@ class StorageReader:
         Raises:
             InputError: if the storage does not answer, or the study is no fleet's.
         """
-        with refusing(self._url):
+        with refuse_unusable(self._url):
             study = optuna.load_study(study_name=self._name, storage=self._storage)
             described = study.user_attrs.get(TABLE_ATTRIBUTE)
             trials = study.get_trials(deepcopy=False)

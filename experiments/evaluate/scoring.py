@@ -151,6 +151,8 @@ def show_lines(display: Display, lines: int) -> Callable[[int], None]:
         elapsed = time.monotonic() - started
         # The first of a batch comes as late as all of it.
         left = elapsed / done * (lines - done) if done >= _FEWEST_SHARE * lines else None
-        display.update(Progress(stage=RunState.EVALUATE, step=done, max_steps=lines, seconds_left=left))
+        display.update(
+            Progress(stage=RunState.EVALUATE, step=done, max_steps=lines, seconds_left=left)
+        )
 
     return update

@@ -39,7 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setattr("ablations.runner.process.start", start_fake)
-    monkeypatch.setattr("ablations.runner.warm.warm_up", lambda: None)
+    monkeypatch.setattr("ablations.runner.forkserver.warm_up", lambda: None)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     return tmp_path
 

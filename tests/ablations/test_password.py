@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from ablations.__main__ import main
-from ablations.runner.storage import show
+from ablations.runner.storage_url import display_url
 from tests.ablations.postgresql import Server
 from tests.ablations.storm.place import make_place
 
@@ -51,7 +51,7 @@ def test_one_behind_a_mistyped_option_is_not_echoed(
 
 
 def test_one_among_the_parameters_is_not_shown() -> None:
-    assert "geheim7" not in show(make_url("postgresql://me@host/db?password=geheim7"))
+    assert "geheim7" not in display_url(make_url("postgresql://me@host/db?password=geheim7"))
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from experiments.catalog.find import EXPERIMENTS
 from experiments.catalog.settings import with_settings
 from experiments.command_line import Parser, run_command_line
 from experiments.run.execute import Outcome
-from experiments.run.progress import RunState
 from experiments.run.experiment import Experiment, load_experiment
+from experiments.run.progress import RunState
 from experiments.run.results import load_result
 from tests.experiments.conftest import Command
 from tests.samples import write_corpus

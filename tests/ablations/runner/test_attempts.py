@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runner.attempts import locate, newest, note_failure, number, publish, take_over
+from ablations.runner.attempts import locate, newest, number, publish, record_failure, take_over
 from experiments.run.attempt import Attempt, read_attempt, write_attempt
 from experiments.run.progress import Progress, RunState, write_progress
 
@@ -88,7 +88,7 @@ def test_an_unfinished_run_without_a_number_is_taken_over_too(tmp_path: Path) ->
 def test_exceptions_count_up_to_the_retries(tmp_path: Path) -> None:
     directory = attempt(tmp_path / "seed-1")
     verdicts = [
-        note_failure(directory, "broke", ["a", "b"], killed=False, retries=2) for _ in range(3)
+        record_failure(directory, "broke", ["a", "b"], killed=False, retries=2) for _ in range(3)
     ]
     assert [verdict.is_final for verdict in verdicts] == [False, False, True]
     left = read_attempt(directory)
@@ -100,15 +100,15 @@ def test_kills_count_only_while_none_comes_further(tmp_path: Path) -> None:
     directory = attempt(tmp_path / "seed-1")
     for step in range(1, 30):
         write_progress(directory, Progress(stage=RunState.TRAIN, step=step, max_steps=99))
-        verdict = note_failure(directory, "killed", [], killed=True, retries=0)
+        verdict = record_failure(directory, "killed", [], killed=True, retries=0)
         assert not verdict.is_final
-    verdicts = [note_failure(directory, "killed", [], killed=True, retries=0) for _ in range(9)]
+    verdicts = [record_failure(directory, "killed", [], killed=True, retries=0) for _ in range(9)]
     assert [verdict.is_final for verdict in verdicts] == [False] * 8 + [True]
 
 
 def test_a_failure_of_what_was_taken_over_is_nobodys(tmp_path: Path) -> None:
     first = attempt(tmp_path / "seed-1")
     second = attempt(tmp_path / "seed-1")
-    assert not note_failure(first, "broke", [], killed=False, retries=0).is_final
+    assert not record_failure(first, "broke", [], killed=False, retries=0).is_final
     left = read_attempt(second)
     assert left is not None and not left.failures

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runner.own_process import run_forked
-from ablations.runner.process import STOPPED, start
-from ablations.runner.warm import ForkedProcess
+from ablations.runner.entrypoint import run_forked
+from ablations.runner.forkserver import ForkedProcess
+from ablations.runner.process import start
 from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.run.attempt import write_attempt
 from experiments.run.experiment import claim
-from experiments.run.progress import read_progress
+from experiments.run.progress import STOPPED_EXIT_CODE, read_progress
 from experiments.run.results import load_result
 from tests.experiments.conftest import Command, Start
 from tests.experiments.run.test_attempt import ATTEMPT
@@ -42,7 +42,7 @@ _PARENT = """
 import signal, sys, time
 from pathlib import Path
 from ablations.runner.process import start
-from ablations.runner.warm import ForkedProcess
+from ablations.runner.forkserver import ForkedProcess
 
 directory = Path(sys.argv[1])
 with (directory / "mains").open("a") as mains:
@@ -59,7 +59,7 @@ time.sleep(1000)
 _KILLED_SERVER = """
 import os, signal, threading, time
 from multiprocessing import forkserver
-from ablations.runner import warm
+from ablations.runner import forkserver as warm
 
 warm.PRELOADED.clear()
 warm.warm_up()
@@ -81,7 +81,7 @@ def test_a_server_that_is_killed_while_a_process_starts_is_replaced():
 _KILLED_SERVER_LATER = """
 import os, signal, time
 from multiprocessing import forkserver
-from ablations.runner import warm
+from ablations.runner import forkserver as warm
 
 warm.PRELOADED.clear()
 process = warm.ForkedProcess(time.sleep, 60)
@@ -101,7 +101,7 @@ def test_a_process_whose_server_is_killed_counts_as_killed():
 def test_a_process_whose_directory_is_gone_ends_without_a_word(tmp_path: Path):
     with pytest.raises(SystemExit) as ended:
         run_forked(str(tmp_path / "gone"), str(tmp_path), {}, 1)
-    assert ended.value.code == STOPPED
+    assert ended.value.code == STOPPED_EXIT_CODE
 
 
 def _marked(marker: str) -> set[int]:
@@ -198,7 +198,7 @@ def test_one_that_was_paused_cannot_disturb_the_attempt_that_took_its_run_over(
     assert start(newer).wait(_PATIENCE_SECONDS) == 0
     before = {path: path.read_bytes() for path in newer.glob("*.*") if path.name != "log.txt"}
     os.killpg(paused.pid, signal.SIGCONT)
-    assert paused.wait(_PATIENCE_SECONDS) == STOPPED
+    assert paused.wait(_PATIENCE_SECONDS) == STOPPED_EXIT_CODE
     assert {path: path.read_bytes() for path in before} == before
     assert list(tmp_path.iterdir()) == [newer]
     log = (newer / "log.txt").read_text()
@@ -225,7 +225,7 @@ def test_a_signal_before_training_ends_it_as_one_that_is_to_be_started_again(
     claim(directory, tiny_experiment(folder))
     running = begin("ablations.runner.process", directory, stdin=None)
     running.wait_until(lambda: read_progress(directory) is not None)
-    assert running.finish(signal.SIGTERM).code == STOPPED
+    assert running.finish(signal.SIGTERM).code == STOPPED_EXIT_CODE
     progress = read_progress(directory)
     assert progress is not None and progress.stage == "stopped"
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import optuna
 
-from ablations.runner.work import Work
+from ablations.runner.run_set import RunSet
 from ablations.search.parameter import Value
 from ablations.search.search import Search, claim_search, make_search
 from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
 from ablations.search.study import DIRECTIONS
-from ablations.search.work import SearchWork
+from ablations.search.work import SearchRuns
 from ablations.tables.table import Cell
 from experiments.callbacks.curve import METRICS_FILE
 from experiments.run.attempt import Attempt, Failure, write_attempt
@@ -94,9 +94,9 @@ def give_up(search: Search, root: Path, name: str, values: Mapping[str, Value], 
     )
 
 
-def work_on(work: SearchWork, objective: Objective, *, count: int | None = None) -> optuna.Study:
+def work_on(work: SearchRuns, objective: Objective, *, count: int | None = None) -> optuna.Study:
     """Carry out the trials that are missing, one by one, as a fleet does in many processes."""
-    protocol: Work = work
+    protocol: RunSet = work
     study = optuna.create_study(
         study_name=protocol.study,
         directions=DIRECTIONS,
@@ -111,7 +111,7 @@ def work_on(work: SearchWork, objective: Objective, *, count: int | None = None)
     return study
 
 
-def carry_out(work: SearchWork, study: optuna.Study, name: str, objective: Objective) -> None:
+def carry_out(work: SearchRuns, study: optuna.Study, name: str, objective: Objective) -> None:
     """One trial to its end, pruned wherever the pruner says so."""
     trial = study.ask()
     experiment = work.experiment(name, trial)

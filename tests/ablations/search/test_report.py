@@ -106,7 +106,11 @@ def test_what_a_space_needs_to_be_read_aright_is_said(tmp_path: Path) -> None:
 
 def some(perplexities: Sequence[float | None]) -> list[Trial]:
     return [
-        Trial(name=f"trial-{i:04}", state=RunState.DONE if value else RunState.FAILED, perplexity=value)
+        Trial(
+            name=f"trial-{i:04}",
+            state=RunState.DONE if value else RunState.FAILED,
+            perplexity=value,
+        )
         for i, value in enumerate(perplexities)
     ]
 

@@ -11,9 +11,10 @@ import pytest
 from optuna.trial import TrialState
 
 from ablations.runner.queue import Queue
-from ablations.runner.storage import STUDY_FILE, Patience, open_storage, storage_url
+from ablations.runner.storage import Heartbeat, open_storage
+from ablations.runner.storage_url import STUDY_FILE, storage_url
 from ablations.search.trials import best, read_trial, read_trials
-from ablations.search.work import SearchWork
+from ablations.search.work import SearchRuns
 from tests.ablations.samples import empty_study
 from tests.ablations.search.samples import bowl, give_up, leave, small_search, work_on
 from transformer.errors import InputError
@@ -25,7 +26,7 @@ def nowhere(_: Mapping[str, Any]) -> float:
 
 def test_poor_trials_are_pruned_and_good_ones_found(tmp_path: Path) -> None:
     search = small_search(tmp_path, trials=17)
-    study = work_on(SearchWork(tmp_path), bowl)
+    study = work_on(SearchRuns(tmp_path), bowl)
     trials = read_trials(search, tmp_path)
     states = [trial.state for trial in trials]
     assert set(states) == {"done", "pruned"}
@@ -41,10 +42,10 @@ def test_poor_trials_are_pruned_and_good_ones_found(tmp_path: Path) -> None:
 
 
 def test_a_pruned_trial_is_the_same_in_the_study_and_in_the_report(tmp_path: Path) -> None:
-    search, work = small_search(tmp_path), SearchWork(tmp_path)
+    search, work = small_search(tmp_path), SearchRuns(tmp_path)
     every = search.base.training.validate_every_steps
     (tmp_path / STUDY_FILE).write_bytes(empty_study())
-    with open_storage(storage_url(None, tmp_path), Patience(1, 3)) as storage:
+    with open_storage(storage_url(None, tmp_path), Heartbeat(1, 3)) as storage:
         queue = Queue(storage, work, "here")
         queue.reconcile(judge=False, still_leads=lambda: True)
         claim = queue.take(lambda name: True)
@@ -64,8 +65,8 @@ def test_a_pruned_trial_is_the_same_in_the_study_and_in_the_report(tmp_path: Pat
 
 def test_a_search_whose_database_is_gone_goes_on_with_what_is_known(tmp_path: Path) -> None:
     small_search(tmp_path, trials=13)
-    before = work_on(SearchWork(tmp_path), bowl, count=9)
-    after = work_on(SearchWork(tmp_path), bowl)
+    before = work_on(SearchRuns(tmp_path), bowl, count=9)
+    after = work_on(SearchRuns(tmp_path), bowl)
     assert len(after.trials) == 13
     for old, new in zip(before.trials, after.trials, strict=False):
         assert new.state == old.state
@@ -78,7 +79,7 @@ def test_a_search_whose_database_is_gone_goes_on_with_what_is_known(tmp_path: Pa
 
 def test_a_trial_that_was_begun_keeps_its_parameters(tmp_path: Path) -> None:
     search = small_search(tmp_path)
-    work = SearchWork(tmp_path)
+    work = SearchRuns(tmp_path)
     assert work.parameters("trial-0000") == search.values(search.base)
     assert work.parameters("trial-0003") == {}
     sampled = {"learning_rate_factor": 0.1 + 0.2, "warmup_steps": 17}
@@ -89,7 +90,7 @@ def test_a_trial_that_was_begun_keeps_its_parameters(tmp_path: Path) -> None:
 
 def test_further_trials_are_taken_up_while_it_works(tmp_path: Path) -> None:
     small_search(tmp_path, trials=3)
-    work = SearchWork(tmp_path)
+    work = SearchRuns(tmp_path)
     assert len(work.names) == 3
     small_search(tmp_path, trials=5)
     assert len(work.names) == 5
@@ -103,7 +104,7 @@ def test_a_trial_that_diverges_teaches_the_sampler_and_ends_nothing(tmp_path: Pa
     def steep(values: Mapping[str, Any]) -> float:
         return math.inf if values["learning_rate_factor"] > 0.6 else bowl(values)
 
-    work = SearchWork(tmp_path)
+    work = SearchRuns(tmp_path)
     work_on(work, steep)
     trials = read_trials(search, tmp_path)
     diverged = [trial for trial in trials if trial.state == "diverged"]
@@ -116,7 +117,7 @@ def test_a_trial_that_diverges_teaches_the_sampler_and_ends_nothing(tmp_path: Pa
 def test_a_result_that_is_not_finite_has_no_values(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     leave(search, tmp_path / "trial-0000", search.first(), perplexity=math.inf)
-    known = SearchWork(tmp_path).finished_trial("trial-0000")
+    known = SearchRuns(tmp_path).finished_trial("trial-0000")
     assert known is not None and known.state == TrialState.PRUNED
     assert read_trials(search, tmp_path)[0].reason == "its perplexity is inf"
 
@@ -124,7 +125,7 @@ def test_a_result_that_is_not_finite_has_no_values(tmp_path: Path) -> None:
 def test_a_training_that_diverged_is_the_trials_end(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     leave(search, tmp_path / "trial-0000", search.first(), until=0)
-    work = SearchWork(tmp_path)
+    work = SearchRuns(tmp_path)
     work.diverge(tmp_path / "trial-0000", 7)
     known = work.finished_trial("trial-0000")
     assert work.is_done(tmp_path / "trial-0000")
@@ -140,7 +141,7 @@ def test_a_search_in_which_nothing_is_finite_ends(
     for name in search.names[:in_vain]:
         give_up(search, tmp_path, name, {**search.first()}, "training diverged at step 7")
     with pytest.raises(InputError) as error:
-        work_on(SearchWork(tmp_path), nowhere)
+        work_on(SearchRuns(tmp_path), nowhere)
     assert str(error.value) == (
         f"none of {in_vain} trials of base_lr-tiny had a finite perplexity (the last: training "
         "diverged at step 7): narrow the space (learning_rate_factor 0.1 to 4.0, warmup_steps 8 to "
@@ -155,7 +156,7 @@ def test_failed_trials_are_told_with_their_reason_and_not_to_the_sampler(tmp_pat
     failed, running, waiting = read_trials(search, tmp_path)[:3]
     assert (failed.state, failed.reason) == ("failed", "RuntimeError: disk")
     assert (running.state, waiting.state) == ("running", "waiting")
-    work = SearchWork(tmp_path)
+    work = SearchRuns(tmp_path)
     assert [work.finished_trial(name) for name in search.names[:3]] == [None] * 3
 
 
@@ -163,7 +164,7 @@ def test_reports_are_of_validations_by_step(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     every = search.base.training.validate_every_steps
     leave(search, tmp_path / "trial-0000.attempt-1", search.first(), until=2 * every)
-    reports = SearchWork(tmp_path).reports(tmp_path / "trial-0000.attempt-1")
+    reports = SearchRuns(tmp_path).reports(tmp_path / "trial-0000.attempt-1")
     assert reports == {
         every: pytest.approx(3.0 * 1_500 / every, rel=1e-5),
         2 * every: pytest.approx(1.5 * 1_500 / every, rel=1e-5),

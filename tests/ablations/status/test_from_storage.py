@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 
 from ablations.runner.identity import own_name
 from ablations.runner.queue import TABLE_ATTRIBUTE
-from ablations.runner.storage import storage_url
+from ablations.runner.storage_url import storage_url
 from ablations.status.from_storage import open_study
 from tests.ablations.samples import small_plan
 from tests.ablations.status.samples import training

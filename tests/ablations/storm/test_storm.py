@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runner.storage import STUDY_FILE
-from ablations.runner.warm import PRELOADED
+from ablations.runner.forkserver import PRELOADED
+from ablations.runner.storage_url import STUDY_FILE
 from tests.ablations.postgresql import Server
 from tests.ablations.storm.databases import Database, PostgreSQL, SQLite
 from tests.ablations.storm.nursery import Nursery

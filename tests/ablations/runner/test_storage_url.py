@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runner.meeting import meet
-from ablations.runner.storage import Patience, storage_url
+from ablations.runner.storage_url import register_storage, storage_url
 from transformer.errors import InputError
 
-PATIENCE = Patience(1, 30)
+GRACE = 30
 POSTGRESQL = "postgresql://me:secret@{}/ours"
 
 
@@ -25,29 +24,29 @@ def busy(root: Path, seconds_ago: float) -> None:
 
 
 def test_another_storage_is_refused_while_someone_works(tmp_path: Path) -> None:
-    meet(tmp_path, storage_url(None, tmp_path), PATIENCE)
+    register_storage(tmp_path, storage_url(None, tmp_path), GRACE)
     busy(tmp_path, 5)
-    meet(tmp_path, storage_url(None, tmp_path), PATIENCE)
+    register_storage(tmp_path, storage_url(None, tmp_path), GRACE)
     with pytest.raises(InputError, match=r"SQLite's study\.sqlite3, not Postgre") as x:
-        meet(tmp_path, storage_url(POSTGRESQL.format("a"), tmp_path), PATIENCE)
+        register_storage(tmp_path, storage_url(POSTGRESQL.format("a"), tmp_path), GRACE)
     assert "secret" not in str(x.value)
 
 
 def test_and_taken_when_nobody_does(tmp_path: Path) -> None:
-    meet(tmp_path, storage_url(None, tmp_path), PATIENCE)
+    register_storage(tmp_path, storage_url(None, tmp_path), GRACE)
     busy(tmp_path, 60)
-    meet(tmp_path, storage_url(POSTGRESQL.format("a"), tmp_path), PATIENCE)
+    register_storage(tmp_path, storage_url(POSTGRESQL.format("a"), tmp_path), GRACE)
     assert "secret" not in (tmp_path / "fleet.json").read_text()
 
 
 def test_a_server_has_many_names(tmp_path: Path) -> None:
-    meet(tmp_path, storage_url(POSTGRESQL.format("localhost"), tmp_path), PATIENCE)
+    register_storage(tmp_path, storage_url(POSTGRESQL.format("localhost"), tmp_path), GRACE)
     busy(tmp_path, 5)
-    meet(tmp_path, storage_url(POSTGRESQL.format("10.0.0.1:5432"), tmp_path), PATIENCE)
+    register_storage(tmp_path, storage_url(POSTGRESQL.format("10.0.0.1:5432"), tmp_path), GRACE)
 
 
 def test_a_directory_has_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    meet(tmp_path, storage_url(None, tmp_path), PATIENCE)
+    register_storage(tmp_path, storage_url(None, tmp_path), GRACE)
     busy(tmp_path, 5)
     monkeypatch.chdir(tmp_path.parent)
-    meet(Path(tmp_path.name), storage_url(None, Path(tmp_path.name)), PATIENCE)
+    register_storage(Path(tmp_path.name), storage_url(None, Path(tmp_path.name)), GRACE)
