@@ -128,10 +128,9 @@ def _study_removed(storage: str | None, study: str) -> Generator[None]:
         if storage is not None:
             url = storage_url(storage, Path())
             try:
-                with open_storage(url, Heartbeat.from_environment()) as opened:
-                    with refuse_unusable(url):
-                        delete_study(opened, study)
-                        Lease(opened.engine, study, identity.own_name(), 0.0).delete()
+                with open_storage(url, Heartbeat.from_environment()) as db, refuse_unusable(url):
+                    delete_study(db, study)
+                    Lease(db.engine, study, identity.own_name(), 0.0).delete()
             except InputError as error:
                 print(f"{display_url(url)} keeps the study {study}: {error}", file=sys.stderr)
 
