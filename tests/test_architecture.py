@@ -56,8 +56,8 @@ ALLOWED = {
     "transformer": ("transformer",),
     "experiments": ("transformer",),
     "ablations.formats": ("ablations.report.estimates",),
-    "ablations.tables": BELOW,
-    "ablations.runner": (*BELOW, "ablations.formats", "ablations.tables"),
+    "ablations.runner": (*BELOW, "ablations.formats"),
+    "ablations.tables": (*BELOW, "ablations.runner"),
     "ablations.costs": (
         *BELOW,
         "ablations.formats",
@@ -99,8 +99,8 @@ DOORS = {
     "optuna": {
         "ablations.runner.queue",
         "ablations.runner.storage",
-        "ablations.table_work",
-        "ablations.runner.work",
+        "ablations.runner.run_set",
+        "ablations.tables.runs",
         "ablations.status.from_storage",
         "ablations.search.sampler",
         "ablations.search.study",
@@ -114,10 +114,11 @@ DOORS = {
     "babel": {"transformer.data.corpora.cldr_phrases"},
     "sqlalchemy": {
         "ablations.runner.lease",
-        "ablations.runner.meeting",
         "ablations.runner.storage",
+        "ablations.runner.storage_url",
         "ablations.status.from_storage",
     },
+    "psycopg": {"ablations.runner.storage"},
     "loky": {"transformer.data.preparation.workers"},
 }
 

@@ -274,7 +274,7 @@ def test_a_signal_ends_with_its_exit_code(
     thread.join()
     shown = capsys.readouterr().out
     assert "base, seed 1: step 40 of 1,500" in shown
-    assert "the same command goes on from here" in shown
+    assert "the same command continues from here" in shown
 
 
 def test_a_second_worker_helps_and_a_killed_one_is_replaced(

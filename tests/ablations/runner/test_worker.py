@@ -61,7 +61,7 @@ def work_on(
     retries: int = 0,
     url: URL | None = None,
 ) -> tuple[signal.Signals | None, str]:
-    """Have a worker finish a small table with stand-ins; the signal that ended it, and its notes."""
+    """Have a worker finish a small table with stand-ins; the signal that ended it and its notes."""
     prepare_fakes(root, behaviour)
     claim_plan(root, plan or small_plan())
     runs, heartbeat, told = TableRuns(root), Heartbeat(1, 3), list[str]()
