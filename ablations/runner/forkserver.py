@@ -57,7 +57,7 @@ def unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _call_in_own_session(function: Callable[..., None], *arguments: object) -> None:
+def _call_in_own_session(function: Callable[..., object], *arguments: object) -> None:
     os.setsid()
     function(*arguments)
 
@@ -69,7 +69,7 @@ class ForkedProcess:
     process exits, the other one gets SIGTERM and is waited for.
     """
 
-    def __init__(self, function: Callable[..., None], *arguments: object) -> None:
+    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
         self._process = _start(function, *arguments)
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -104,7 +104,7 @@ class ForkedProcess:
         return code
 
 
-def _start(function: Callable[..., None], *arguments: object) -> ForkServerProcess:
+def _start(function: Callable[..., object], *arguments: object) -> ForkServerProcess:
     """Fork a process, from a new server if the running one has been killed.
 
     Whatever a killed server still forked ends by itself, as nobody holds the pipe that it watches.

@@ -1,4 +1,4 @@
-"""The databases that a fleet may share, an empty one for each test."""
+"""The databases that workers share, an empty one for each test, and the runs of experiments."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from ablations.runner.storage import Heartbeat, open_storage
 from ablations.runner.storage_url import STUDY_FILE, storage_url
 from tests.ablations.postgresql import Server
 from tests.ablations.samples import empty_study
+from tests.experiments.conftest import begin, command, folder
+
+__all__ = ["begin", "command", "folder"]
 
 OpenStorage = Callable[[URL], RDBStorage]
 

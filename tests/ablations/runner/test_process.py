@@ -27,7 +27,7 @@ from tests.experiments.run.test_attempt import ATTEMPT
 from tests.experiments.samples import tiny_experiment
 
 _PATIENCE_SECONDS = 240.0
-_ROOT = str(Path(__file__).parents[2])
+_ROOT = str(Path(__file__).parents[3])
 
 
 def _wait(holds: object) -> None:
