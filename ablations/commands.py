@@ -175,9 +175,9 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
 
 
 def benchmark(trials: int, minutes: float, storage: str | None, output: Path) -> int:
-    """Measure how much time the fleet itself takes of a table of short runs.
+    """Measure how much time a worker itself adds to a table of short runs.
 
-    A worker with one place does the runs, and beside it one process does the same without a fleet.
+    A worker with one slot carries out the runs, then one process does the same without a worker.
     """
     from ablations.benchmark import measure_overhead
 

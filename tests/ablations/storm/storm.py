@@ -86,7 +86,7 @@ class Storm:
         return f"a storm of seed {self._settings.seed}, {seconds:.0f} s: {counts}"
 
     def run(self) -> None:
-        """Disturb the workers until the table is done or the faults are used up, then wait for the end."""
+        """Disturb until the table is done or no fault is left, then wait for the end."""
         following = 0.0
         while not self._done():
             now = time.monotonic() - self._began
@@ -105,7 +105,7 @@ class Storm:
         self._calm()
 
     def _has_moved(self) -> bool:
-        """Whether a run has made progress since the last fault, so that a slow machine is hit less."""
+        """Whether a run has progressed since the last fault: a slow machine is hit less."""
         for path in self._place.out.glob("*/seed-*/progress.json"):
             with suppress(FileNotFoundError):  # it has just been renamed
                 if path.stat().st_mtime > self._struck:
@@ -117,7 +117,7 @@ class Storm:
         return all(x.exists() for x in directories) and all(map(_has_result, directories))
 
     def _calm(self) -> None:
-        """Undo lasting faults; the workers must find out by themselves that nothing is left to do."""
+        """Undo lasting faults; the workers must notice by themselves that nothing is left."""
         for _, action in self._due:
             action()
         self._due.clear()
@@ -226,7 +226,7 @@ class Storm:
         return f"files over {size} bytes find no room, for worker {worker.mark} {how_long}"
 
     def _flip_bit_of_run(self, worker: Worker) -> str:
-        """Together with a crash, because only a process that reads the file again sees the damage."""
+        """Together with a crash: only a process that reads the file again sees the damage."""
         worker.end()
         path = self.damage.flip_bit_of_run()
         return f"killed worker {worker.mark} and flipped a bit of {path}" if path else ""

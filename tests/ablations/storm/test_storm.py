@@ -15,8 +15,8 @@ from ablations.runner.forkserver import PRELOADED
 from ablations.runner.storage_url import STUDY_FILE
 from tests.ablations.postgresql import Server
 from tests.ablations.storm.databases import Database, PostgreSQL, SQLite
-from tests.ablations.storm.prefork import Prefork
 from tests.ablations.storm.place import Place, make_place
+from tests.ablations.storm.prefork import Prefork
 from tests.ablations.storm.storm import Storm, StormSettings
 from tests.ablations.storm.undisturbed import (
     assert_as_undisturbed,
