@@ -124,11 +124,12 @@ class QueueSync:
         while self._ends:
             self._report_end()
             yield
-        for claim, run in list(self.held.items()):
-            if time.monotonic() >= self._next_beats.get(claim, 0.0):
-                self._beat(claim, run)
+        for claim in list(self.held):
+            if time.monotonic() >= self._next_beats[claim]:
+                self._beat(claim, self.held[claim])
                 yield
-        for claim, run in list(self.held.items()):
+        for claim in list(self.held):
+            run = self.held[claim]
             if run and self._queue.should_prune(claim, run.run_set.reports(run.directory)):
                 run.prune()
                 yield

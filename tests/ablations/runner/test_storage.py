@@ -48,13 +48,13 @@ def test_a_directory_has_a_database_of_its_own_unless_one_is_named(
         ("sqlite://", "--storage names 'sqlite', but it takes"),
     ],
 )
-def test_what_is_no_storage_is_refused(tmp_path: Path, given: str, message: str) -> None:
+def test_an_invalid_storage_url_is_refused(tmp_path: Path, given: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         storage_url(given, tmp_path)
     assert "secret" not in str(caught.value)
 
 
-def test_a_wrong_password_is_refused_and_never_told(tmp_path: Path, postgresql: Server) -> None:
+def test_a_wrong_password_is_refused_and_never_shown(tmp_path: Path, postgresql: Server) -> None:
     url = storage_url(postgresql.url(password="geheim7"), tmp_path)
     message = refusal(url)
     assert "password authentication failed" in message and ":***@" in message
@@ -106,7 +106,7 @@ def test_a_broken_file_is_bad_input(tmp_path: Path) -> None:
     assert "unable to open database file" in refusal(nowhere)
 
 
-def test_many_may_make_the_tables_at_once(tmp_path: Path, postgresql: Server) -> None:
+def test_many_processes_may_create_the_tables_at_once(tmp_path: Path, postgresql: Server) -> None:
     urls = [
         storage_url(None, tmp_path),
         storage_url(postgresql.create("at-once"), tmp_path),
@@ -140,7 +140,7 @@ def test_writers_of_sqlite_wait_for_each_other(tmp_path: Path) -> None:
         ("0", "5", "the first must be at least 1"),
     ],
 )
-def test_impatience_is_refused(
+def test_an_unusable_heartbeat_is_refused(
     monkeypatch: pytest.MonkeyPatch, heartbeat: str, grace: str, message: str
 ) -> None:
     monkeypatch.setenv("ABLATIONS_HEARTBEAT_SECONDS", heartbeat)

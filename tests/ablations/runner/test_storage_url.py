@@ -23,7 +23,7 @@ def busy(root: Path, seconds_ago: float) -> None:
     os.utime(path, (then, then))
 
 
-def test_another_storage_is_refused_while_someone_works(tmp_path: Path) -> None:
+def test_another_storage_is_refused_while_workers_are_active(tmp_path: Path) -> None:
     register_storage(tmp_path, storage_url(None, tmp_path), GRACE)
     busy(tmp_path, 5)
     register_storage(tmp_path, storage_url(None, tmp_path), GRACE)
@@ -32,20 +32,22 @@ def test_another_storage_is_refused_while_someone_works(tmp_path: Path) -> None:
     assert "secret" not in str(x.value)
 
 
-def test_and_taken_when_nobody_does(tmp_path: Path) -> None:
+def test_another_storage_is_accepted_when_no_worker_is_active(tmp_path: Path) -> None:
     register_storage(tmp_path, storage_url(None, tmp_path), GRACE)
     busy(tmp_path, 60)
     register_storage(tmp_path, storage_url(POSTGRESQL.format("a"), tmp_path), GRACE)
     assert "secret" not in (tmp_path / "fleet.json").read_text()
 
 
-def test_a_server_has_many_names(tmp_path: Path) -> None:
+def test_one_server_may_have_several_host_names(tmp_path: Path) -> None:
     register_storage(tmp_path, storage_url(POSTGRESQL.format("localhost"), tmp_path), GRACE)
     busy(tmp_path, 5)
     register_storage(tmp_path, storage_url(POSTGRESQL.format("10.0.0.1:5432"), tmp_path), GRACE)
 
 
-def test_a_directory_has_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_directory_may_have_several_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     register_storage(tmp_path, storage_url(None, tmp_path), GRACE)
     busy(tmp_path, 5)
     monkeypatch.chdir(tmp_path.parent)

@@ -127,13 +127,15 @@ def test_an_exception_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
     assert attempt.given_up
 
 
-def test_what_diverges_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_run_that_diverged_is_not_tried_again(tmp_path: Path) -> None:
     _, told = work_on(tmp_path, {BASE: "diverge"}, retries=2)
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
     assert "base/seed-1: failed, training diverged: nan; given up" in told
 
 
-def test_what_was_given_up_is_tried_again_when_it_is_forgiven(tmp_path: Path) -> None:
+def test_a_run_that_was_given_up_is_tried_again_once_its_failures_are_cleared(
+    tmp_path: Path,
+) -> None:
     work_on(tmp_path, {BASE: "crash"})
     work_on(tmp_path, {})
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
@@ -143,20 +145,20 @@ def test_what_was_given_up_is_tried_again_when_it_is_forgiven(tmp_path: Path) ->
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
 
 
-def test_a_kill_is_no_fault_of_the_run_until_it_comes_no_further(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_without_progress_is_given_up(tmp_path: Path) -> None:
     _, told = work_on(tmp_path, {BASE: "kill"}, retries=3)
     assert "base/seed-1: failed, killed by SIGKILL (out of memory?); given up" in told
     assert started(tmp_path).count("base/seed-1") == 10
     assert "tried again" in told
 
 
-def test_a_crash_after_the_result_costs_nothing(tmp_path: Path) -> None:
+def test_a_crash_after_the_result_is_no_failure(tmp_path: Path) -> None:
     outcome, _ = work_on(tmp_path, {BASE: "abort"})
     assert outcome is None
 
 
 @pytest.mark.filterwarnings("ignore:left out")
-def test_a_cell_with_a_broken_file_is_done_again_and_no_other(tmp_path: Path) -> None:
+def test_only_a_run_with_a_broken_file_is_repeated(tmp_path: Path) -> None:
     work_on(tmp_path, {})
     broken = BASE.directory(tmp_path)
     for name in ("attempt.json", "config.json", "result.json"):
@@ -173,7 +175,7 @@ def test_a_cell_with_a_broken_file_is_done_again_and_no_other(tmp_path: Path) ->
 
 
 @pytest.mark.filterwarnings("ignore:left out")
-def test_a_cell_begins_with_the_data_of_the_others(tmp_path: Path) -> None:
+def test_a_run_uses_the_same_data_as_the_others(tmp_path: Path) -> None:
     work_on(tmp_path, {NARROW: "crash"}, retries=0)
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "train.en").write_text("one\n")
@@ -190,7 +192,7 @@ def test_a_row_whose_folder_is_a_file_is_refused(tmp_path: Path) -> None:
         work_on(tmp_path, {})
 
 
-def test_a_result_whose_worker_died_before_it_said_so_is_kept(tmp_path: Path) -> None:
+def test_a_result_is_kept_if_its_worker_died_before_publishing_it(tmp_path: Path) -> None:
     finish(tmp_path, BASE)
     BASE.directory(tmp_path).rename(tmp_path / "base" / "seed-1.attempt-3")
     work_on(tmp_path, {})
@@ -204,7 +206,7 @@ def test_bad_input_stops_the_worker(tmp_path: Path) -> None:
     assert started(tmp_path) == ["base/seed-1"]
 
 
-def test_bad_input_stops_the_runs_beside_it(tmp_path: Path) -> None:
+def test_bad_input_stops_the_other_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="toy is missing"):
         work_on(tmp_path, {BASE: "refuse", NARROW: "hang"}, places=(Slot(), Slot()))
 
@@ -282,7 +284,7 @@ def test_each_gpu_has_its_run(tmp_path: Path) -> None:
     assert attempt is not None and attempt.devices in {(3,), ("MIG-a", "MIG-b")}
 
 
-def test_rows_that_are_added_while_it_works_are_taken_up(tmp_path: Path) -> None:
+def test_rows_that_are_added_meanwhile_are_run(tmp_path: Path) -> None:
     more = small_plan(["base", "narrow", "free"])
     thread = when(lambda: bool(started(tmp_path)), lambda: claim_plan(tmp_path, more) and None)
     work_on(tmp_path, {BASE: "slow"}, plan=small_plan(["base"]))

@@ -24,7 +24,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_object_has_the_keys_that_are_promised(
+def test_the_json_object_has_the_documented_keys(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin(root, "narrow/seed-1", training(400, loss=2.5), devices=(3,))

@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_state_is_told_by_the_files(root: Path) -> None:
+def test_every_state_is_read_from_the_files(root: Path) -> None:
     finish(root, Cell("base", 1))
     begin(root, "base/seed-2", training(400, loss=2.5), devices=(3,))
     begin(root, "base/seed-3", training(70), number=3, given_up=True, failures=(CRASH,))
@@ -73,7 +73,7 @@ def test_a_run_whose_worker_is_gone_is_not_running(root: Path) -> None:
     assert [run.state for run in status.runs[:2]] == ["stopped", "running"]
 
 
-def test_what_an_attempt_took_over_says_nothing_of_it(root: Path) -> None:
+def test_progress_of_an_earlier_attempt_is_not_shown(root: Path) -> None:
     directory = begin(root, "base/seed-1", training(400, seconds_ago=500.0), number=2)
     _, runs = read(root)
     assert runs["base/seed-1"].state == "running" and runs["base/seed-1"].progress is None
@@ -96,7 +96,7 @@ def test_hosts_and_silence(root: Path) -> None:
     assert status.silent_for(runs["base/seed-2"]) == pytest.approx(185, abs=2)
 
 
-def test_the_end_is_told_by_runs_done_and_under_way(root: Path) -> None:
+def test_the_time_left_follows_from_runs_done_and_in_progress(root: Path) -> None:
     status, _ = read(root)
     assert status.seconds_left is None  # nobody works
     finish(root, Cell("base", 1))  # in 61.5 s
@@ -112,7 +112,7 @@ def test_the_end_is_told_by_runs_done_and_under_way(root: Path) -> None:
     assert 61.5 < status.seconds_left < 61.5 + 2 * 61.5
 
 
-def test_a_run_is_looked_at_again_until_it_is_done_and_then_no_more(root: Path) -> None:
+def test_a_finished_run_is_read_only_once(root: Path) -> None:
     reader = DirectoryReader(root)
     assert reader.read().counts == {"waiting": 6}
     directory = begin(root, "base/seed-1", training(4))

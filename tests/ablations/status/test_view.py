@@ -108,7 +108,7 @@ def test_plain_lines_say_who_works_and_why_a_run_failed() -> None:
     ]
 
 
-def test_silent_workers_are_nobody() -> None:
+def test_silent_workers_do_not_count() -> None:
     alone = replace(STATUS, runs=(RUNS[2], RUNS[4]), seconds_left=None)
     assert next(describe_all(alone)).endswith(
         "0 of 2 done, 1 running, 1 waiting, nobody works on it"
