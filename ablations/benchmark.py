@@ -21,7 +21,7 @@ from ablations.costs.measure import measure
 from ablations.runner import identity
 from ablations.runner.lease import Lease
 from ablations.runner.storage import Heartbeat, delete_study, open_storage, refuse_unusable
-from ablations.runner.storage_url import URL_VARIABLE, display_url, storage_url
+from ablations.runner.storage_url import URL_VARIABLE, storage_url
 from ablations.tables.plan import Plan, claim_plan, load_plan, make_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table import Table, row
@@ -69,8 +69,7 @@ def measure_overhead(trials: int, minutes: float, storage: str | None, output: P
             worker = ["ablations", "worker", str(roots[0]), "--workers", "1", "--retries", "0"]
             fleet = _seconds(worker, environment)
         reference = _seconds(["ablations.benchmark", str(roots[1])], environment)
-        results = [[load_result(cell.directory(root)) for cell in plan.cells] for root in roots]
-    scores = [[(x.perplexity, x.bleu) for x in arm if x is not None] for arm in results]
+        scores = [[_scores(cell.directory(root)) for cell in plan.cells] for root in roots]
     same = scores[0] == scores[1]
     print(f"with workers {fleet:.1f} s, without {reference:.1f} s: {fleet / reference - 1:+.1%}")
     if not same:
@@ -104,6 +103,11 @@ def _calibrate(trials: int, seconds: float) -> tuple[Plan, str]:
     return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), device
 
 
+def _scores(directory: Path) -> tuple[float, float] | None:
+    result = load_result(directory)
+    return result and (result.perplexity, result.bleu)
+
+
 def _seconds(arguments: list[str], environment: dict[str, str]) -> float:
     """Run ``python -m ARGUMENTS`` to its end and return how long it took."""
     began = time.monotonic()
@@ -127,12 +131,9 @@ def _study_removed(storage: str | None, study: str) -> Generator[None]:
     finally:
         if storage is not None:
             url = storage_url(storage, Path())
-            try:
-                with open_storage(url, Heartbeat.from_environment()) as db, refuse_unusable(url):
-                    delete_study(db, study)
-                    Lease(db.engine, study, identity.own_name(), 0.0).delete()
-            except InputError as error:
-                print(f"{display_url(url)} keeps the study {study}: {error}", file=sys.stderr)
+            with open_storage(url, Heartbeat.from_environment()) as db, refuse_unusable(url):
+                delete_study(db, study)
+                Lease(db.engine, study, identity.own_name(), 0.0).delete()
 
 
 def _run_without_workers(root: Path) -> None:
