@@ -148,7 +148,7 @@ def _status(command: argparse.ArgumentParser) -> None:
         help="database to ask where the directory is not seen (default: OPTUNA_STORAGE)",
     )
     add("--watch", action="store_true", help="show it again and again until all is done")
-    add("--json", action="store_true", help="one object, see ablations/status/objects.py")
+    add("--json", action="store_true", help="one object, see ablations/status/model.py")
 
 
 def _collect(command: argparse.ArgumentParser) -> None:

@@ -151,7 +151,7 @@ def collect(directory: Path, target: Path) -> int:
     That one may hold other runs of the same table and scale; ``report`` draws it and ``run --from``
     adds to it.
     """
-    from ablations.runner.collect import collect as copy
+    from ablations.tables.collect import collect as copy
 
     copied = copy(directory, target)
     print(f"{len(copied)} finished runs copied to {target}")
@@ -173,10 +173,10 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
 
 
 def benchmark(trials: int, minutes: float, storage: str | None, output: Path) -> int:
-    """Measure how much time the fleet itself takes of a table of short runs.
+    """Measure how much time a worker itself adds to a table of short runs.
 
-    A worker with one place does the runs, and beside it one process does the same without a fleet.
+    A worker with one slot carries out the runs, then one process does the same without a worker.
     """
-    from ablations.benchmark.overhead import measure_overhead
+    from ablations.benchmark import measure_overhead
 
     return measure_overhead(trials, minutes, storage, output)

@@ -1,8 +1,8 @@
-"""One call of ``run`` or ``worker``: from the words of the command line to a report."""
+"""The commands ``run``, ``worker`` and ``search``: from their arguments to a report."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -10,38 +10,49 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ablations.report.report import track_report
-from ablations.runner import identity, process, warm
-from ablations.runner.attempts import forgive, locate
-from ablations.runner.collect import collect
+from ablations.report.page import print_page
+from ablations.report.report import track_report, write_report
+from ablations.runner import forkserver, identity, process
+from ablations.runner.attempts import clear_failures, locate
 from ablations.runner.lease import Lease
-from ablations.runner.link import Link
 from ablations.runner.machine import slots
-from ablations.runner.meeting import meet
 from ablations.runner.queue import Queue
-from ablations.runner.storage import Patience, open_storage, refusing, storage_url
-from ablations.runner.work import Work
-from ablations.runner.worker import Outcome, Worker
+from ablations.runner.run_set import RunSet
+from ablations.runner.storage import Heartbeat, open_storage, refuse_unusable
+from ablations.runner.storage_url import register_storage, storage_url
+from ablations.runner.sync import QueueSync
+from ablations.runner.worker import Worker
 from ablations.search.runs import SearchRuns
-from ablations.search.search import claim_search, is_search, prepare_search, settle_search
+from ablations.search.search import (
+    claim_search,
+    is_search,
+    load_search,
+    prepare_search,
+    settle_search,
+)
+from ablations.search.search_report import write_search_report
+from ablations.search.trials import read_trials, refuse_hopeless, write_best
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.view import View
-from ablations.table_work import TableWork
+from ablations.tables.collect import collect
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import claim_plan, make_plan, settle_plan
+from ablations.tables.runs import TableRuns
 from experiments.run.attempt import read_attempt
 from experiments.run.experiment import CONFIG_FILE
 from experiments.run.files import make_directory
 from transformer.config import Config, Precision
 from transformer.errors import InputError
 
-STOPPED = "stopped; the same command goes on from here"
+# How long the storage may block the worker, whose signals and display wait meanwhile.
+_STORAGE_SECONDS = 2.0
+STOPPED = "stopped; the same command continues from here"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What a worker brings: its storage, its places, in how many parts it works through a step,
-    and how often it tries again.
+    """A worker's options: its storage, its slots, into how many parts it divides a training step,
+    and how often it tries a failed run again.
     """
 
     storage: str | None = None
@@ -68,15 +79,14 @@ def run_table(
     """Train what the table lacks and report it; the exit code.
 
     Raises:
-        InputError: for anything that the user gave and that cannot be used.
+        InputError: for arguments that cannot be used.
     """
     declared = load_table(table)
     names = None if rows is None else [name.strip() for name in rows.split(",")]
-    chosen = select_rows(declared, names)
     plan = make_plan(
         declared,
         find_scale(declared, scale),
-        chosen,
+        select_rows(declared, names),
         parse_seeds(seeds),
         precision=precision,
         threads=threads,
@@ -89,32 +99,32 @@ def run_table(
     with Fleet(root, options, plan.base) as fleet:
         if earlier is not None:
             print(f"{len(collect(earlier, root))} finished runs taken from {earlier}")
-        claim_plan(root, plan)  # not before it is known that the fleet can work
+        claim_plan(root, plan)  # only now that the storage is known to work
         if retry_failed:
             for name in wanted:
-                forgive(root / name)
-        work = TableWork(root)
-        before = _done(work)
-        code = fleet.work(work, wanted)
-    if _done(work) != before:
+                clear_failures(root / name)
+        runs = TableRuns(root)
+        before = _done(runs)
+        code = fleet.work(runs, wanted, _report_table)
+    if _done(runs) != before:
         track_report(root)
     return code
 
 
 def work_in(directory: Path, options: Options) -> int:
-    """Join the fleet of a directory until all its cells have ended; the exit code.
+    """Join the workers of a directory until all its runs have ended; the exit code.
 
     Raises:
-        InputError: if the directory is not a table's, or the storage cannot be used.
+        InputError: if the directory is not a table's or a search's, or the storage is unusable.
     """
     if is_search(directory):
-        work = SearchRuns(directory)
-        base = work.search.base
+        runs, report = SearchRuns(directory), _report_search
+        base = runs.search.base
     else:
-        work = TableWork(directory)
-        base = work.plan.base
+        runs, report = TableRuns(directory), _report_table
+        base = runs.plan.base
     with Fleet(directory, options, base) as fleet:
-        return fleet.work(work, None)
+        return fleet.work(runs, None, report)
 
 
 def run_search(
@@ -132,7 +142,7 @@ def run_search(
     """Carry out the trials that a search lacks and report it; the exit code.
 
     Raises:
-        InputError: for anything that the user gave and that cannot be used.
+        InputError: for arguments that cannot be used.
     """
     search = prepare_search(
         space, scale, trials=trials, seed=seed, precision=precision, threads=threads
@@ -141,20 +151,43 @@ def run_search(
     search = settle_search(root, search)
     with Fleet(root, options, search.base) as fleet:
         claim_search(root, search)
-        work = SearchRuns(root)
+        runs = SearchRuns(root)
         if retry_failed:
-            for name in work.names:
-                forgive(root / name)
-        return fleet.work(work, None)
+            for name in runs.names:
+                clear_failures(root / name)
+        return fleet.work(runs, None, _report_search)
+
+
+# Writes the report of a directory, and returns what prints it.
+Report = Callable[[Path], Callable[[], None]]
+
+
+def _report_table(root: Path) -> Callable[[], None]:
+    document = write_report(root)
+    return lambda: print_page(document, root)
+
+
+def _report_search(root: Path) -> Callable[[], None]:
+    search = load_search(root)
+    trials = read_trials(search, root)
+    write_best(search, trials, root)
+    document = write_search_report(root)
+
+    def show() -> None:
+        print_page(document, root)
+        refuse_hopeless(search, trials)
+
+    return show
 
 
 class Fleet:
-    """The fleet of the directory ``root``, as this process joins it while it is entered; ``base``
-    is its base row's configuration.
+    """The workers of the directory ``root``, which this process joins while it is entered.
+
+    ``base`` is the configuration of the base row.
 
     Raises:
-        InputError: for options that this machine cannot meet, a directory that is a single run's,
-            or, when it is entered, a storage that cannot be used.
+        InputError: for options that this machine cannot meet, for the directory of a single run,
+            or, when entered, for an unusable storage.
     """
 
     def __init__(self, root: Path, options: Options, base: Config) -> None:
@@ -165,13 +198,13 @@ class Fleet:
         if options.accumulate < 1:
             raise InputError(f"--accumulate is {options.accumulate}, but must be at least 1")
         self._root, self._options = root, options
-        self._places = slots(
+        self._slots = slots(
             options.workers,
             devices_per_trial=options.devices_per_trial,
             trials_per_device=options.trials_per_device,
             threads=base.training.threads or 1,
         )
-        self._patience = Patience.of_environment()
+        self._heartbeat = Heartbeat.from_environment()
         self._url = storage_url(options.storage, root)
         self._console = Console(highlight=False)
         self._opened = ExitStack()
@@ -179,84 +212,86 @@ class Fleet:
     def __enter__(self) -> Fleet:
         with ExitStack() as stack:
             if self._url.get_backend_name() == "sqlite":
-                make_directory(self._root)  # where its file is, unless another one was given
-            self._storage = stack.enter_context(open_storage(self._url, self._patience))
+                make_directory(self._root)  # SQLite's file is there by default
+            self._storage = stack.enter_context(open_storage(self._url, self._heartbeat))
             make_directory(self._root)
-            meet(self._root, self._url, self._patience)
+            register_storage(self._root, self._url, self._heartbeat.grace_seconds)
             self._opened = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
-    def work(self, work: Work, wanted: Collection[str] | None) -> int:
-        """Work on those cells of ``work`` that are ``wanted``, all for None, and report; the exit
-        code: 1 if some are given up, 128 and the number of a signal that ended it.
+    def work(self, runs: RunSet, wanted: Collection[str] | None, report: Report) -> int:
+        """Carry out those of the ``runs`` that are ``wanted`` (None: all), and report.
+
+        Returns:
+            The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
         """
         root = self._root
-        names = [name for name in work.names if wanted is None or name in wanted]
-        done = sum(work.is_done(root / name) for name in names)
-        outcome = Outcome()
+        names = [name for name in runs.names if wanted is None or name in wanted]
+        done = sum(runs.is_done(root / name) for name in names)
+        received = None
         view = View(self._console)
-        worker = self._worker(work, wanted, view)
-        self._console.print(self._headline(work, len(names), done), soft_wrap=True)
+        worker = self._worker(runs, wanted, view)
+        self._console.print(self._headline(runs, len(names), done), soft_wrap=True)
         try:
             if done < len(names):
-                warm.warm_up()
                 with view:
-                    outcome = worker.run()
+                    received = worker.run()
         finally:
-            work.write_report()
-        work.announce()
-        if outcome.signal is not None:
+            print_report = report(root)
+        print_report()
+        if received is not None:
             self._console.print(STOPPED, soft_wrap=True)
-            return 128 + outcome.signal
-        given_up = [name for name in work.names if _is_given_up(root / name)]
+            return 128 + received
+        given_up = [name for name in runs.names if _is_given_up(root / name)]
         if given_up:
             self._console.print(
-                f"{len(given_up)} given up: run … --retry-failed takes them up", soft_wrap=True
+                f"{len(given_up)} given up: run … --retry-failed tries them again", soft_wrap=True
             )
         return 1 if any(wanted is None or name in wanted for name in given_up) else 0
 
-    def _worker(self, work: Work, wanted: Collection[str] | None, view: View) -> Worker:
+    def _worker(self, runs: RunSet, wanted: Collection[str] | None, view: View) -> Worker:
         status = DirectoryReader(self._root)
-        patience, name = self._patience, identity.own_name()
-        with refusing(self._url):
-            queue = Queue(self._storage, work, name)
-            lease = Lease(self._storage.engine, work.study, name, patience.grace_seconds)
+        heartbeat, name = self._heartbeat, identity.own_name()
+        with refuse_unusable(self._url):
+            queue = Queue(self._storage, runs, name)
+            lease = Lease(self._storage.engine, runs.study, name, heartbeat.grace_seconds)
+        self._storage.wait_seconds = _STORAGE_SECONDS
 
         def is_wanted(name: str) -> bool:
             return wanted is None or name in wanted
 
+        def show() -> None:
+            with suppress(InputError):  # an unreadable file is no reason to stop a training
+                view.update(status.read)
+
         return Worker(
-            work,
+            runs,
             queue,
-            Link(queue, lease, patience, is_wanted),
-            slots=self._places,
+            QueueSync(queue, lease, heartbeat, is_wanted),
+            slots=self._slots,
             start=partial(process.start, accumulate=self._options.accumulate),
             retries=self._options.retries,
             wanted=is_wanted,
             note=view.note,
-            show=partial(_show, view, status),
+            show=show,
+            prepare=forkserver.warm_up,
         )
 
-    def _headline(self, work: Work, count: int, done: int) -> str:
-        place = self._places[0]
-        what = f"{len(place.devices)} GPUs each" if len(place.devices) > 1 else "the GPU"
+    def _headline(self, runs: RunSet, count: int, done: int) -> str:
+        slot = self._slots[0]
+        gpus = f"{len(slot.devices)} GPUs each" if len(slot.devices) > 1 else "the GPU"
         return (
-            f"{work.title} in {self._root}: {count} runs, {done} done before, "
-            f"{min(len(self._places), max(1, count - done))} at a time on "
-            f"{what if place.devices else 'the CPU'}"
+            f"{runs.title} in {self._root}: {count} runs, {done} done before, "
+            f"{min(len(self._slots), max(1, count - done))} at a time on "
+            f"{gpus if slot.devices else 'the CPU'}"
         )
 
 
-def _done(work: Work) -> list[str]:
-    return [name for name in work.names if work.is_done(work.root / name)]
-
-
-def _show(view: View, status: DirectoryReader) -> None:
-    with suppress(InputError):  # a file that cannot be read is no reason to stop a training
-        view.update(status.read)
+def _done(runs: RunSet) -> list[str]:
+    return [name for name in runs.names if runs.is_done(runs.root / name)]
 
 
 def _is_given_up(stem: Path) -> bool:

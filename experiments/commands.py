@@ -85,8 +85,8 @@ def train(
     """
     from experiments.catalog.find import find_experiment
     from experiments.catalog.settings import with_settings
-    from experiments.run.carry_out import carry_out
     from experiments.run.devices import is_first_rank
+    from experiments.run.execute import execute
     from experiments.run.limits import Limits
     from experiments.run.results import load_result, score_lines
 
@@ -100,14 +100,14 @@ def train(
     experiment = with_settings(experiment, settings or ())
     used_seed = experiment.config.training.seed
     directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
-    outcome = carry_out(
+    outcome = execute(
         experiment,
         directory,
         devices=devices,
         accumulate=accumulate,
         limits=Limits(max_steps=max_steps, max_minutes=max_minutes),
     )
-    if outcome.stage != "done":
+    if outcome.state != "done":
         if outcome.signal is None or is_first_rank():
             print(outcome.message, file=sys.stderr)
         return 1 if outcome.signal is None else 128 + outcome.signal

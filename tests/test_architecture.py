@@ -59,8 +59,8 @@ ALLOWED = {
     "transformer": ("transformer",),
     "experiments": ("transformer",),
     "ablations.files": ("transformer.errors",),
-    "ablations.tables": (*BELOW, "ablations.files"),
-    "ablations.runner": (*BELOW, "ablations.tables"),
+    "ablations.runner": (*BELOW, "ablations.files"),
+    "ablations.tables": (*BELOW, "ablations.files", "ablations.runner"),
     "ablations.costs": (
         *BELOW,
         "ablations.files",
@@ -102,8 +102,8 @@ DOORS = {
     "optuna": {
         "ablations.runner.queue",
         "ablations.runner.storage",
-        "ablations.table_work",
-        "ablations.runner.work",
+        "ablations.runner.run_set",
+        "ablations.tables.runs",
         "ablations.status.from_storage",
         "ablations.search.sampler",
         "ablations.search.runs",
@@ -116,10 +116,11 @@ DOORS = {
     "babel": {"transformer.data.corpora.cldr_phrases"},
     "sqlalchemy": {
         "ablations.runner.lease",
-        "ablations.runner.meeting",
         "ablations.runner.storage",
+        "ablations.runner.storage_url",
         "ablations.status.from_storage",
     },
+    "psycopg": {"ablations.runner.storage"},
     "loky": {"transformer.data.preparation.workers"},
 }
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ablations.costs.devices import checkpoint_bytes, training_bytes
-from ablations.costs.timing import Speed, find_speed, run_flops, until_the_last
+from ablations.costs.timing import Speed, find_speed, until_the_last
 from ablations.runner.machine import Slot, count_cores, slots
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import Plan, make_plan
 from transformer.data.preparation.estimate import Cost, cost
 from transformer.errors import InputError
-from transformer.evaluation.counts import count_parameters
+from transformer.evaluation.counts import count_parameters, run_flops
 from transformer.formats import duration, millions, size
 
 

@@ -15,7 +15,7 @@ from ablations.tables.plan import Plan, load_plan
 from experiments.run.peak import nominal_peak
 from transformer.config import Config
 from transformer.errors import InputError
-from transformer.evaluation.counts import training_flops
+from transformer.evaluation.counts import run_flops, step_flops
 
 # Without torch.compile a step of the base model launches about a thousand kernels, each of which
 # takes the CPU about 10 µs however small it is.
@@ -31,16 +31,6 @@ class Timing:
 
     config: Config
     seconds: float
-
-
-def step_flops(config: Config) -> float:
-    """FLOPs of one training step."""
-    return training_flops(config.model, config.data.tokens_per_batch, config.data.tokens_per_batch)
-
-
-def run_flops(config: Config) -> float:
-    """FLOPs of training, by which the longest run is started first."""
-    return step_flops(config) * config.training.max_steps
 
 
 def predict(config: Config, known: Sequence[Timing]) -> float | None:

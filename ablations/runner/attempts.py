@@ -1,8 +1,8 @@
-"""Where a cell lives: ``base/seed-1.attempt-3`` while it is under way, ``base/seed-1`` at its end.
+"""A run's directory: ``base/seed-1.attempt-3`` while in progress, ``base/seed-1`` once finished.
 
-The name is the fence. Taking a cell over renames its directory to the next attempt, which the file
-system does for one process only, and from then on nothing that an earlier attempt writes by path
-can arrive. Finishing renames it to the cell's own name, which works once.
+The name is the fence. Taking a run over renames its directory to that of the next attempt, which
+the file system lets one process do; from then on the paths that an earlier attempt writes to do not
+exist. Finishing renames the directory to the run's own name, which works once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from experiments.run.attempt import ATTEMPT_FILE, Attempt, Failure, read_attempt, write_attempt
 from experiments.run.experiment import CONFIG_FILE
 from experiments.run.files import read_json, write_json
-from experiments.run.progress import Progress, read_progress, write_progress
+from experiments.run.progress import Progress, RunState, read_progress, write_progress
 from experiments.run.results import RESULT_FILE, Result, load_result
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
@@ -31,7 +31,7 @@ _ATTEMPT = re.compile(r"\.attempt-(\d+)$")
 
 
 def newest(stem: Path) -> Path | None:
-    """The directory of the cell whose name is ``stem``: finished, or its newest attempt."""
+    """The directory of the run ``stem``: the finished one or its newest attempt."""
     if (stem / RESULT_FILE).exists():
         return stem
     attempts = sorted(stem.parent.glob(f"{stem.name}.attempt-*"), key=number)
@@ -41,20 +41,21 @@ def newest(stem: Path) -> Path | None:
 
 
 def locate(stem: Path) -> Path:
-    """The same, or ``stem`` itself where there is nothing yet."""
+    """Like :func:`newest`, but ``stem`` itself where there is no directory yet."""
     return newest(stem) or stem
 
 
 def number(directory: Path) -> int:
-    """Which attempt a directory is; 0 for one that has no number."""
+    """The number of the attempt in ``directory``; 0 if its name has none."""
     match = _ATTEMPT.search(directory.name)
     return int(match[1]) if match else 0
 
 
 def take_over(stem: Path, is_done: Callable[[], bool]) -> Path | None:
-    """Begin the next attempt, with all that the one before left; its directory.
+    """Begin the next attempt with all files of the one before.
 
-    None if another process was first, or the cell ``is_done`` meanwhile.
+    Returns:
+        Its directory; None if another process was first, or the run ``is_done`` meanwhile.
 
     Raises:
         InputError: if a file is in the place of the row's folder.
@@ -75,9 +76,7 @@ def take_over(stem: Path, is_done: Callable[[], bool]) -> Path | None:
             return None
         else:
             found.rename(target)
-        for lock in target.glob(
-            ".lock-*"
-        ):  # each attempt has its own: experiments/run/ownership.py
+        for lock in target.glob(".lock-*"):  # of earlier attempts: experiments/run/ownership.py
             lock.unlink(missing_ok=True)
     except (FileNotFoundError, FileExistsError):
         return None
@@ -85,13 +84,13 @@ def take_over(stem: Path, is_done: Callable[[], bool]) -> Path | None:
 
 
 def _last_number(directory: Path) -> int:
-    """The number of the newest attempt, which the directory of a finished cell has in a file."""
+    """The number of the latest attempt; a finished run has it in a file only."""
     attempt = read_attempt(directory)
     return max(number(directory), attempt.number if attempt else 0)
 
 
 def publish(directory: Path, stem: Path) -> bool:
-    """Make the attempt in ``directory`` the cell's end; False if it is no longer the newest."""
+    """Make the attempt the run's final directory; False if it is no longer the newest."""
     try:
         directory.rename(stem)
     except OSError:
@@ -103,20 +102,20 @@ def publish(directory: Path, stem: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pruned:
-    """Where a search's trial was ended, and its perplexity there; None where it is not finite."""
+    """The step at which a trial was ended, and its perplexity there; None if not finite."""
 
     step: int
     perplexity: float | None
 
 
 def leave_pruned(directory: Path, step: int, perplexity: float) -> None:
-    """Leave in a trial's directory that it was ended at ``step``, in place of a result."""
+    """Record in a trial's directory that it was ended at ``step``, instead of a result."""
     finite = perplexity if isfinite(perplexity) else None
     write_json(directory / PRUNED_FILE, to_dict(Pruned(step=step, perplexity=finite)))
 
 
 def read_result(directory: Path) -> Result | None:
-    """The result in ``directory``; None where there is none, or, with a warning, a broken one."""
+    """Read the result in ``directory``; None if there is none or, with a warning, a broken one."""
     try:
         return load_result(directory)
     except InputError as error:
@@ -124,7 +123,7 @@ def read_result(directory: Path) -> Result | None:
 
 
 def read_pruned(directory: Path) -> Pruned | None:
-    """The same of a trial that was ended early."""
+    """Like :func:`read_result`, of a trial that was pruned."""
     path = directory / PRUNED_FILE
     try:
         return from_dict(Pruned, read_json(path), str(path)) if path.is_file() else None
@@ -134,12 +133,12 @@ def read_pruned(directory: Path) -> Pruned | None:
 
 def _leave_out(error: InputError) -> None:
     if isinstance(error.__cause__, FileNotFoundError):
-        return  # its directory has just got another name
+        return  # its directory has just been renamed
     warnings.warn(f"left out, and done again by the next run: {error}", stacklevel=3)
 
 
 def set_aside_broken(directory: Path) -> list[str]:
-    """Rename what an attempt has taken over and cannot read; the names of those files."""
+    """Rename files of earlier attempts that cannot be read; return their names."""
     readers: dict[str, Callable[[Path], object | None]] = {
         ATTEMPT_FILE: read_attempt,
         CONFIG_FILE: _read_config,
@@ -157,7 +156,7 @@ def set_aside_broken(directory: Path) -> list[str]:
 
 
 def _read_config(directory: Path) -> object | None:
-    """Whatever JSON is there; whether it is the cell's is for others to judge."""
+    """Any JSON will do; whether the configuration is right is checked elsewhere."""
     try:
         return read_json(directory / CONFIG_FILE)
     except InputError:
@@ -165,7 +164,7 @@ def _read_config(directory: Path) -> object | None:
 
 
 def elapsed(directory: Path, result: Result) -> float:
-    """Seconds from a run's start to its end; of a run in several attempts, those of training."""
+    """Seconds from a run's start to its end; only of training if it took several attempts."""
     attempt = read_attempt(directory)
     if attempt is None or attempt.number > 1:
         return result.train_seconds
@@ -173,8 +172,8 @@ def elapsed(directory: Path, result: Result) -> float:
     return max(result.train_seconds, ended - attempt.started_at)
 
 
-def forgive(stem: Path) -> None:
-    """Have a cell that was given up tried again."""
+def clear_failures(stem: Path) -> None:
+    """Let a run that was given up be tried again."""
     directory = newest(stem)
     attempt = read_attempt(directory) if directory else None
     if directory and attempt and attempt.given_up:
@@ -183,20 +182,20 @@ def forgive(stem: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why an attempt failed, the last lines of its log, and whether the cell is given up."""
+    """Why an attempt failed, the last lines of its log, and whether the run is given up."""
 
     reason: str
     lines: tuple[str, ...]
     is_final: bool
 
 
-def note_failure(
+def record_failure(
     directory: Path, reason: str, lines: Sequence[str], *, killed: bool, retries: int
 ) -> Verdict:
-    """Write down why the attempt in ``directory`` ended without a result.
+    """Record why the attempt in ``directory`` ended without a result.
 
-    A kill says nothing of the run, so it counts only where one follows the other and none comes
-    further than those before: a row that the system kills for its memory would go on for ever.
+    A kill is usually not the run's fault. Kills count only when several in a row make no progress:
+    a run that always exhausts the memory would otherwise be tried forever.
     """
     found, lines = read_attempt(directory), tuple(lines)
     if found is None:
@@ -206,12 +205,12 @@ def note_failure(
         failure = Failure(attempt=attempt.number, reason=reason, lines=lines, at=time.time())
         attempt = replace(attempt, failures=(*attempt.failures, failure))
     final = attempt.kills >= _MOST_KILLS or len(attempt.failures) > retries
-    with suppress(FileNotFoundError):  # another attempt has just taken the cell over
+    with suppress(FileNotFoundError):  # another attempt has just taken the run over
         write_attempt(directory, replace(attempt, given_up=final))
     if final:
-        last = read_progress(directory) or Progress(stage="failed")
+        last = read_progress(directory) or Progress(stage=RunState.FAILED)
         with suppress(FileNotFoundError):
-            write_progress(directory, replace(last, stage="failed", message=reason))
+            write_progress(directory, replace(last, stage=RunState.FAILED, message=reason))
     return Verdict(reason, lines, final)
 
 

@@ -1,4 +1,4 @@
-"""Who a worker is: a name that tells others on its machine whether it still lives."""
+"""Names of processes by which others on the same machine can tell whether they are alive."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 
 def own_name() -> str:
-    """The name of this process, see :func:`name_of`."""
+    """The name of this process."""
     return name_of(os.getpid())
 
 
 def name_of(pid: int) -> str:
-    """``host:pid:start:machine`` of a process of this machine, the same each time.
+    """``host:pid:start:machine`` of a process on this machine.
 
-    ``start`` tells it from a later process with the same number, and ``machine`` is one and the
-    same where numbers of processes mean the same: one boot of one host, in one container.
+    ``start`` distinguishes it from a later process with the same number; ``machine`` identifies
+    where process numbers are comparable: one boot of one host, in one container.
     """
     return f"{socket.gethostname()}:{pid}:{_start(pid)}:{_machine()}"
 
@@ -30,36 +30,36 @@ def host_of(name: str) -> str:
 
 
 def pid_of(name: str) -> int:
-    """Its number there."""
+    """The process number in a process's name."""
     return int(name.rsplit(":", 3)[1])
 
 
-def is_here(name: str) -> bool:
-    """Whether that process is, or was, one of this machine."""
+def is_local(name: str) -> bool:
+    """Whether that process is, or was, on this machine."""
     parts = name.rsplit(":", 3)
     return len(parts) == 4 and parts[3] == _machine() and parts[1].isdecimal()
 
 
 def is_gone(name: str) -> bool:
-    """Whether that process is known to have ended, which of another machine's is never known."""
-    return is_here(name) and not (
+    """Whether that process is known to have ended; never known of one on another machine."""
+    return is_local(name) and not (
         is_alive(pid_of(name)) and _start(pid_of(name)) == name.rsplit(":", 3)[2]
     )
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine has that number and has not ended."""
+    """Whether a process on this machine has that number and has not ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return _state(pid) != "Z"  # one that waits to be collected does nothing any more
+    return _state(pid) != "Z"  # a zombie
 
 
 def _fields(pid: int) -> list[str]:
-    """Linux's own account of a process from its state on; empty elsewhere."""
+    """The fields of ``/proc/PID/stat`` from the state on; empty where there is no such file."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

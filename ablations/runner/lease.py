@@ -1,9 +1,9 @@
-"""One leader at a time: the worker that holds the lease in the storage reconciles the queue.
+"""One leader at a time: the worker that holds the lease in the database maintains the queue.
 
-Optuna has no such lock. A row names the holder and counts its beats; who sees the same count for
-the whole grace by its own clock takes the row over by compare-and-swap. No two clocks are compared,
-a holder that comes back from a pause finds its row changed, and a database that was away delays
-everybody alike.
+Optuna has no such lock. A row names the holder and counts its renewals. A worker that sees the same
+count for the whole grace period by its own clock takes the row over by compare-and-swap. No two
+clocks are compared, a holder that comes back from a pause finds its row changed, and an outage of
+the database delays everybody alike.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Lease:
     Args:
         engine: of the storage
         study: its name
-        worker: who asks
-        grace_seconds: of silence, after which another may take the lease
+        worker: this worker's name
+        grace_seconds: after which another worker may take over a lease that is not renewed
     """
 
     def __init__(self, engine: Engine, study: str, worker: str, grace_seconds: float) -> None:
@@ -51,12 +51,12 @@ class Lease:
         self._worker, self._grace = worker, grace_seconds
         self._seen: tuple[str, int] | None = None
         self._since = 0.0
-        # Where two workers find no table, one of them makes it and the other one fails.
+        # Of two workers that find no table, one creates it and the other one fails.
         with suppress(IntegrityError, OperationalError, ProgrammingError):
             _LEASES.create(engine, checkfirst=True)
 
     def hold(self) -> bool:
-        """Renew the lease or take a free one; whether this worker holds it now."""
+        """Renew the lease or take a free one; return whether this worker holds it."""
         with self._engine.begin() as connection:
             row = connection.execute(
                 select(_LEASES.c.holder, _LEASES.c.beat).where(_LEASES.c.study == self._study)
@@ -69,12 +69,12 @@ class Lease:
         return False
 
     def release(self) -> None:
-        """Let another have it at once."""
+        """Let another worker take it at once."""
         if self._seen is not None and self._seen[0] == self._worker:
             self._swap(self._seen, "")
 
     def delete(self) -> None:
-        """Leave no trace of it, once nobody works on the study any more."""
+        """Remove it, when nobody works on the study any more."""
         with self._engine.begin() as connection:
             connection.execute(delete(_LEASES).where(_LEASES.c.study == self._study))
 

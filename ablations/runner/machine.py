@@ -1,4 +1,4 @@
-"""What this machine can run at once, found without torch."""
+"""How many runs this machine can hold at once, found without importing torch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from transformer.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for one run: the GPUs that it may see, as CUDA_VISIBLE_DEVICES names them, none on
-    the CPU; and its processes.
+    """A place for one run: its GPUs as CUDA_VISIBLE_DEVICES names them (none: on the CPU), and its
+    number of processes.
     """
 
     devices: tuple[int | str, ...] = ()
@@ -28,14 +28,14 @@ def slots(
     trials_per_device: int = 1,
     threads: int = 1,
 ) -> tuple[Slot, ...]:
-    """Places for runs at once: one for each group of GPUs, else for each group of cores.
+    """The slots of this machine: one for each group of GPUs, else for each group of cores.
 
-    One core per run is the fastest use of few cores: two processes of one thread each outrun one
+    On few cores one core per run is fastest: two processes of one thread each outrun one process
     of two threads.
 
     Args:
-        workers: so many places at most; more than there are groups of GPUs share them in turn
-        devices_per_trial: GPUs of one run, or processes on the CPU where there is none
+        workers: the number of slots; if there are more than groups of GPUs, they share them
+        devices_per_trial: GPUs of one run, or processes on the CPU if there is none
         trials_per_device: runs that share a GPU, or a core
         threads: CPU threads of each process
 
@@ -74,17 +74,17 @@ def _cpu_slots(
             f"--devices-per-trial is {ranks}, but there {'is' if cores == 1 else 'are'} only "
             f"{cores} cores here, and no GPU"
         )
-    # All cores: a run of the scales for a CPU needs less than 1 GiB, which machines have per core.
+    # Memory is no limit: at the scales for CPUs a run needs less than 1 GiB.
     count = workers or max(1, cores // (ranks * threads)) * trials_per_core
     return (Slot((), ranks),) * count
 
 
 def gpus() -> list[int | str]:
-    """The GPUs that may be used: the numbers and UUIDs of CUDA_VISIBLE_DEVICES, else all."""
+    """The GPUs that may be used: those in CUDA_VISIBLE_DEVICES, by number or UUID, else all."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         names = (part.strip() for part in visible.split(","))
-        # CUDA leaves out what follows a name that it does not know, such as -1.
+        # CUDA ignores everything after a name that it does not know, such as -1.
         known = itertools.takewhile(
             lambda name: name.isdecimal() or name.startswith(("GPU-", "MIG-")), names
         )
@@ -102,7 +102,7 @@ def gpus() -> list[int | str]:
 
 
 def count_cores() -> int:
-    """How many cores this process may use, which a container can make fewer than there are."""
+    """How many cores this process may use, which a container may restrict."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

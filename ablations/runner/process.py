@@ -1,4 +1,4 @@
-"""A run in a process of its own, so that a crash of a trial ends with it.
+"""A run's process: how it is started, and how one that outlived its worker is ended.
 
 ``python -m ablations.runner.process DIRECTORY`` carries out the run that ``config.json`` describes.
 """
@@ -6,18 +6,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from ablations.runner.warm import ForkedProcess
+from ablations.runner import identity
+from ablations.runner.forkserver import ForkedProcess
 
 LOG_FILE = "log.txt"
-# What a trial's process ends with after a signal and a checkpoint (sysexits: EX_TEMPFAIL).
-STOPPED = 75
-# By these Lightning would take a trial for one of the ranks of what started it.
-_LAUNCHERS = (
+PROCESS_FILE = ".process"
+_ORPHAN_SECONDS = 20.0
+# With these, Lightning would take a run for one of the ranks of the job that started the worker.
+_LAUNCHER_VARIABLES = (
     "GROUP_RANK",
     "JSM_NAMESPACE_RANK",
     "LOCAL_RANK",
@@ -37,7 +41,7 @@ _LAUNCHERS = (
 
 
 class RunProcess(Protocol):
-    """What is to be known of a process that was started: a part of ``subprocess.Popen``."""
+    """The part of ``subprocess.Popen`` that every started process provides."""
 
     @property
     def pid(self) -> int:
@@ -46,11 +50,11 @@ class RunProcess(Protocol):
 
     @property
     def returncode(self) -> int | None:
-        """As :meth:`poll` gave it last."""
+        """As :meth:`poll` returned it last."""
         ...
 
     def poll(self) -> int | None:
-        """The exit code, or minus the number of the signal that killed it; None while it runs."""
+        """The exit code, or minus the signal that killed the process; None while it runs."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
@@ -65,19 +69,18 @@ def start(
     ranks: int = 1,
     accumulate: int = 1,
 ) -> RunProcess:
-    """Start the run of ``directory``, its output appended to ``log.txt`` there.
+    """Start the run of ``directory`` and append its output to ``log.txt`` there.
 
-    The process leads a group of its own, so that a Ctrl-C at the terminal reaches the parent
-    only; it stops by itself, after a checkpoint, when the parent is gone. How it ended is told by
-    :func:`ablations.runner.endings.ending`. One rank is forked from a process that has imported torch
-    (:mod:`ablations.runner.warm`); several are those of a ``torch.distributed.run``.
+    The process leads a group of its own, so that Ctrl-C at the terminal reaches the worker only.
+    If the worker disappears, it stops by itself after a checkpoint. One rank is forked from a
+    process that has imported torch; several are started by ``torch.distributed.run``.
 
     Args:
-        devices: the GPUs that the process may see, by number or UUID; none leaves all
+        devices: the GPUs that the process may see, by number or UUID; empty for all
         ranks: processes of the run: as many as GPUs, or any number on the CPU
-        accumulate: as :func:`experiments.run.run.run` takes it
+        accumulate: as for :func:`experiments.run.run.run`
     """
-    environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHERS}
+    environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHER_VARIABLES}
     if devices:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
     if ranks == 1:
@@ -88,7 +91,7 @@ def start(
     with (directory / LOG_FILE).open("ab") as log:
         return _Launcher(
             [sys.executable, "-m", *launch, *module],
-            stdin=subprocess.PIPE,  # its end tells the ranks that the parent is gone
+            stdin=subprocess.PIPE,  # closes when the worker is gone, which the ranks watch
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
@@ -97,7 +100,7 @@ def start(
 
 
 class _Launcher(subprocess.Popen[bytes]):
-    """Lets go of the standard input that it holds once the process is over."""
+    """Closes the pipe to the process's standard input when the process has ended."""
 
     def poll(self) -> int | None:
         code = super().poll()
@@ -112,13 +115,53 @@ class _Launcher(subprocess.Popen[bytes]):
         return code
 
 
+class Orphan:
+    """A process that an earlier attempt may have left running on this machine.
+
+    It is asked to end after a checkpoint, so that nothing is lost, and killed if it does not. One
+    on another machine cannot be reached; renaming its directory keeps it from writing anything.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        """Ask the process of the attempt in ``directory`` to end, if it is alive."""
+        self._name = ""
+        self._deadline = time.monotonic() + _ORPHAN_SECONDS
+        with suppress(OSError):
+            if directory is not None:
+                self._name = (directory / PROCESS_FILE).read_text(encoding="utf-8").strip()
+        self.existed = self._is_alive()
+        if self.existed:
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)  # a paused process would not receive it
+
+    def is_gone(self) -> bool:
+        """Whether the next attempt may start; kills the process when its time is up."""
+        if not self._is_alive():
+            return True
+        if time.monotonic() > self._deadline:
+            self._signal(signal.SIGKILL)
+        return False
+
+    def _is_alive(self) -> bool:
+        return identity.is_local(self._name) and not identity.is_gone(self._name)
+
+    def _signal(self, number: signal.Signals) -> None:
+        signal_group(identity.pid_of(self._name), number)
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Signal a process group that may be gone."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
 def _run_forked(*arguments: Any) -> None:
-    from ablations.runner.own_process import run_forked  # which the parent need not import
+    from ablations.runner.entrypoint import run_forked  # imports torch, which the worker must not
 
     run_forked(*arguments)
 
 
 if __name__ == "__main__":
-    from ablations.runner.own_process import run_as_rank
+    from ablations.runner.entrypoint import run_as_rank
 
     sys.exit(run_as_rank(Path(sys.argv[1]), *map(int, sys.argv[2:])))

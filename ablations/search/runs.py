@@ -13,11 +13,9 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from ablations.files import SEARCH_FILE
-from ablations.report.page import print_page
 from ablations.runner.attempts import leave_pruned
 from ablations.search.sampler import DIRECTIONS, FeasibleSampler, to_optuna
 from ablations.search.search import Search, load_search
-from ablations.search.search_report import write_search_report
 from ablations.search.trials import (
     is_done,
     read_trial,
@@ -31,7 +29,7 @@ from transformer.config import to_dict
 
 
 class SearchRuns:
-    """The trials of the search in ``root``.
+    """The trials of the search in ``root``; see :class:`ablations.runner.run_set.RunSet`.
 
     They are pruned by Hyperband (https://arxiv.org/abs/1603.06560) on the validation perplexity by
     step. Only the rungs that trials have passed are not in files: with a new database they are
@@ -130,22 +128,6 @@ class SearchRuns:
     def diverge(self, directory: Path, step: int) -> None:
         """Record that the trial diverged."""
         leave_pruned(directory, step, math.inf)
-
-    def write_report(self) -> None:
-        """Write the report and ``best.json``."""
-        search = self.search
-        write_best(search, read_trials(search, self.root), self.root)
-        write_search_report(self.root)
-
-    def announce(self) -> None:
-        """Print the report.
-
-        Raises:
-            InputError: if no trial had a finite perplexity.
-        """
-        search = self.search
-        print_page(write_search_report(self.root), self.root)
-        refuse_hopeless(search, read_trials(search, self.root))
 
     def _changed_at(self) -> int:
         return (self.root / SEARCH_FILE).stat().st_mtime_ns

@@ -1,33 +1,25 @@
-"""How far a fleet is, by the files in its directory."""
+"""Read the status of a table or a search from the files in its directory."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
 from pathlib import Path
 
 from ablations.runner import identity
 from ablations.runner.attempts import elapsed, locate, number, read_pruned, read_result
 from ablations.runner.process import LOG_FILE
-from ablations.status.contents import read_contents
-from ablations.status.ending import expect
-from ablations.status.model import Run, State, Status
+from ablations.status.model import Run, Status
+from ablations.status.planned import make_status, read_planned
 from experiments.run.attempt import Attempt, Failure, read_attempt
-from experiments.run.progress import Progress, read_progress
+from experiments.run.progress import Progress, RunState, read_progress
 
 _LOG_LINES = 10
-# What a process that has ended leaves as its last stage.
-_LEFT: Mapping[str, State] = {
-    "failed": "failed",
-    "diverged": "failed",
-    "refused": "failed",
-    "stopped": "stopped",
-}
+_FAILED = (RunState.FAILED, RunState.DIVERGED, RunState.REFUSED)
 
 
 class DirectoryReader:
-    """Reads a directory again and again; what has finished is read once.
+    """Reads a directory repeatedly, but finished runs only once.
 
     Args:
         directory: of a table or a search
@@ -41,11 +33,11 @@ class DirectoryReader:
         """The status now.
 
         Raises:
-            InputError: if the directory is no fleet's.
+            InputError: if the directory is not a table's or a search's.
         """
-        contents = read_contents(self._directory)
-        runs = [self._finished.get(name) or self._read(name) for name in contents.cells]
-        return expect(contents, runs, time.time())
+        planned = read_planned(self._directory)
+        runs = [self._finished.get(name) or self._read(name) for name in planned.configs]
+        return make_status(planned, runs, time.time())
 
     def _read(self, name: str) -> Run:
         stem = self._directory / name
@@ -63,7 +55,7 @@ def _finished(name: str, directory: Path) -> Run | None:
     attempt = read_attempt(directory)
     return Run(
         name=name,
-        state="done",
+        state=RunState.DONE,
         attempt=attempt.number if attempt else None,
         worker=attempt.worker if attempt else None,
         host=attempt.host if attempt else None,
@@ -80,22 +72,22 @@ def _pruned(name: str, directory: Path) -> Run | None:
     pruned = read_pruned(directory)
     if pruned is None:
         return None
-    progress = Progress(stage="done", step=pruned.step)
-    return Run(name=name, state="pruned", progress=progress, perplexity=pruned.perplexity)
+    progress = Progress(stage=RunState.DONE, step=pruned.step)
+    return Run(name=name, state=RunState.PRUNED, progress=progress, perplexity=pruned.perplexity)
 
 
 def _unfinished(name: str, directory: Path) -> Run:
     attempt, progress = read_attempt(directory), read_progress(directory)
     if attempt is None:
         if progress is None:
-            return Run(name=name, state="waiting")
+            return Run(name=name, state=RunState.WAITING)
         state = _state(progress, directory, worker=None)
         heard = progress.updated_at or None
         return Run(name=name, state=state, progress=progress, heard_at=heard)
     fresh = progress is not None and progress.updated_at >= attempt.started_at
     state = _state(progress if fresh else None, directory, attempt.worker)
     if attempt.given_up:
-        state = "given up"
+        state = RunState.GIVEN_UP
     return Run(
         name=name,
         state=state,
@@ -104,33 +96,36 @@ def _unfinished(name: str, directory: Path) -> Run:
         host=attempt.host,
         devices=attempt.devices,
         ranks=attempt.ranks,
-        # What the attempt before left says how far it came, not how fast this one is.
-        progress=progress if fresh or state != "running" else None,
+        # An earlier attempt's progress tells how far it was, not how fast this one is.
+        progress=progress if fresh or state != RunState.RUNNING else None,
         heard_at=max(attempt.started_at, progress.updated_at if progress else 0.0),
         failures=_failures(directory, attempt, progress, state),
     )
 
 
-def _state(progress: Progress | None, directory: Path, worker: str | None) -> State:
-    """What a run without a result does, by the ``progress`` of its newest attempt."""
-    left = progress and _LEFT.get(progress.stage)
-    # What ended without a result that can be read waits for another attempt, and so does what a
-    # worker left that ended without a word.
-    over = bool(progress and progress.stage == "done" and not number(directory))
-    return left or ("stopped" if over or identity.is_gone(worker or "") else "running")
+def _state(progress: Progress | None, directory: Path, worker: str | None) -> RunState:
+    """The state of a run without a result, by the ``progress`` of its newest attempt."""
+    stage = progress.stage if progress else None
+    if stage in _FAILED:
+        return RunState.FAILED
+    # Another attempt has to follow if the result is unreadable, or the worker died.
+    unreadable = stage == RunState.DONE and not number(directory)
+    if stage == RunState.STOPPED or unreadable or identity.is_gone(worker or ""):
+        return RunState.STOPPED
+    return RunState.RUNNING
 
 
 def _failures(
-    directory: Path, attempt: Attempt, progress: Progress | None, state: State
+    directory: Path, attempt: Attempt, progress: Progress | None, state: RunState
 ) -> tuple[Failure, ...]:
-    """Those that are noted, and one that its worker has not come to note yet."""
-    noted = attempt.failures
-    if state != "failed" or any(failure.attempt == attempt.number for failure in noted):
-        return noted
+    """The recorded failures, and one that its worker has not recorded yet."""
+    recorded = attempt.failures
+    if state != RunState.FAILED or any(failure.attempt == attempt.number for failure in recorded):
+        return recorded
     reason = (progress.message if progress else "") or "no reason was left"
     at = progress.updated_at if progress else attempt.started_at
     lines = _last_lines(directory / LOG_FILE)
-    return (*noted, Failure(attempt=attempt.number, reason=reason, lines=lines, at=at))
+    return (*recorded, Failure(attempt=attempt.number, reason=reason, lines=lines, at=at))
 
 
 def _last_lines(path: Path) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How far a fleet is, by the study in its storage, for those who do not see its directory."""
+"""Read the status from the shared database, where the directory is not visible."""
 
 from __future__ import annotations
 
@@ -16,55 +16,56 @@ from sqlalchemy.engine import URL
 
 from ablations.runner.identity import is_gone
 from ablations.runner.queue import TABLE_ATTRIBUTE
-from ablations.runner.storage import Patience, open_storage, refusing, show
-from ablations.status.contents import contents_of
-from ablations.status.ending import expect
-from ablations.status.model import Run, State, Status
+from ablations.runner.storage import Heartbeat, open_storage, refuse_unusable
+from ablations.runner.storage_url import display_url
+from ablations.status.model import Run, Status
+from ablations.status.planned import make_status, parse_planned
 from experiments.run.attempt import Failure
-from experiments.run.progress import Progress
-from transformer.config import from_dict
+from experiments.run.progress import RunState, parse_progress
 from transformer.errors import InputError, unknown_name
 
-_STATES: dict[TrialState, State] = {
-    TrialState.COMPLETE: "done",
-    TrialState.PRUNED: "pruned",
-    TrialState.RUNNING: "running",
-    TrialState.WAITING: "waiting",
-    TrialState.FAIL: "failed",
+# In this order: of several trials of a run, the first in it tells the run's state.
+_STATES = {
+    TrialState.COMPLETE: RunState.DONE,
+    TrialState.PRUNED: RunState.PRUNED,
+    TrialState.RUNNING: RunState.RUNNING,
+    TrialState.WAITING: RunState.WAITING,
+    TrialState.FAIL: RunState.FAILED,
 }
-# Of several trials of a cell, which one tells how it is.
 _ORDER = tuple(_STATES)
 
 
 @contextmanager
 def open_study(url: URL, study: str) -> Generator[StorageReader]:
-    """A reader of the study of that name.
+    """Open the database and yield a reader of the study of that name.
 
     Raises:
         InputError: if the storage cannot be used, or has no such study.
     """
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
-        raise InputError(f"there is no database in {url.database}")  # which SQLite would make
-    with open_storage(url, Patience.of_environment()) as storage:
-        with refusing(url):
+        raise InputError(f"there is no database in {url.database}")  # SQLite would create it
+    with open_storage(url, Heartbeat.from_environment()) as storage:
+        with refuse_unusable(url):
             names = optuna.study.get_all_study_names(storage)
         yield StorageReader(url, storage, _find(study, names, url))
 
 
 def _find(study: str, names: Sequence[str], url: URL) -> str:
-    """The study of that name, or the one whose name goes on with a dash, as ``table3-small-1f9c``
-    does: who types the table and the scale need not know the rest.
+    """The study of that name, or the only one that begins with it and a dash: users need to type
+    ``table3-small`` only, not ``table3-small-1f9c``.
     """
     longer = [name for name in names if name.startswith(f"{study}-")]
     if study in names or len(longer) == 1:
         return study if study in names else longer[0]
     if longer:
-        raise InputError(f"{show(url)} has several studies {study}: {', '.join(sorted(longer))}")
-    raise unknown_name(f"study in {show(url)}", study, names)
+        raise InputError(
+            f"{display_url(url)} has several studies {study}: {', '.join(sorted(longer))}"
+        )
+    raise unknown_name(f"study in {display_url(url)}", study, names)
 
 
 class StorageReader:
-    """Reads the study ``name`` in ``storage``, which is at ``url``, again and again."""
+    """Reads the study ``name`` in ``storage``, which is at ``url``, repeatedly."""
 
     def __init__(self, url: URL, storage: RDBStorage, name: str) -> None:
         self._url, self._storage, self._name = url, storage, name
@@ -73,25 +74,25 @@ class StorageReader:
         """The status now.
 
         Raises:
-            InputError: if the storage does not answer, or the study is no fleet's.
+            InputError: if the database does not answer, or the study is another program's.
         """
-        with refusing(self._url):
+        with refuse_unusable(self._url):
             study = optuna.load_study(study_name=self._name, storage=self._storage)
             described = study.user_attrs.get(TABLE_ATTRIBUTE)
             trials = study.get_trials(deepcopy=False)
         if not isinstance(described, dict):
             raise InputError(f"the study {self._name} holds no table and no search")
-        contents = contents_of(described, f"the study {self._name}")
+        planned = parse_planned(described, f"the study {self._name}")
         by_cell: dict[str, list[FrozenTrial]] = {}
         for trial in trials:
             by_cell.setdefault(str(trial.user_attrs.get("cell")), []).append(trial)
-        runs = [_run(name, by_cell.get(name, [])) for name in contents.cells]
-        return expect(contents, runs, time.time())
+        runs = [_run(name, by_cell.get(name, [])) for name in planned.configs]
+        return make_status(planned, runs, time.time())
 
 
 def _run(name: str, trials: list[FrozenTrial]) -> Run:
     if not trials:
-        return Run(name=name, state="waiting")
+        return Run(name=name, state=RunState.WAITING)
     trial = min(trials, key=lambda trial: (_ORDER.index(trial.state), -trial.number))
     attributes = trial.user_attrs
     run = Run(
@@ -102,18 +103,18 @@ def _run(name: str, trials: list[FrozenTrial]) -> Run:
         host=attributes.get("host"),
         devices=tuple(attributes.get("devices", ())),
         ranks=attributes.get("ranks", 1),
-        progress=_progress(attributes.get("progress")),
+        progress=parse_progress(attributes.get("progress") or {}),
         failures=tuple(map(_failure, filter(_is_failure, trials))),
     )
-    if run.state == "failed" and trial.user_attrs.get("given_up"):
-        return replace(run, state="given up")
-    if run.state == "failed" and not _is_failure(trial):
-        return replace(run, state="stopped")
-    if run.state == "done":
-        return replace(run, **_figures(trial), progress=None, failures=run.failures)
-    if run.state == "running" and is_gone(run.worker or ""):
-        return replace(run, state="stopped")
-    if run.state == "running":
+    if run.state == RunState.FAILED and trial.user_attrs.get("given_up"):
+        return replace(run, state=RunState.GIVEN_UP)
+    if run.state == RunState.FAILED and not _is_failure(trial):
+        return replace(run, state=RunState.STOPPED)
+    if run.state == RunState.DONE:
+        return replace(run, **_figures(trial), progress=None)
+    if run.state == RunState.RUNNING and is_gone(run.worker or ""):
+        return replace(run, state=RunState.STOPPED)
+    if run.state == RunState.RUNNING:
         started = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
         heard = run.progress.updated_at if run.progress else 0.0
         return replace(run, heard_at=max(started, heard))
@@ -123,7 +124,7 @@ def _run(name: str, trials: list[FrozenTrial]) -> Run:
 def _figures(trial: FrozenTrial) -> dict[str, Any]:
     values = [*(trial.values or ()), None, None]
     seconds = trial.duration.total_seconds() if trial.duration else None
-    # One that was imported from its files began and ended at once.
+    # A trial that was imported from files began and ended at the same time.
     return {"perplexity": values[0], "bleu": values[1], "seconds": seconds or None}
 
 
@@ -139,10 +140,3 @@ def _failure(trial: FrozenTrial) -> Failure:
         lines=tuple(attributes.get("lines", ())),
         at=0.0 if ended is None else ended.timestamp(),
     )
-
-
-def _progress(value: Any) -> Progress | None:
-    try:
-        return from_dict(Progress, value) if isinstance(value, dict) else None
-    except InputError:
-        return None  # of another version; only a display depends on it

@@ -1,33 +1,32 @@
-"""How far a fleet's work is: what views show, from whichever place it was gathered."""
+"""The status of a table or a search, whether it was read from the directory or the database."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 from experiments.run.attempt import Failure
-from experiments.run.progress import Progress
+from experiments.run.progress import Progress, RunState
+from transformer.config import to_dict
 
-State = Literal["running", "failed", "given up", "stopped", "waiting", "done", "pruned"]
-ENDED: tuple[State, ...] = ("done", "pruned", "given up")
-# A run tells of itself each second, by way of the storage each ten.
+ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP)
+# Runs report each second, and through the database every ten.
 SILENT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One cell: a row of a table with a seed, or a trial of a search.
+    """A row of a table with a seed, or a trial of a search; what is unknown is None.
 
-    What is not known is None. ``attempt``, ``worker``, ``host``, ``devices`` and ``ranks`` are of
-    the newest attempt, last heard of at ``heard_at``, in seconds since the epoch. Of a finished
-    run there are ``perplexity``, ``bleu`` and the ``seconds`` it took; of one under way,
-    ``seconds_left``. ``failures`` are those that ended with an exception, oldest first.
+    ``attempt``, ``worker``, ``host``, ``devices`` and ``ranks`` describe the newest attempt, which
+    last reported at ``heard_at``, in seconds since the epoch. ``perplexity``, ``bleu`` and
+    ``seconds`` (its duration) are a finished run's. ``failures`` are oldest first.
     """
 
     name: str
-    state: State
+    state: RunState
     attempt: int | None = None
     worker: str | None = None
     host: str | None = None
@@ -44,7 +43,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Host:
-    """A machine on which runs are under way: its workers, their runs, and when one was heard of."""
+    """A machine with runs in progress, and when it was last heard of."""
 
     name: str
     workers: int
@@ -54,10 +53,9 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """All runs in their order, as they were at ``at``, in seconds since the epoch.
+    """All runs in their order at the time ``at``, in seconds since the epoch.
 
-    ``seconds_left`` is until the last run ends, with the workers that are seen; None where it
-    cannot be told.
+    ``seconds_left`` is until the last run ends with the present workers; None if unknown.
     """
 
     title: str
@@ -66,23 +64,23 @@ class Status:
     seconds_left: float | None
 
     @property
-    def counts(self) -> Mapping[State, int]:
-        """How many runs there are in each state that any is in."""
+    def counts(self) -> Mapping[RunState, int]:
+        """The number of runs in each state that occurs."""
         return Counter(run.state for run in self.runs)
 
     @property
     def is_over(self) -> bool:
-        """Whether every run has come to its end."""
+        """Whether every run has ended."""
         return all(run.state in ENDED for run in self.runs)
 
     @property
     def running(self) -> tuple[Run, ...]:
-        """Those under way, the silent ones too."""
-        return tuple(run for run in self.runs if run.state == "running")
+        """The runs in progress, including silent ones."""
+        return tuple(run for run in self.runs if run.state == RunState.RUNNING)
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """Who works, as far as runs tell."""
+        """The machines that work, as far as their runs tell."""
         found: dict[str, list[Run]] = {}
         for run in self.running:
             if run.host is not None:
@@ -98,8 +96,41 @@ class Status:
         )
 
     def silent_for(self, run: Run) -> float | None:
-        """Seconds since a run under way was heard of, if they are too many; else None."""
-        if run.state != "running" or run.heard_at is None:
+        """Seconds since a run in progress last reported, if that is too long ago; else None."""
+        if run.state != RunState.RUNNING or run.heard_at is None:
             return None
         seconds = self.at - run.heard_at
         return seconds if seconds > SILENT_SECONDS else None
+
+
+def to_json(status: Status) -> dict[str, Any]:
+    """The status as a JSON object. Times are in seconds, ``…_at`` since the epoch.
+
+    ``title``; ``at``; ``seconds_left`` until all runs have ended; ``counts`` of runs by state;
+    ``hosts``, each with ``name``, ``workers``, ``runs`` and ``heard_at``; and ``runs``, each with
+    ``name``, ``state`` (``running``, ``failed``, ``given up``, ``stopped``, ``waiting``, ``done``
+    or ``pruned``), ``attempt``, ``worker``, ``host``, ``devices``, ``ranks``, ``heard_at``,
+    ``silent_seconds`` (null unless too many), ``stage``, ``step``, ``max_steps``, ``loss``,
+    ``tokens_per_second``, ``seconds_left``, ``perplexity``, ``bleu``, ``seconds`` and
+    ``failures``, each with ``attempt``, ``reason``, ``lines`` and ``at``. What is unknown is null.
+    """
+    keys = ("name", "state", "attempt", "worker", "host", "devices", "ranks", "heard_at")
+    of_progress = ("stage", "step", "max_steps", "loss", "tokens_per_second")
+    figures = ("seconds_left", "perplexity", "bleu", "seconds")
+    return {
+        "title": status.title,
+        "at": status.at,
+        "seconds_left": status.seconds_left,
+        "counts": dict(status.counts),
+        "hosts": [to_dict(host) for host in status.hosts],
+        "runs": [
+            {
+                **{key: getattr(run, key) for key in keys},
+                "silent_seconds": status.silent_for(run),
+                **{key: getattr(run.progress, key, None) for key in of_progress},
+                **{key: getattr(run, key) for key in figures},
+                "failures": [to_dict(failure) for failure in run.failures],
+            }
+            for run in status.runs
+        ],
+    }

@@ -1,10 +1,9 @@
-"""The live view of a fleet: a block that renews itself on a terminal, else a line now and then."""
+"""The live view: a block that is redrawn on a terminal, else a line every half minute."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -12,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ablations.status.model import ENDED, Run, State, Status
-from ablations.status.words import (
+from ablations.status.model import ENDED, Run, Status
+from ablations.status.text import (
     at_step,
     describe,
     describe_failure,
@@ -24,6 +23,7 @@ from ablations.status.words import (
     place,
     stage,
 )
+from experiments.run.progress import RunState
 from transformer.formats import duration, number
 
 _LIVE_SECONDS = 1.0
@@ -31,11 +31,11 @@ _PLAIN_SECONDS = 30.0
 _LOG_LINES = 2
 _MOST_HOSTS = 4
 _PLACE_WIDTH = 12
-_COLOURS: dict[State, str] = {"failed": "red", "given up": "red", "stopped": "yellow"}
+_COLOURS = {RunState.FAILED: "red", RunState.GIVEN_UP: "red", RunState.STOPPED: "yellow"}
 
 
 class View:
-    """Shows a fleet's status on ``console``.
+    """Shows a status on ``console``.
 
     Example:
         >>> with View(Console()) as view:
@@ -54,27 +54,17 @@ class View:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
 
-    @property
-    def is_live(self) -> bool:
-        """Whether there is a block that shows what runs, so that nothing need be said of it."""
-        return self._live is not None
-
     def note(self, text: str) -> None:
-        """Tell something in a line of its own, above the block."""
+        """Print a line, above the block."""
         self._console.print(Text(text), soft_wrap=True)
 
     def update(self, look: Callable[[], Status]) -> None:
-        """Show the present status, if it is time for that; only then is it asked for."""
+        """Show the status if it is time to; only then ``look`` is called."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -88,9 +78,9 @@ class View:
 
 
 def block(status: Status, height: int) -> RenderableType:
-    """A status on a terminal of ``height`` lines: what runs first, the rest as there is room."""
+    """The status for a terminal of ``height`` lines, runs in progress first."""
     ended = sum(run.state in ENDED for run in status.runs)
-    bar = Table.grid()
+    bar = Table.grid()  # a bar alone would not end its line
     bar.add_row(
         ProgressBar(total=len(status.runs), completed=ended, width=40, complete_style="none")
     )
@@ -99,7 +89,7 @@ def block(status: Status, height: int) -> RenderableType:
         workers = sum(host.workers for host in status.hosts)
         hosts = [Text(f"{workers} workers on {len(hosts)} hosts", style="dim")]
     failures = _failures(status, (height - 5 - len(hosts)) // 3)
-    # The headline, which may take two lines, the bar, the heads of the columns, and the cursor.
+    # The headline (up to two lines), the bar, the column headers and the cursor take five.
     room = max(1, height - 5 - len(hosts) - len(failures))
     runs = in_order(status)
     shown = runs if len(runs) <= room else runs[: room - 1]
@@ -135,21 +125,13 @@ def _cells(run: Run, status: Status) -> tuple[Text | str, ...]:
     colour = "yellow" if silent is not None else _COLOURS.get(run.state, "")
     name, state = Text(run.name), Text(stage(run, silent), style=colour)
     attempt = str(run.attempt) if run.attempt and run.attempt > 1 else ""
-    if run.state == "done":
-        scores = f"ppl {number(run.perplexity, 2)}"
-        return (
-            name,
-            state,
-            scores,
-            "",
-            "",
-            Text(place(run, _PLACE_WIDTH)),
-            attempt,
-            duration(run.seconds),
-        )
+    where = Text(place(run, _PLACE_WIDTH))
+    if run.state == RunState.DONE:
+        figures = f"ppl {number(run.perplexity, 2)}", "", ""
+        return name, state, *figures, where, attempt, duration(run.seconds)
     progress = run.progress
     loss = speed = left = ""
-    if run.state == "running":
+    if run.state == RunState.RUNNING:
         left = duration(run.seconds_left) if run.seconds_left else ""
         if progress is not None and progress.loss is not None:
             loss = number(progress.loss, 3)
@@ -157,12 +139,16 @@ def _cells(run: Run, status: Status) -> tuple[Text | str, ...]:
             speed = f"{progress.tokens_per_second / 1000:.1f}K"
     if silent is not None:
         left = duration(silent)
-    return name, state, at_step(run), loss, speed, Text(place(run, _PLACE_WIDTH)), attempt, left
+    return name, state, at_step(run), loss, speed, where, attempt, left
 
 
 def _failures(status: Status, most: int) -> list[Text]:
-    """The last one of each run that has not made it good yet, newest first, in so many lines."""
-    failed = [run for run in status.runs if run.failures and run.state not in ("done", "pruned")]
+    """The last failure of each unfinished run, newest first, in at most ``most`` lines."""
+    failed = [
+        run
+        for run in status.runs
+        if run.failures and run.state not in (RunState.DONE, RunState.PRUNED)
+    ]
     failed.sort(key=lambda run: -run.failures[-1].at)
     lines: list[Text] = []
     for run in failed:

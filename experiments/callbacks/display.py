@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from experiments.callbacks.steps import completes_step
-from experiments.run.progress import Progress, Stage, write_progress
+from experiments.run.progress import Progress, RunState, write_progress
 from transformer.data.batches import Batch
 from transformer.formats import duration
 
@@ -35,10 +35,10 @@ class Display:
         self._directory = directory
         self._console = console or Console(stderr=True)
         self._bar: Bar | None = None
-        self._stage: Stage = "prepare"
+        self._stage = RunState.PREPARE
         self._written = self._printed = 0.0
 
-    def start(self, stage: Stage) -> None:
+    def start(self, stage: RunState) -> None:
         """Begin a stage; the one before it is over."""
         self.stop()
         self._stage = stage
@@ -46,7 +46,7 @@ class Display:
         if self._directory is not None:
             write_progress(self._directory, Progress(stage=stage))
         # Preparing has bars of its own, for each archive and each of its stages.
-        if self._console.is_terminal and stage != "prepare":
+        if self._console.is_terminal and stage != RunState.PREPARE:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             figures = TextColumn("{task.fields[figures]}")
             self._bar = Bar(*columns, TimeElapsedColumn(), figures, console=self._console)
@@ -131,7 +131,7 @@ class ShowTraining(lightning.Callback):
         speed, left = self._speed_and_time_left(now, self._max_steps - trainer.global_step)
         self._display.update(
             Progress(
-                stage="train",
+                stage=RunState.TRAIN,
                 step=trainer.global_step,
                 max_steps=self._max_steps,
                 loss=None if loss is None else float(loss),

@@ -13,7 +13,7 @@ from experiments.callbacks.checkpoints import has_checkpoints, to_average
 from experiments.callbacks.display import Display
 from experiments.run.experiment import Experiment
 from experiments.run.files import write_atomically
-from experiments.run.progress import Progress
+from experiments.run.progress import Progress, RunState
 from experiments.run.results import Averaged, hypotheses_path
 from transformer.config import DecodingConfig
 from transformer.data.vocabulary import Vocabulary
@@ -91,7 +91,7 @@ def score(
         decode: the search, if not our own
     """
     source, reference = text
-    display.start("evaluate")
+    display.start(RunState.EVALUATE)
     on_progress = show_lines(display, len(source))
     hypotheses = translate(
         model, vocabulary, source, decoding, decode=decode, on_progress=on_progress
@@ -151,6 +151,8 @@ def show_lines(display: Display, lines: int) -> Callable[[int], None]:
         elapsed = time.monotonic() - started
         # The first of a batch comes as late as all of it.
         left = elapsed / done * (lines - done) if done >= _FEWEST_SHARE * lines else None
-        display.update(Progress(stage="evaluate", step=done, max_steps=lines, seconds_left=left))
+        display.update(
+            Progress(stage=RunState.EVALUATE, step=done, max_steps=lines, seconds_left=left)
+        )
 
     return update

@@ -1,6 +1,6 @@
-"""One start of a run that others may take over: who carries it out, and what went before.
+"""The record of one attempt at a run: which worker carries it out, and what failed before.
 
-A fleet writes it into the run's directory before the process starts; it imports no torch.
+Workers write it into the run's directory before the process starts. It imports no torch.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ WANDB_ID_FILE = "wandb-id.txt"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """An attempt that ended with an exception: its number, why, the last lines of its log, and
-    when, in seconds since the epoch.
+    """An attempt that failed: its number, the reason, the last lines of its log, and the time in
+    seconds since the epoch.
     """
 
     attempt: int
@@ -36,13 +36,13 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """The ``number``-th attempt at ``cell`` of the Optuna study ``study``.
+    """The ``number``-th attempt at the run ``cell`` of the Optuna study ``study``.
 
-    ``worker`` is the unique name of the worker that started it, on ``host``, with ``devices``
-    (numbers or UUIDs of its GPUs, none on the CPU) and ``ranks`` processes; ``started_at`` is in
-    seconds since the epoch. ``failures`` are those of earlier attempts; ``given_up`` says there
-    will be no more; ``wandb_ids`` are the W&B runs of earlier attempts, oldest first.
-    ``kills`` counts the attempts in a row that were killed without coming beyond step ``furthest``.
+    The ``worker`` of that unique name started it on ``host``, with ``devices`` (numbers or UUIDs of
+    GPUs; none on the CPU) and ``ranks`` processes, at ``started_at``, in seconds since the epoch.
+    ``failures`` and ``wandb_ids`` (W&B runs) are those of earlier attempts, oldest first;
+    ``given_up`` if there will be no more attempts. ``kills`` counts the attempts in a row that were
+    killed before they got beyond step ``furthest``.
     """
 
     study: str
@@ -66,8 +66,8 @@ def write_attempt(directory: Path, attempt: Attempt) -> None:
 
 
 def read_attempt(directory: Path) -> Attempt | None:
-    """The attempt in ``directory``; None where there is none, no such directory, or, with a
-    warning, a file that cannot be read: the run can do without what it says.
+    """Read the attempt in ``directory``; None if there is none or, with a warning, if the file is
+    unreadable, since a run can do without it.
     """
     path = directory / ATTEMPT_FILE
     try:
@@ -79,9 +79,9 @@ def read_attempt(directory: Path) -> Attempt | None:
 
 
 def wandb_id(directory: Path) -> str | None:
-    """The W&B run that the run in ``directory`` tracks, or tracked last; None before the first.
+    """The id of the W&B run that the run in ``directory`` uses; None if it has none yet.
 
-    Who takes an attempt over adds it to ``wandb_ids`` of the next.
+    It is added to the ``wandb_ids`` of the next attempt.
     """
     try:
         return (directory / WANDB_ID_FILE).read_text(encoding="utf-8").strip() or None

@@ -1,22 +1,25 @@
-"""How far a run has come, as a small file that any process may read while it runs."""
+"""The state of a run and how far it has come: a small file that other processes may read."""
 
 from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from experiments.run.files import read_json, write_json
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 
-# Colours and movements of the cursor, and titles of a window.
-_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 PROGRESS_FILE = "progress.json"
-Stage = Literal["prepare", "train", "evaluate", "done", "stopped", "refused", "diverged", "failed"]
+# A run's process exits with this after a signal and a checkpoint (EX_TEMPFAIL of sysexits.h).
+STOPPED_EXIT_CODE = 75
+# Colours, cursor movements, and window titles.
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 
 
 class RunState(StrEnum):
@@ -42,14 +45,24 @@ class RunState(StrEnum):
     GIVEN_UP = "given up"
 
 
+_FINAL = (
+    RunState.DONE,
+    RunState.STOPPED,
+    RunState.REFUSED,
+    RunState.DIVERGED,
+    RunState.FAILED,
+)
+_EXIT_STATES = {0: RunState.DONE, 2: RunState.REFUSED, STOPPED_EXIT_CODE: RunState.STOPPED}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """``step`` of ``max_steps``; ``tokens_per_second`` counts real target tokens;
-    ``seconds_left`` is of the stage; ``updated_at`` is in seconds since the epoch; ``message``
-    says why a process ended that did not finish: stopped by a signal, refused its input, failed.
+    """``step`` of ``max_steps``; ``tokens_per_second`` counts non-padding target tokens;
+    ``seconds_left`` is for the current stage; ``updated_at`` is in seconds since the epoch;
+    ``message`` says why a process ended early: a signal, bad input or a failure.
     """
 
-    stage: Stage
+    stage: RunState
     step: int = 0
     max_steps: int = 0
     loss: float | None = None
@@ -63,7 +76,7 @@ class Progress:
 
 
 def printable(text: str) -> str:
-    """The text without control characters, which could write anything to a terminal."""
+    """Strip control characters, which could write anything to a terminal."""
     return "".join(
         x if x.isprintable() else " " if x.isspace() else "" for x in _ESCAPES.sub("", text)
     )
@@ -75,9 +88,50 @@ def write_progress(directory: Path, progress: Progress) -> None:
 
 
 def read_progress(directory: Path) -> Progress | None:
-    """The last progress of the run in ``directory``; None where there is none yet."""
+    """Read the latest progress of the run in ``directory``; None if there is none yet."""
     path = directory / PROGRESS_FILE
     try:
-        return from_dict(Progress, read_json(path), str(path)) if path.is_file() else None
+        return parse_progress(read_json(path)) if path.is_file() else None
     except InputError:
-        return None  # only a display depends on it
+        return None
+
+
+def parse_progress(values: Mapping[str, Any]) -> Progress | None:
+    """Read progress from a JSON object; None if it is unreadable, since only displays need it."""
+    try:
+        return from_dict(Progress, {**values, "stage": RunState(values["stage"])})
+    except (InputError, KeyError, ValueError):
+        return None
+
+
+def record_end(
+    directory: Path, state: RunState, message: str, *, step: int | None = None, started_at: float
+) -> None:
+    """Record how the run ended, and at which ``step`` (None: the last one that was reported).
+
+    The first record since ``started_at`` (seconds since the epoch) stands: when one rank fails,
+    the errors of the others are its consequences.
+    """
+    last = read_progress(directory) or Progress(stage=state)
+    if last.stage in _FINAL and last.updated_at >= started_at:
+        return
+    step = last.step if step is None else step
+    end = replace(last, stage=state, message=message, step=step, seconds_left=None)
+    with suppress(OSError):  # the disk may be full, which may be the message, or the directory gone
+        write_progress(directory, end)
+
+
+def final_state(directory: Path, exit_code: int, started_at: float) -> RunState:
+    """Determine how the process of ``directory`` ended that was started at ``started_at``.
+
+    Its own record takes precedence: the exit codes of ranks are lost, and a process that is killed
+    right after it finished has finished. A process that was killed earlier leaves no record.
+
+    Args:
+        exit_code: of the process; negative for a signal
+        started_at: seconds since the epoch
+    """
+    progress = read_progress(directory)
+    if progress is not None and progress.updated_at >= started_at and progress.stage in _FINAL:
+        return progress.stage
+    return _EXIT_STATES.get(exit_code, RunState.FAILED)

@@ -36,6 +36,7 @@ from experiments.run.limits import Limits
 from experiments.run.memory import explained
 from experiments.run.ownership import explaining_removal, own, refuse_removed
 from experiments.run.peak import nominal_peak
+from experiments.run.progress import RunState
 from experiments.run.provenance import commit, versions
 from experiments.run.quiet import quieten_libraries
 from experiments.run.results import Averaged, Result, hypotheses_path, load_result, save_result
@@ -127,14 +128,14 @@ def _train_and_score(
     splits: tuple[str, ...],
     display: Display,
 ) -> Result | None:
-    display.start("prepare")
+    display.start(RunState.PREPARE)
     data = TranslationDataModule(experiment.config, noted_data(directory))
     corpus = data.corpus
     if is_first_rank():
         claim(directory, experiment, make=False)  # not before the data is known to be usable
         note_data(directory, corpus)
     with Tracking(experiment, directory) as tracking, explaining_removal(directory):
-        display.start("train")
+        display.start(RunState.TRAIN)
         trainer, clock = _train(experiment, directory, setup, data, tracking, display)
         if not trainer.is_global_zero:
             return None
@@ -145,7 +146,7 @@ def _train_and_score(
         result = _result(experiment, trainer, corpus, clock, scores, checkpoints, averaged)
         refuse_removed(directory)
         save_result(directory, result)
-        display.start("done")
+        display.start(RunState.DONE)
         tracking.summarise(result)
     return result
 

@@ -16,13 +16,14 @@ from pathlib import Path
 
 from ablations.runner.attempts import locate
 from ablations.runner.process import LOG_FILE
-from ablations.runner.storage import STUDY_FILE, Patience, open_storage, storage_url
+from ablations.runner.storage import Heartbeat, open_storage
+from ablations.runner.storage_url import STUDY_FILE, storage_url
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from experiments.run.files import write_json
-from experiments.run.progress import Progress, read_progress
+from experiments.run.progress import Progress, RunState, read_progress
 from experiments.run.results import Averaged, Result, save_result
 from transformer.config import to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
@@ -115,11 +116,14 @@ def fill_table3(root: Path) -> None:
     """
     plan = claim_plan(root, make_plan(TABLE, TINY, TABLE.rows, (1, 2)))
     unfinished = {
-        Cell("C-d1024", 2): Progress(stage="train", step=400, max_steps=1_500),
-        Cell("C-ff4096", 1): Progress(stage="evaluate", step=1_500, max_steps=1_500),
+        Cell("C-d1024", 2): Progress(stage=RunState.TRAIN, step=400, max_steps=1_500),
+        Cell("C-ff4096", 1): Progress(stage=RunState.EVALUATE, step=1_500, max_steps=1_500),
         Cell("C-ff4096", 2): None,
         Cell("D-p0.2", 1): Progress(
-            stage="failed", step=700, max_steps=1_500, message="exit code 1: <Oops> & a | pipe"
+            stage=RunState.FAILED,
+            step=700,
+            max_steps=1_500,
+            message="exit code 1: <Oops> & a | pipe",
         ),
         Cell("D-p0.2", 2): None,
         Cell("E", 1): None,
@@ -168,7 +172,7 @@ def prepare_fakes(root: Path, behaviour: Mapping[Cell, str]) -> None:
 def empty_study() -> bytes:
     """The file of a study of the small table in which there is no trial yet."""
     with tempfile.TemporaryDirectory() as folder:
-        with open_storage(storage_url(None, Path(folder)), Patience()):
+        with open_storage(storage_url(None, Path(folder)), Heartbeat()):
             pass
         return (Path(folder) / STUDY_FILE).read_bytes()
 

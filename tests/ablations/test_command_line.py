@@ -39,7 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setattr("ablations.runner.process.start", start_fake)
-    monkeypatch.setattr("ablations.runner.warm.warm_up", lambda: None)
+    monkeypatch.setattr("ablations.runner.forkserver.warm_up", lambda: None)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     return tmp_path
 
@@ -274,7 +274,7 @@ def test_a_signal_ends_with_its_exit_code(
     thread.join()
     shown = capsys.readouterr().out
     assert "base, seed 1: step 40 of 1,500" in shown
-    assert "the same command goes on from here" in shown
+    assert "the same command continues from here" in shown
 
 
 def test_a_second_worker_helps_and_a_killed_one_is_replaced(

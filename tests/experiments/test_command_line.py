@@ -14,8 +14,9 @@ from experiments.__main__ import parser
 from experiments.catalog.find import EXPERIMENTS
 from experiments.catalog.settings import with_settings
 from experiments.command_line import Parser, run_command_line
-from experiments.run.carry_out import Outcome
+from experiments.run.execute import Outcome
 from experiments.run.experiment import Experiment, load_experiment
+from experiments.run.progress import RunState
 from experiments.run.results import load_result
 from tests.experiments.conftest import Command
 from tests.samples import write_corpus
@@ -108,11 +109,11 @@ def test_a_field_set_for_one_run_is_part_of_its_name_and_its_directory(
 ):
     runs: list[tuple[Experiment, Path]] = []
 
-    def carry_out(experiment: Experiment, directory: Path, **_: object) -> Outcome:
+    def execute(experiment: Experiment, directory: Path, **_: object) -> Outcome:
         runs.append((experiment, directory))
-        return Outcome("stopped")
+        return Outcome(RunState.STOPPED)
 
-    monkeypatch.setattr("experiments.run.carry_out.carry_out", carry_out)
+    monkeypatch.setattr("experiments.run.execute.execute", execute)
     settings = "training.max_steps=2 dropout=0.20 clip_norm=none schedule=inverse_sqrt"
     words = [word for setting in settings.split() for word in ("--set", setting)]
     arguments = vars(parser().parse_args(["train", "multi30k", "--seed", "5", *words]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transformer.config import ModelConfig
+from transformer.config import Config, ModelConfig
 
 
 def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
@@ -36,6 +36,16 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
     per_target = config.num_layers * (3 * attention_half + feed_forward)
     output = config.d_model * config.vocab_size
     return 6.0 * (per_source * source_tokens + (per_target + output) * target_tokens)
+
+
+def step_flops(config: Config) -> float:
+    """FLOPs of one step on a full batch."""
+    return training_flops(config.model, config.data.tokens_per_batch, config.data.tokens_per_batch)
+
+
+def run_flops(config: Config) -> float:
+    """FLOPs of a whole training."""
+    return step_flops(config) * config.training.max_steps
 
 
 def nominal_flops(device_seconds: float, peak: float) -> float:

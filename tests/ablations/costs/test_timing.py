@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ablations.costs.timing import Timing, predict, run_flops, step_flops, until_the_last
+from ablations.costs.timing import Timing, predict, until_the_last
 from ablations.tables.table3 import BASE, TABLE
 from tests.ablations.samples import TINY
 from transformer.config import Config, override
+from transformer.evaluation.counts import run_flops, step_flops
 
 
 def config(steps: int = 1_000, **changes: int) -> Config:

@@ -1,4 +1,4 @@
-"""The databases that a fleet may share, an empty one for each test."""
+"""The databases that workers share, an empty one for each test, and the runs of experiments."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ import pytest
 from optuna.storages import RDBStorage
 from sqlalchemy.engine import URL
 
-from ablations.runner.storage import STUDY_FILE, Patience, open_storage, storage_url
+from ablations.runner.storage import Heartbeat, open_storage
+from ablations.runner.storage_url import STUDY_FILE, storage_url
 from tests.ablations.postgresql import Server
 from tests.ablations.samples import empty_study
+from tests.experiments.conftest import begin, command, folder
+
+__all__ = ["begin", "command", "folder"]
 
 OpenStorage = Callable[[URL], RDBStorage]
 
@@ -31,7 +35,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
 @functools.cache
 def _template(server: Server) -> str:
     """A database with Optuna's tables, to copy: making them takes longer than most tests."""
-    with open_storage(storage_url(server.create("template"), Path()), Patience()):
+    with open_storage(storage_url(server.create("template"), Path()), Heartbeat()):
         return "template"
 
 
@@ -39,4 +43,4 @@ def _template(server: Server) -> str:
 def open_() -> Iterator[OpenStorage]:
     """Opens a storage as each worker does for itself, until the end of the test."""
     with ExitStack() as stack:
-        yield lambda url: stack.enter_context(open_storage(url, Patience(1, 2)))
+        yield lambda url: stack.enter_context(open_storage(url, Heartbeat(1, 2)))

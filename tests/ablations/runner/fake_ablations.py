@@ -2,10 +2,11 @@
 
 import sys
 
-from ablations.runner import process
+from ablations.runner import forkserver, process
 from tests.ablations.samples import start_fake
 
 process.start = start_fake
+forkserver.warm_up = lambda: None
 
 from ablations.__main__ import main  # noqa: E402  (after the stand-in is in place)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runner.attempts import locate, newest, note_failure, number, publish, take_over
+from ablations.runner.attempts import locate, newest, number, publish, record_failure, take_over
 from experiments.run.attempt import Attempt, read_attempt, write_attempt
-from experiments.run.progress import Progress, write_progress
+from experiments.run.progress import Progress, RunState, write_progress
 
 
 def attempt(stem: Path) -> Path:
@@ -43,17 +43,17 @@ def test_the_tenth_attempt_is_newer_than_the_ninth(tmp_path: Path) -> None:
     assert number(locate(tmp_path / "seed-1")) == 10
 
 
-def test_an_attempt_that_was_taken_over_can_write_and_end_nothing(tmp_path: Path) -> None:
+def test_a_superseded_attempt_can_neither_write_nor_finish(tmp_path: Path) -> None:
     stem = tmp_path / "seed-1"
     first = attempt(stem)
     attempt(stem)
     with pytest.raises(FileNotFoundError):
-        write_progress(first, Progress(stage="train"))
+        write_progress(first, Progress(stage=RunState.TRAIN))
     assert not publish(first, stem)
     assert not first.exists()
 
 
-def test_one_of_many_takes_a_cell_over(tmp_path: Path) -> None:
+def test_only_one_of_many_processes_takes_a_run_over(tmp_path: Path) -> None:
     """All have seen the same attempt, as those have who look at the same time."""
     for turn in range(1, 12):
         seen, next_one = (tmp_path / f"seed-1.attempt-{turn + more}" for more in (0, 1))
@@ -71,7 +71,7 @@ def rename(source: Path, target: Path) -> bool:
     return True
 
 
-def test_what_has_ended_is_not_begun_again(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_started_again(tmp_path: Path) -> None:
     stem = tmp_path / "seed-1"
     publish(attempt(stem), stem)
     assert take_over(stem, lambda: True) is None
@@ -85,10 +85,10 @@ def test_an_unfinished_run_without_a_number_is_taken_over_too(tmp_path: Path) ->
     assert attempt(stem).name == "seed-1.attempt-1"
 
 
-def test_exceptions_count_up_to_the_retries(tmp_path: Path) -> None:
+def test_a_run_is_given_up_after_its_retries(tmp_path: Path) -> None:
     directory = attempt(tmp_path / "seed-1")
     verdicts = [
-        note_failure(directory, "broke", ["a", "b"], killed=False, retries=2) for _ in range(3)
+        record_failure(directory, "broke", ["a", "b"], killed=False, retries=2) for _ in range(3)
     ]
     assert [verdict.is_final for verdict in verdicts] == [False, False, True]
     left = read_attempt(directory)
@@ -96,19 +96,19 @@ def test_exceptions_count_up_to_the_retries(tmp_path: Path) -> None:
     assert [failure.lines for failure in left.failures] == [("a", "b")] * 3
 
 
-def test_kills_count_only_while_none_comes_further(tmp_path: Path) -> None:
+def test_kills_count_only_if_none_makes_progress(tmp_path: Path) -> None:
     directory = attempt(tmp_path / "seed-1")
     for step in range(1, 30):
-        write_progress(directory, Progress(stage="train", step=step, max_steps=99))
-        verdict = note_failure(directory, "killed", [], killed=True, retries=0)
+        write_progress(directory, Progress(stage=RunState.TRAIN, step=step, max_steps=99))
+        verdict = record_failure(directory, "killed", [], killed=True, retries=0)
         assert not verdict.is_final
-    verdicts = [note_failure(directory, "killed", [], killed=True, retries=0) for _ in range(9)]
+    verdicts = [record_failure(directory, "killed", [], killed=True, retries=0) for _ in range(9)]
     assert [verdict.is_final for verdict in verdicts] == [False] * 8 + [True]
 
 
-def test_a_failure_of_what_was_taken_over_is_nobodys(tmp_path: Path) -> None:
+def test_a_failure_of_a_superseded_attempt_is_not_recorded(tmp_path: Path) -> None:
     first = attempt(tmp_path / "seed-1")
     second = attempt(tmp_path / "seed-1")
-    assert not note_failure(first, "broke", [], killed=False, retries=0).is_final
+    assert not record_failure(first, "broke", [], killed=False, retries=0).is_final
     left = read_attempt(second)
     assert left is not None and not left.failures

@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 
-from ablations.runner.identity import host_of, is_gone, is_here, name_of, own_name, pid_of
+from ablations.runner.identity import host_of, is_gone, is_local, name_of, own_name, pid_of
 
 
-def test_a_process_is_here_until_it_ends() -> None:
+def test_a_process_is_known_to_be_gone_once_it_ends() -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
     name = name_of(process.pid)
-    assert (pid_of(name), is_here(name), is_gone(name)) == (process.pid, True, False)
+    assert (pid_of(name), is_local(name), is_gone(name)) == (process.pid, True, False)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert is_gone(name)  # even as a zombie
@@ -20,14 +20,14 @@ def test_a_process_is_here_until_it_ends() -> None:
     assert is_gone(name)
 
 
-def test_a_later_process_with_the_number_is_another() -> None:
+def test_a_later_process_with_the_same_number_is_another_one() -> None:
     host, pid, start, machine = own_name().rsplit(":", 3)
     assert not is_gone(own_name())
     assert is_gone(f"{host}:{pid}:{int(start) - 1}:{machine}")
 
 
-def test_of_another_machine_nothing_is_known() -> None:
+def test_nothing_is_known_of_processes_on_other_machines() -> None:
     name = own_name()[:-1] + "z"
-    assert not is_here(name) and not is_gone(name)
+    assert not is_local(name) and not is_gone(name)
     assert not is_gone("") and not is_gone("nonsense")
     assert host_of("a:b:1:2:3") == "a:b"

@@ -29,7 +29,7 @@ def lease(url: URL, open_: OpenStorage) -> Make:
     return make
 
 
-def test_one_holds_it_until_it_is_silent_for_the_grace(lease: Make) -> None:
+def test_the_holder_keeps_the_lease_until_it_is_silent_for_the_grace(lease: Make) -> None:
     first, second = lease("one"), lease("two")
     assert first.hold() and first.hold()
     assert not second.hold()
@@ -42,7 +42,7 @@ def test_one_holds_it_until_it_is_silent_for_the_grace(lease: Make) -> None:
     assert not first.hold()  # back from its pause, it finds its place taken
 
 
-def test_who_lets_go_is_replaced_at_once(lease: Make) -> None:
+def test_a_released_lease_is_free_at_once(lease: Make) -> None:
     first, second = lease("one"), lease("two")
     assert first.hold() and not second.hold()
     second.release()  # not its own
@@ -51,7 +51,7 @@ def test_who_lets_go_is_replaced_at_once(lease: Make) -> None:
     assert second.hold() and not first.hold()
 
 
-def test_who_died_on_this_machine_is_replaced_at_once(lease: Make) -> None:
+def test_the_lease_of_a_dead_local_process_is_free_at_once(lease: Make) -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
     first, second = lease(name_of(process.pid)), lease("two")
     assert first.hold() and not second.hold()
@@ -59,13 +59,13 @@ def test_who_died_on_this_machine_is_replaced_at_once(lease: Make) -> None:
     assert second.hold()
 
 
-def test_each_study_has_its_own(lease: Make) -> None:
+def test_each_study_has_its_own_lease(lease: Make) -> None:
     assert lease("one").hold()
     assert lease("two", "another").hold()
 
 
 @pytest.mark.parametrize("held_before", [False, True])
-def test_of_many_at_once_one_gets_it(lease: Make, held_before: bool) -> None:
+def test_only_one_of_many_competitors_gets_the_lease(lease: Make, held_before: bool) -> None:
     if held_before:
         assert lease("zero").hold()
     leases = [lease(f"worker {index}") for index in range(6)]
@@ -86,7 +86,7 @@ def test_of_many_at_once_one_gets_it(lease: Make, held_before: bool) -> None:
     assert sum(held) == 1
 
 
-def test_one_that_is_deleted_is_anybodys(lease: Make) -> None:
+def test_a_deleted_lease_is_free(lease: Make) -> None:
     first, second = lease("one"), lease("two")
     assert first.hold() and not second.hold()
     second.delete()

@@ -64,7 +64,7 @@ def test_the_cpu_has_a_place_for_each_core(monkeypatch: pytest.MonkeyPatch) -> N
         ("1,3", {"devices_per_trial": 4}, "but there are 2 GPUs here"),
     ],
 )
-def test_what_a_machine_does_not_have_is_bad_input(
+def test_more_than_the_machine_has_is_bad_input(
     monkeypatch: pytest.MonkeyPatch, visible: str, settings: dict[str, int], message: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

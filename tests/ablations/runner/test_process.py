@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runner.own_process import run_forked
-from ablations.runner.process import STOPPED, start
-from ablations.runner.warm import ForkedProcess
+from ablations.runner.entrypoint import run_forked
+from ablations.runner.forkserver import ForkedProcess
+from ablations.runner.process import start
 from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.run.attempt import write_attempt
 from experiments.run.experiment import claim
-from experiments.run.progress import read_progress
+from experiments.run.progress import STOPPED_EXIT_CODE, read_progress
 from experiments.run.results import load_result
 from tests.experiments.conftest import Command, Start
 from tests.experiments.run.test_attempt import ATTEMPT
 from tests.experiments.samples import tiny_experiment
 
 _PATIENCE_SECONDS = 240.0
-_ROOT = str(Path(__file__).parents[2])
+_ROOT = str(Path(__file__).parents[3])
 
 
 def _wait(holds: object) -> None:
@@ -42,7 +42,7 @@ _PARENT = """
 import signal, sys, time
 from pathlib import Path
 from ablations.runner.process import start
-from ablations.runner.warm import ForkedProcess
+from ablations.runner.forkserver import ForkedProcess
 
 directory = Path(sys.argv[1])
 with (directory / "mains").open("a") as mains:
@@ -59,7 +59,7 @@ time.sleep(1000)
 _KILLED_SERVER = """
 import os, signal, threading, time
 from multiprocessing import forkserver
-from ablations.runner import warm
+from ablations.runner import forkserver as warm
 
 warm.PRELOADED.clear()
 warm.warm_up()
@@ -81,7 +81,7 @@ def test_a_server_that_is_killed_while_a_process_starts_is_replaced():
 _KILLED_SERVER_LATER = """
 import os, signal, time
 from multiprocessing import forkserver
-from ablations.runner import warm
+from ablations.runner import forkserver as warm
 
 warm.PRELOADED.clear()
 process = warm.ForkedProcess(time.sleep, 60)
@@ -98,10 +98,10 @@ def test_a_process_whose_server_is_killed_counts_as_killed():
     assert (done.stdout, done.stderr, done.returncode) == ("-9\n", "", 0)
 
 
-def test_a_process_whose_directory_is_gone_ends_without_a_word(tmp_path: Path):
+def test_a_process_whose_directory_is_gone_exits_silently(tmp_path: Path):
     with pytest.raises(SystemExit) as ended:
         run_forked(str(tmp_path / "gone"), str(tmp_path), {}, 1)
-    assert ended.value.code == STOPPED
+    assert ended.value.code == STOPPED_EXIT_CODE
 
 
 def _marked(marker: str) -> set[int]:
@@ -154,7 +154,7 @@ def _tell_surroundings(directory: str, folder: str, *rest: object) -> None:
     (Path(directory) / "told.json").write_text(json.dumps([folder, *rest]))
 
 
-def test_a_process_is_told_its_devices_and_the_environment_of_now(
+def test_a_process_gets_its_devices_and_the_current_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("ablations.runner.process._run_forked", _tell_surroundings)
@@ -171,7 +171,7 @@ def test_a_process_is_told_its_devices_and_the_environment_of_now(
         assert "SLURM_PROCID" not in environment  # nor is it a rank of this process's job
 
 
-def test_a_process_leads_a_group_and_its_end_is_told(tmp_path: Path):
+def test_a_process_leads_a_group_and_its_exit_code_is_known(tmp_path: Path):
     process = ForkedProcess(time.sleep, 100)
     assert os.getpgid(process.pid) == process.pid
     assert (process.poll(), process.returncode) == (None, None)
@@ -182,9 +182,7 @@ def test_a_process_leads_a_group_and_its_end_is_told(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_one_that_was_paused_cannot_disturb_the_attempt_that_took_its_run_over(
-    folder: Path, tmp_path: Path
-):
+def test_a_paused_process_cannot_disturb_the_attempt_that_replaced_it(folder: Path, tmp_path: Path):
     experiment = tiny_experiment(folder, max_steps=200, checkpoint_every_steps=25)
     stale, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
     claim(stale, experiment)
@@ -198,7 +196,7 @@ def test_one_that_was_paused_cannot_disturb_the_attempt_that_took_its_run_over(
     assert start(newer).wait(_PATIENCE_SECONDS) == 0
     before = {path: path.read_bytes() for path in newer.glob("*.*") if path.name != "log.txt"}
     os.killpg(paused.pid, signal.SIGCONT)
-    assert paused.wait(_PATIENCE_SECONDS) == STOPPED
+    assert paused.wait(_PATIENCE_SECONDS) == STOPPED_EXIT_CODE
     assert {path: path.read_bytes() for path in before} == before
     assert list(tmp_path.iterdir()) == [newer]
     log = (newer / "log.txt").read_text()
@@ -218,14 +216,14 @@ def test_it_scores_the_validation_set_alone(folder: Path, command: Command, tmp_
     assert not (tmp_path / "run" / "test.hypotheses.txt").exists()
 
 
-def test_a_signal_before_training_ends_it_as_one_that_is_to_be_started_again(
+def test_a_signal_before_training_ends_the_run_as_stopped(
     folder: Path, begin: Start, tmp_path: Path
 ):
     directory = tmp_path / "run"
     claim(directory, tiny_experiment(folder))
     running = begin("ablations.runner.process", directory, stdin=None)
     running.wait_until(lambda: read_progress(directory) is not None)
-    assert running.finish(signal.SIGTERM).code == STOPPED
+    assert running.finish(signal.SIGTERM).code == STOPPED_EXIT_CODE
     progress = read_progress(directory)
     assert progress is not None and progress.stage == "stopped"
 
@@ -247,7 +245,7 @@ def test_bad_input_is_the_last_line_and_exit_code_two(
     assert ("does not fit" if spoil == "configuration" else "more than the text allows") in line
 
 
-def test_training_that_diverges_is_told_by_its_step(folder: Path, command: Command, tmp_path: Path):
+def test_divergence_is_reported_with_its_step(folder: Path, command: Command, tmp_path: Path):
     directory = tmp_path / "run"
     claim(directory, tiny_experiment(folder, learning_rate_factor=1e30))
     ended = command("ablations.runner.process", directory, stdin=None)

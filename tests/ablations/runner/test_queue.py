@@ -15,11 +15,11 @@ import pytest
 from optuna.storages import RDBStorage
 from sqlalchemy.engine import URL
 
-from ablations.runner.attempts import note_failure, take_over
+from ablations.runner.attempts import record_failure, take_over
 from ablations.runner.identity import name_of, own_name
 from ablations.runner.queue import Claim, Queue
-from ablations.table_work import TableWork
 from ablations.tables.plan import claim_plan
+from ablations.tables.runs import TableRuns
 from ablations.tables.table import Cell
 from experiments.run.attempt import Attempt, write_attempt
 from tests.ablations.runner.conftest import OpenStorage
@@ -38,13 +38,13 @@ class Fleet:
         self._looker = open_new()
 
     def worker(self, name: str | None = None) -> Queue:
-        return Queue(self._open(), TableWork(self.root), name or own_name())
+        return Queue(self._open(), TableRuns(self.root), name or own_name())
 
     def reconcile(self, *, judge: bool = False, still_leads: bool = True) -> None:
-        self.leader.reconcile(judge=judge, still_leads=lambda: still_leads)
+        self.leader.reconcile(judge=judge, may_continue=lambda: still_leads)
 
     def states(self) -> Counter[str]:
-        work = TableWork(self.root)
+        work = TableRuns(self.root)
         study = optuna.load_study(study_name=work.study, storage=self._looker)
         return Counter(trial.state.name for trial in study.trials)
 
@@ -69,7 +69,7 @@ def must_take(queue: Queue) -> Claim:
     return claim
 
 
-def test_cells_are_handed_out_once_the_longest_first(fleet: Fleet) -> None:
+def test_runs_are_claimed_once_the_longest_first(fleet: Fleet) -> None:
     for _ in range(2):
         fleet.reconcile()
     assert list(drain(fleet.worker())) == NAMES
@@ -77,18 +77,18 @@ def test_cells_are_handed_out_once_the_longest_first(fleet: Fleet) -> None:
     assert list(drain(fleet.leader)) == []
 
 
-def test_who_no_longer_leads_queues_nothing(fleet: Fleet) -> None:
+def test_a_worker_that_lost_the_lease_queues_nothing(fleet: Fleet) -> None:
     fleet.reconcile(still_leads=False)
     assert fleet.states() == {}
 
 
-def test_a_worker_takes_what_it_wants(fleet: Fleet) -> None:
+def test_a_worker_claims_only_wanted_runs(fleet: Fleet) -> None:
     fleet.reconcile()
     claim = fleet.leader.take(lambda name: name.startswith("narrow"))
     assert claim is not None and claim.name == "narrow/seed-1"
 
 
-def test_many_workers_take_each_cell_once(fleet: Fleet) -> None:
+def test_many_workers_claim_each_run_once(fleet: Fleet) -> None:
     fleet.reconcile()
     queues, taken = [fleet.worker() for _ in range(4)], list[str]()
     start = threading.Barrier(4)
@@ -105,7 +105,7 @@ def test_many_workers_take_each_cell_once(fleet: Fleet) -> None:
     assert sorted(taken) == NAMES
 
 
-def test_results_on_disk_are_taken_over_without_a_study(fleet: Fleet) -> None:
+def test_results_on_disk_are_imported_into_a_new_study(fleet: Fleet) -> None:
     finish(fleet.root, Cell("base", 1), perplexity=4.5, bleu=26.25)
     fleet.reconcile()
     assert fleet.states() == {"COMPLETE": 1, "WAITING": 3}
@@ -113,11 +113,11 @@ def test_results_on_disk_are_taken_over_without_a_study(fleet: Fleet) -> None:
     assert fleet.states() == {"COMPLETE": 1, "WAITING": 3}
 
 
-def test_a_cell_that_ends_keeps_its_figures(fleet: Fleet) -> None:
+def test_a_finished_run_has_its_figures_in_the_study(fleet: Fleet) -> None:
     fleet.reconcile()
     claim = must_take(fleet.leader)
     finish(fleet.root, Cell("base", 1), perplexity=4.5, bleu=26.25)
-    fleet.leader.close(claim, "done")
+    fleet.leader.complete(claim)
     fleet.reconcile()
     assert fleet.states() == {"COMPLETE": 1, "WAITING": 3}
     assert claim.trial.study.trials[claim.trial.number].values == [4.5, 26.25]
@@ -137,7 +137,7 @@ def test_a_worker_that_died_here_is_replaced_at_once(fleet: Fleet) -> None:
     assert list(drain(fleet.leader)) == ["base/seed-1", "narrow/seed-1", "narrow/seed-2"]
 
 
-def test_a_worker_elsewhere_is_replaced_after_its_silence(fleet: Fleet) -> None:
+def test_a_silent_worker_elsewhere_is_replaced(fleet: Fleet) -> None:
     silent, lively = fleet.worker("far:1:2:aaaaaaaa"), fleet.worker("near:1:2:bbbbbbbb")
     fleet.reconcile()
     lost, kept = must_take(silent), must_take(lively)
@@ -160,35 +160,36 @@ def test_a_worker_that_comes_back_changes_nothing(fleet: Fleet) -> None:
     time.sleep(3)
     fleet.reconcile(judge=True)
     again = must_take(fleet.leader)
-    late.close(claim, "failed", "too late")
-    late.close(claim, "done")
+    late.fail(claim, "too late")
+    late.complete(claim)
     assert fleet.states() == {"FAIL": 1, "RUNNING": 1, "WAITING": 3}
-    fleet.leader.close(again, "released", "stopped")
+    fleet.leader.fail(again, "stopped")
     fleet.reconcile()
     assert fleet.states() == {"FAIL": 2, "WAITING": 4}
 
 
-def test_what_is_given_up_is_not_queued(fleet: Fleet) -> None:
+def test_a_run_that_was_given_up_is_not_queued(fleet: Fleet) -> None:
     directory = take_over(fleet.root / "base" / "seed-1", lambda: False)
     assert directory is not None
     begun = Attempt(study="s", cell="c", number=1, worker="w", host="h", started_at=1.0)
     write_attempt(directory, begun)
-    note_failure(directory, "broke", [], killed=False, retries=0)
+    record_failure(directory, "broke", [], killed=False, retries=0)
     fleet.reconcile()
     assert list(drain(fleet.leader)) == NAMES[1:]
-    assert not fleet.leader.is_open("base/seed-1") and fleet.leader.is_open("base/seed-2")
+    assert fleet.leader.is_given_up("base/seed-1")
+    assert not fleet.leader.is_given_up("base/seed-2")
 
 
 def test_a_result_that_diverged_does_not_break_the_study(fleet: Fleet) -> None:
     fleet.reconcile()
     claim = must_take(fleet.leader)
     finish(fleet.root, Cell("base", 1), perplexity=float("nan"))
-    fleet.leader.close(claim, "done")
+    fleet.leader.complete(claim)
     fleet.reconcile()
     assert fleet.states() == {"FAIL": 1, "WAITING": 3}
 
 
-def test_a_cell_that_two_leaders_queued_runs_once(fleet: Fleet) -> None:
+def test_a_run_that_two_leaders_queued_runs_once(fleet: Fleet) -> None:
     fleet.reconcile()
     study = must_take(fleet.leader).trial.study
     study.enqueue_trial({}, user_attrs={"cell": "base/seed-1"})

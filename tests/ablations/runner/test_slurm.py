@@ -60,7 +60,7 @@ class Array:
 
 
 @pytest.mark.skipif(not Path("/bin/bash").exists(), reason="there is no bash")
-def test_a_task_that_is_taken_away_loses_nothing(tmp_path: Path, postgresql: Server) -> None:
+def test_a_cancelled_task_loses_nothing(tmp_path: Path, postgresql: Server) -> None:
     out = tmp_path / "out"
     prepare_fakes(out, {BASE: "hang"})
     array = Array(tmp_path, postgresql.create("slurm"))

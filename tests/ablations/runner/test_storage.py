@@ -12,19 +12,17 @@ from sqlalchemy import text
 from sqlalchemy.engine import URL
 
 from ablations.runner.storage import (
-    STUDY_FILE,
-    Patience,
+    Heartbeat,
     delete_study,
     open_storage,
-    show,
-    storage_url,
 )
+from ablations.runner.storage_url import STUDY_FILE, display_url, storage_url
 from tests.ablations.postgresql import Server
 from transformer.errors import InputError
 
 
 def refusal(url: URL) -> str:
-    with pytest.raises(InputError) as caught, open_storage(url, Patience()):
+    with pytest.raises(InputError) as caught, open_storage(url, Heartbeat()):
         pass
     message = str(caught.value)
     assert "\n" not in message
@@ -38,25 +36,25 @@ def test_a_directory_has_a_database_of_its_own_unless_one_is_named(
     monkeypatch.setenv("OPTUNA_STORAGE", "postgresql://me:secret@host:1234/ours")
     url = storage_url(None, tmp_path)
     assert (url.drivername, url.host, url.database) == ("postgresql+psycopg", "host", "ours")
-    assert show(url) == "postgresql://me:***@host:1234/ours"
+    assert display_url(url) == "postgresql://me:***@host:1234/ours"
     assert storage_url("sqlite:///mine.db", tmp_path).database == "mine.db"
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("me:secret@host", "--storage is no URL of a database"),
+        ("me:secret@host", "--storage is not the URL of a database"),
         ("mysql://me:secret@host/ours", "--storage names 'mysql', but it takes postgresql"),
         ("sqlite://", "--storage names 'sqlite', but it takes"),
     ],
 )
-def test_what_is_no_storage_is_refused(tmp_path: Path, given: str, message: str) -> None:
+def test_an_invalid_storage_url_is_refused(tmp_path: Path, given: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         storage_url(given, tmp_path)
     assert "secret" not in str(caught.value)
 
 
-def test_a_wrong_password_is_refused_and_never_told(tmp_path: Path, postgresql: Server) -> None:
+def test_a_wrong_password_is_refused_and_never_shown(tmp_path: Path, postgresql: Server) -> None:
     url = storage_url(postgresql.url(password="geheim7"), tmp_path)
     message = refusal(url)
     assert "password authentication failed" in message and ":***@" in message
@@ -74,7 +72,7 @@ def test_a_servers_database_that_takes_the_place_of_another_is_refused(
     tmp_path: Path, postgresql: Server
 ) -> None:
     url = storage_url(postgresql.create("replaced"), tmp_path)
-    with open_storage(url, Patience()) as storage:
+    with open_storage(url, Heartbeat()) as storage:
         delete_study(storage, "none")
         postgresql.drop("replaced")
         postgresql.create("replaced")
@@ -83,7 +81,7 @@ def test_a_servers_database_that_takes_the_place_of_another_is_refused(
 
 
 def test_another_versions_tables_are_refused(url: URL) -> None:
-    with open_storage(url, Patience()) as storage, storage.engine.begin() as connection:
+    with open_storage(url, Heartbeat()) as storage, storage.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'v0.9.0.a'"))
         connection.execute(text("UPDATE version_info SET schema_version = 9"))
     message = refusal(url)
@@ -91,7 +89,7 @@ def test_another_versions_tables_are_refused(url: URL) -> None:
 
 
 def test_a_study_is_deleted_alone(url: URL) -> None:
-    with open_storage(url, Patience()) as storage:
+    with open_storage(url, Heartbeat()) as storage:
         for name in ("one", "two"):
             study = optuna.create_study(storage=storage, study_name=name)
             study.enqueue_trial({}, user_attrs={"cell": name})
@@ -108,7 +106,7 @@ def test_a_broken_file_is_bad_input(tmp_path: Path) -> None:
     assert "unable to open database file" in refusal(nowhere)
 
 
-def test_many_may_make_the_tables_at_once(tmp_path: Path, postgresql: Server) -> None:
+def test_many_processes_may_create_the_tables_at_once(tmp_path: Path, postgresql: Server) -> None:
     urls = [
         storage_url(None, tmp_path),
         storage_url(postgresql.create("at-once"), tmp_path),
@@ -119,12 +117,12 @@ def test_many_may_make_the_tables_at_once(tmp_path: Path, postgresql: Server) ->
 
 
 def _opens(url: URL) -> bool:
-    with open_storage(url, Patience()) as storage:
+    with open_storage(url, Heartbeat()) as storage:
         return storage.get_all_studies() == []
 
 
 def test_writers_of_sqlite_wait_for_each_other(tmp_path: Path) -> None:
-    with open_storage(storage_url(None, tmp_path), Patience()) as storage:
+    with open_storage(storage_url(None, tmp_path), Heartbeat()) as storage:
         with storage.engine.begin():
             other = sqlite3.connect(tmp_path / STUDY_FILE, timeout=0, isolation_level=None)
             with pytest.raises(sqlite3.OperationalError, match="locked"):
@@ -138,14 +136,14 @@ def test_writers_of_sqlite_wait_for_each_other(tmp_path: Path) -> None:
     ("heartbeat", "grace", "message"),
     [
         ("x", "", "ABLATIONS_HEARTBEAT_SECONDS is 'x', but must be a whole number"),
-        ("5", "5", "the second more than the first"),
+        ("5", "5", "the second larger than the first"),
         ("0", "5", "the first must be at least 1"),
     ],
 )
-def test_impatience_is_refused(
+def test_an_unusable_heartbeat_is_refused(
     monkeypatch: pytest.MonkeyPatch, heartbeat: str, grace: str, message: str
 ) -> None:
     monkeypatch.setenv("ABLATIONS_HEARTBEAT_SECONDS", heartbeat)
     monkeypatch.setenv("ABLATIONS_GRACE_SECONDS", grace)
     with pytest.raises(InputError, match=message):
-        Patience.of_environment()
+        Heartbeat.from_environment()

@@ -16,16 +16,17 @@ import pytest
 from sqlalchemy.engine import URL
 
 from ablations.runner import identity
-from ablations.runner.attempts import forgive, newest
-from ablations.runner.child import PROCESS_FILE
+from ablations.runner.attempts import clear_failures, newest
 from ablations.runner.lease import Lease
-from ablations.runner.link import Link
 from ablations.runner.machine import Slot
+from ablations.runner.process import PROCESS_FILE
 from ablations.runner.queue import Queue
-from ablations.runner.storage import STUDY_FILE, Patience, open_storage, storage_url
-from ablations.runner.worker import Outcome, Worker
-from ablations.table_work import TableWork
+from ablations.runner.storage import Heartbeat, open_storage
+from ablations.runner.storage_url import STUDY_FILE, storage_url
+from ablations.runner.sync import QueueSync
+from ablations.runner.worker import Worker
 from ablations.tables.plan import Plan, claim_plan
+from ablations.tables.runs import TableRuns
 from ablations.tables.table import Cell
 from experiments.run.attempt import read_attempt
 from experiments.run.data import DATA_FILE, noted_data
@@ -59,24 +60,26 @@ def work_on(
     places: Sequence[Slot] = (Slot(),),
     retries: int = 0,
     url: URL | None = None,
-) -> tuple[Outcome, str]:
-    """Have a worker with stand-ins finish a small table; how it ended and what it told."""
+) -> tuple[signal.Signals | None, str]:
+    """Have a worker finish a small table with stand-ins; the signal that ended it and its notes."""
     prepare_fakes(root, behaviour)
     claim_plan(root, plan or small_plan())
-    work, patience, told = TableWork(root), Patience(1, 3), list[str]()
-    with open_storage(url or storage_url(None, root), patience) as storage:
-        queue = Queue(storage, work, identity.own_name())
-        lease = Lease(storage.engine, work.study, identity.own_name(), patience.grace_seconds)
+    runs, heartbeat, told = TableRuns(root), Heartbeat(1, 3), list[str]()
+    with open_storage(url or storage_url(None, root), heartbeat) as storage:
+        queue = Queue(storage, runs, identity.own_name())
+        lease = Lease(storage.engine, runs.study, identity.own_name(), heartbeat.grace_seconds)
+        storage.wait_seconds = 2.0
         worker = Worker(
-            work,
+            runs,
             queue,
-            Link(queue, lease, patience, lambda name: True),
+            QueueSync(queue, lease, heartbeat, lambda name: True),
             slots=places,
             start=start_fake,
             retries=retries,
             wanted=lambda name: True,
             note=told.append,
             show=lambda: None,
+            prepare=lambda: None,
         )
         return worker.run(), "\n".join(told)
 
@@ -89,7 +92,7 @@ def directory(root: Path, cell: Cell) -> Path:
 
 def test_all_cells_run_the_longest_first(tmp_path: Path) -> None:
     outcome, told = work_on(tmp_path, {}, plan=small_plan(["base", "narrow"], [1, 2]))
-    assert outcome == Outcome()
+    assert outcome is None
     assert started(tmp_path) == ["base/seed-1", "base/seed-2", "narrow/seed-1", "narrow/seed-2"]
     assert "base/seed-1: started\n" in told
     assert "narrow/seed-2: finished in 1 min 02 s, perplexity" in told  # as status says
@@ -108,7 +111,7 @@ def test_a_finished_cell_is_not_run_again(tmp_path: Path) -> None:
 
 def test_an_exception_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
     outcome, told = work_on(tmp_path, {BASE: "crash"}, retries=1)
-    assert outcome.failed == {"base/seed-1": "exit code 1: RuntimeError: it broke"}
+    assert outcome is None
     assert started(tmp_path).count("base/seed-1") == 2
     assert "exit code 1: RuntimeError: it broke; it is tried again\n    Traceback" in told
     assert "base/seed-1: started (attempt 2)" in told
@@ -124,44 +127,45 @@ def test_an_exception_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
     assert attempt.given_up
 
 
-def test_what_diverges_is_not_tried_again(tmp_path: Path) -> None:
-    outcome, told = work_on(tmp_path, {BASE: "diverge"}, retries=2)
-    assert outcome.failed == {"base/seed-1": "training diverged: nan"}
+def test_a_run_that_diverged_is_not_tried_again(tmp_path: Path) -> None:
+    _, told = work_on(tmp_path, {BASE: "diverge"}, retries=2)
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
     assert "base/seed-1: failed, training diverged: nan; given up" in told
 
 
-def test_what_was_given_up_is_tried_again_when_it_is_forgiven(tmp_path: Path) -> None:
+def test_a_run_that_was_given_up_is_tried_again_once_its_failures_are_cleared(
+    tmp_path: Path,
+) -> None:
     work_on(tmp_path, {BASE: "crash"})
     work_on(tmp_path, {})
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
-    forgive(BASE.directory(tmp_path))
+    clear_failures(BASE.directory(tmp_path))
     outcome, _ = work_on(tmp_path, {})
-    assert outcome == Outcome()
+    assert outcome is None
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
 
 
-def test_a_kill_is_no_fault_of_the_run_until_it_comes_no_further(tmp_path: Path) -> None:
-    outcome, told = work_on(tmp_path, {BASE: "kill"}, retries=3)
-    assert outcome.failed == {"base/seed-1": "killed by SIGKILL (out of memory?)"}
+def test_a_run_that_is_killed_without_progress_is_given_up(tmp_path: Path) -> None:
+    _, told = work_on(tmp_path, {BASE: "kill"}, retries=3)
+    assert "base/seed-1: failed, killed by SIGKILL (out of memory?); given up" in told
     assert started(tmp_path).count("base/seed-1") == 10
     assert "tried again" in told
 
 
-def test_a_crash_after_the_result_costs_nothing(tmp_path: Path) -> None:
+def test_a_crash_after_the_result_is_no_failure(tmp_path: Path) -> None:
     outcome, _ = work_on(tmp_path, {BASE: "abort"})
-    assert outcome == Outcome()
+    assert outcome is None
 
 
 @pytest.mark.filterwarnings("ignore:left out")
-def test_a_cell_with_a_broken_file_is_done_again_and_no_other(tmp_path: Path) -> None:
+def test_only_a_run_with_a_broken_file_is_repeated(tmp_path: Path) -> None:
     work_on(tmp_path, {})
     broken = BASE.directory(tmp_path)
     for name in ("attempt.json", "config.json", "result.json"):
         (broken / name).write_bytes((broken / name).read_bytes()[:40])
     (broken / "checkpoint").touch()
     outcome, told = work_on(tmp_path, {})
-    assert outcome == Outcome()
+    assert outcome is None
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
     assert "; result.json cannot be read, and is now result.json.broken" in told
     assert load_result(broken) is not None and read_attempt(broken) is not None
@@ -171,13 +175,13 @@ def test_a_cell_with_a_broken_file_is_done_again_and_no_other(tmp_path: Path) ->
 
 
 @pytest.mark.filterwarnings("ignore:left out")
-def test_a_cell_begins_with_the_data_of_the_others(tmp_path: Path) -> None:
+def test_a_run_uses_the_same_data_as_the_others(tmp_path: Path) -> None:
     work_on(tmp_path, {NARROW: "crash"}, retries=0)
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "train.en").write_text("one\n")
     manifest = make_manifest(tmp_path / "text", [("text.en", "1")])
     write_json(BASE.directory(tmp_path) / DATA_FILE, to_dict(manifest))
-    forgive(NARROW.directory(tmp_path))
+    clear_failures(NARROW.directory(tmp_path))
     work_on(tmp_path, {})
     assert noted_data(NARROW.directory(tmp_path)) == manifest
 
@@ -188,7 +192,7 @@ def test_a_row_whose_folder_is_a_file_is_refused(tmp_path: Path) -> None:
         work_on(tmp_path, {})
 
 
-def test_a_result_whose_worker_died_before_it_said_so_is_kept(tmp_path: Path) -> None:
+def test_a_result_is_kept_if_its_worker_died_before_publishing_it(tmp_path: Path) -> None:
     finish(tmp_path, BASE)
     BASE.directory(tmp_path).rename(tmp_path / "base" / "seed-1.attempt-3")
     work_on(tmp_path, {})
@@ -202,7 +206,7 @@ def test_bad_input_stops_the_worker(tmp_path: Path) -> None:
     assert started(tmp_path) == ["base/seed-1"]
 
 
-def test_bad_input_stops_the_runs_beside_it(tmp_path: Path) -> None:
+def test_bad_input_stops_the_other_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="toy is missing"):
         work_on(tmp_path, {BASE: "refuse", NARROW: "hang"}, places=(Slot(), Slot()))
 
@@ -219,7 +223,7 @@ def test_a_signal_stops_the_runs_after_their_checkpoint(tmp_path: Path) -> None:
     thread = when(lambda: hangs(tmp_path, BASE), lambda: os.kill(os.getpid(), signal.SIGINT))
     outcome, told = work_on(tmp_path, {BASE: "hang"})
     thread.join()
-    assert outcome == Outcome(signal=signal.SIGINT)
+    assert outcome == signal.SIGINT
     assert started(tmp_path) == ["base/seed-1"]
     assert "stopping after a checkpoint" in told
     assert "base/seed-1: stopped after a checkpoint" in told
@@ -238,7 +242,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     thread = when(lambda: hangs(tmp_path, BASE), twice)
     outcome, _ = work_on(tmp_path, {BASE: "stubborn"})
     thread.join()
-    assert outcome == Outcome(signal=signal.SIGTERM)
+    assert outcome == signal.SIGTERM
     assert time.monotonic() - begun < 20
 
 
@@ -280,7 +284,7 @@ def test_each_gpu_has_its_run(tmp_path: Path) -> None:
     assert attempt is not None and attempt.devices in {(3,), ("MIG-a", "MIG-b")}
 
 
-def test_rows_that_are_added_while_it_works_are_taken_up(tmp_path: Path) -> None:
+def test_rows_that_are_added_meanwhile_are_run(tmp_path: Path) -> None:
     more = small_plan(["base", "narrow", "free"])
     thread = when(lambda: bool(started(tmp_path)), lambda: claim_plan(tmp_path, more) and None)
     work_on(tmp_path, {BASE: "slow"}, plan=small_plan(["base"]))
@@ -331,7 +335,7 @@ def test_an_outage_of_the_storage_stops_no_run(
     thread = when(lambda: started(tmp_path) == ["base/seed-1"], outage)
     outcome, told = work_on(tmp_path, {BASE: "slow"}, url=url)
     thread.join()
-    assert outcome == Outcome()
+    assert outcome is None
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
     if how == "stop":
         assert "the storage does not answer" in told

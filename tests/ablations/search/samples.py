@@ -10,7 +10,7 @@ from typing import Any
 
 import optuna
 
-from ablations.runner.work import Work
+from ablations.runner.run_set import RunSet
 from ablations.search.runs import SearchRuns
 from ablations.search.sampler import DIRECTIONS
 from ablations.search.search import Search, claim_search, make_search
@@ -96,7 +96,7 @@ def give_up(search: Search, root: Path, name: str, values: Mapping[str, Value], 
 
 def work_on(work: SearchRuns, objective: Objective, *, count: int | None = None) -> optuna.Study:
     """Run the missing trials one by one, as workers do in many processes."""
-    protocol: Work = work
+    protocol: RunSet = work
     study = optuna.create_study(
         study_name=protocol.study,
         directions=DIRECTIONS,

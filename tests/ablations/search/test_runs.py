@@ -11,7 +11,8 @@ import pytest
 from optuna.trial import TrialState
 
 from ablations.runner.queue import Queue
-from ablations.runner.storage import STUDY_FILE, Patience, open_storage, storage_url
+from ablations.runner.storage import Heartbeat, open_storage
+from ablations.runner.storage_url import STUDY_FILE, storage_url
 from ablations.search.runs import SearchRuns
 from ablations.search.trials import best, read_trial, read_trials
 from tests.ablations.samples import empty_study
@@ -44,9 +45,9 @@ def test_a_pruned_trial_is_the_same_in_the_study_and_in_the_report(tmp_path: Pat
     search, work = small_search(tmp_path), SearchRuns(tmp_path)
     every = search.base.training.validate_every_steps
     (tmp_path / STUDY_FILE).write_bytes(empty_study())
-    with open_storage(storage_url(None, tmp_path), Patience(1, 3)) as storage:
+    with open_storage(storage_url(None, tmp_path), Heartbeat(1, 3)) as storage:
         queue = Queue(storage, work, "here")
-        queue.reconcile(judge=False, still_leads=lambda: True)
+        queue.reconcile(judge=False, may_continue=lambda: True)
         claim = queue.take(lambda name: True)
         assert claim is not None
         directory = tmp_path / claim.name
@@ -55,7 +56,7 @@ def test_a_pruned_trial_is_the_same_in_the_study_and_in_the_report(tmp_path: Pat
         # It was pruned at that step, and came to one more before it ended.
         leave(search, directory, claim.trial.params, until=2 * every)
         work.prune(directory, 2 * every, work.reports(directory)[2 * every])
-        queue.close(claim, "done")
+        queue.complete(claim)
         told = storage.get_trial(claim.trial._trial_id)
     found = read_trial(search, tmp_path, claim.name)
     assert told.state == TrialState.PRUNED

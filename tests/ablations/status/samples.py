@@ -9,7 +9,7 @@ from typing import Any
 from ablations.runner.process import LOG_FILE
 from experiments.run.attempt import Attempt, Failure, write_attempt
 from experiments.run.files import write_json
-from experiments.run.progress import Progress
+from experiments.run.progress import Progress, RunState
 from transformer.config import to_dict
 
 CRASH = Failure(
@@ -36,4 +36,6 @@ def begin(
 def training(step: int, seconds_ago: float = 1.0, **facts: Any) -> Progress:
     """A run in the middle of its 1,500 steps."""
     updated_at = time.time() - seconds_ago
-    return Progress(stage="train", step=step, max_steps=1_500, updated_at=updated_at, **facts)
+    return Progress(
+        stage=RunState.TRAIN, step=step, max_steps=1_500, updated_at=updated_at, **facts
+    )

@@ -9,6 +9,7 @@ import pytest
 
 from ablations.status import command
 from ablations.status.command import show_status
+from ablations.status.model import to_json
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from tests.ablations.samples import finish, small_plan
@@ -23,7 +24,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_object_has_the_keys_that_are_promised(
+def test_the_json_object_has_the_documented_keys(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin(root, "narrow/seed-1", training(400, loss=2.5), devices=(3,))
@@ -35,7 +36,7 @@ def test_an_object_has_the_keys_that_are_promised(
     done, running = found["runs"]
     assert (done["perplexity"], done["step"], done["failures"]) == (3.0, None, [])
     assert (running["stage"], running["step"], running["loss"]) == ("train", 400, 2.5)
-    promised = command.to_object.__doc__ or ""
+    promised = to_json.__doc__ or ""
     assert all(f"``{name}``" in promised for name in (*found, *running))
 
 

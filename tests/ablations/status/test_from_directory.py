@@ -14,7 +14,7 @@ from ablations.status.model import Run, Status
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.run.files import write_json
-from experiments.run.progress import Progress
+from experiments.run.progress import Progress, RunState
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import CRASH, begin, training
 from transformer.errors import InputError
@@ -31,11 +31,11 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_state_is_told_by_the_files(root: Path) -> None:
+def test_every_state_is_read_from_the_files(root: Path) -> None:
     finish(root, Cell("base", 1))
     begin(root, "base/seed-2", training(400, loss=2.5), devices=(3,))
     begin(root, "base/seed-3", training(70), number=3, given_up=True, failures=(CRASH,))
-    begin(root, "narrow/seed-1", replace(training(9), stage="failed", message="it broke"))
+    begin(root, "narrow/seed-1", replace(training(9), stage=RunState.FAILED, message="it broke"))
     begin(root, "narrow/seed-2", failures=(CRASH,), number=2)
     status, runs = read(root)
     states = [run.state for run in status.runs]
@@ -52,7 +52,7 @@ def test_each_state_is_told_by_the_files(root: Path) -> None:
 
 def test_a_broken_file_is_named_and_hides_no_other_run(root: Path) -> None:
     finish(root, Cell("base", 1))
-    directory = begin(root, "base/seed-2", replace(training(1_500), stage="done"))
+    directory = begin(root, "base/seed-2", replace(training(1_500), stage=RunState.DONE))
     directory.rename(root / "base" / "seed-2")
     (root / "base" / "seed-2" / "result.json").write_text('{"bleu": 3')
     broken = begin(root, "base/seed-3", training(9)) / "attempt.json"
@@ -73,7 +73,7 @@ def test_a_run_whose_worker_is_gone_is_not_running(root: Path) -> None:
     assert [run.state for run in status.runs[:2]] == ["stopped", "running"]
 
 
-def test_what_an_attempt_took_over_says_nothing_of_it(root: Path) -> None:
+def test_progress_of_an_earlier_attempt_is_not_shown(root: Path) -> None:
     directory = begin(root, "base/seed-1", training(400, seconds_ago=500.0), number=2)
     _, runs = read(root)
     assert runs["base/seed-1"].state == "running" and runs["base/seed-1"].progress is None
@@ -96,7 +96,7 @@ def test_hosts_and_silence(root: Path) -> None:
     assert status.silent_for(runs["base/seed-2"]) == pytest.approx(185, abs=2)
 
 
-def test_the_end_is_told_by_runs_done_and_under_way(root: Path) -> None:
+def test_the_time_left_follows_from_runs_done_and_in_progress(root: Path) -> None:
     status, _ = read(root)
     assert status.seconds_left is None  # nobody works
     finish(root, Cell("base", 1))  # in 61.5 s
@@ -112,7 +112,7 @@ def test_the_end_is_told_by_runs_done_and_under_way(root: Path) -> None:
     assert 61.5 < status.seconds_left < 61.5 + 2 * 61.5
 
 
-def test_a_run_is_looked_at_again_until_it_is_done_and_then_no_more(root: Path) -> None:
+def test_a_finished_run_is_read_only_once(root: Path) -> None:
     reader = DirectoryReader(root)
     assert reader.read().counts == {"waiting": 6}
     directory = begin(root, "base/seed-1", training(4))
@@ -140,7 +140,7 @@ def test_trials_of_a_search(tmp_path: Path) -> None:
     status, runs = read(tmp_path)
     assert [run.state for run in status.runs] == ["pruned", "running", "waiting"]
     assert status.title == "search base_lr at scale tiny"
-    assert runs["trial-0000"].progress == Progress(stage="done", step=170)
+    assert runs["trial-0000"].progress == Progress(stage=RunState.DONE, step=170)
     # The third takes as long as the second does in all.
     assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100)
 

@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 
 from ablations.runner.identity import own_name
 from ablations.runner.queue import TABLE_ATTRIBUTE
-from ablations.runner.storage import storage_url
+from ablations.runner.storage_url import storage_url
 from ablations.status.from_storage import open_study
 from tests.ablations.samples import small_plan
 from tests.ablations.status.samples import training
@@ -57,7 +57,7 @@ def _fill(study: optuna.Study) -> None:
     study.enqueue_trial({}, user_attrs={"cell": "narrow/seed-2"})
 
 
-def test_each_state_is_told_by_the_trials(url: URL) -> None:
+def test_every_state_is_read_from_the_trials(url: URL) -> None:
     with open_study(url, "pair-tiny") as reader:
         status = reader.read()
     states = [run.state for run in status.runs]

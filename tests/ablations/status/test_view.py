@@ -8,21 +8,21 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from ablations.status.lines import describe_all
 from ablations.status.model import Run, Status
+from ablations.status.text import describe_all
 from ablations.status.view import View, block
-from experiments.run.progress import Progress
+from experiments.run.progress import Progress, RunState
 from tests.ablations.status.samples import CRASH
 
 NOW = 1_000.0
 TRAINING = Progress(
-    stage="train", step=123_456, max_steps=300_000, loss=2.3456, tokens_per_second=12_345.6
+    stage=RunState.TRAIN, step=123_456, max_steps=300_000, loss=2.3456, tokens_per_second=12_345.6
 )
 RUNS = (
-    Run(name="base/seed-1", state="done", perplexity=4.92, bleu=25.8, seconds=185.0),
+    Run(name="base/seed-1", state=RunState.DONE, perplexity=4.92, bleu=25.8, seconds=185.0),
     Run(
         name="C-ff4096/seed-1",
-        state="running",
+        state=RunState.RUNNING,
         attempt=3,
         worker="w",
         host="a-node-of-a-long-name-17",
@@ -31,9 +31,9 @@ RUNS = (
         heard_at=NOW - 2,
         seconds_left=43_200.0,
     ),
-    Run(name="E/seed-1", state="running", host="b", worker="v", heard_at=NOW - 185),
-    Run(name="D-p0.2/seed-1", state="given up", attempt=2, failures=(CRASH,)),
-    Run(name="D-p0.2/seed-2", state="waiting"),
+    Run(name="E/seed-1", state=RunState.RUNNING, host="b", worker="v", heard_at=NOW - 185),
+    Run(name="D-p0.2/seed-1", state=RunState.GIVEN_UP, attempt=2, failures=(CRASH,)),
+    Run(name="D-p0.2/seed-2", state=RunState.WAITING),
 )
 STATUS = Status(title="table3 at scale small", at=NOW, runs=RUNS, seconds_left=86_400.0)
 
@@ -74,7 +74,6 @@ def test_a_low_terminal_shows_what_runs_and_counts_the_rest() -> None:
 def test_a_terminal_is_renewed_once_a_second_with_notes_above_it() -> None:
     file = io.StringIO()
     with View(Console(file=file, force_terminal=True, width=80, height=40)) as view:
-        assert view.is_live
         view.update(lambda: STATUS)
         view.update(lambda: pytest.fail("asked again within a second"))
         view.note("base/seed-1: [started]")
@@ -109,7 +108,7 @@ def test_plain_lines_say_who_works_and_why_a_run_failed() -> None:
     ]
 
 
-def test_silent_workers_are_nobody() -> None:
+def test_silent_workers_do_not_count() -> None:
     alone = replace(STATUS, runs=(RUNS[2], RUNS[4]), seconds_left=None)
     assert next(describe_all(alone)).endswith(
         "0 of 2 done, 1 running, 1 waiting, nobody works on it"

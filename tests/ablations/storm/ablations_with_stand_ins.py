@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ablations.runner import process, warm
+from ablations.runner import forkserver, process
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
@@ -24,7 +24,7 @@ def start(directory: Path, **_place: object) -> subprocess.Popen[bytes]:
 
 
 process.start = start
-warm.warm_up = lambda: None  # stand-ins need no torch
+forkserver.warm_up = lambda: None  # stand-ins need no torch
 
 from ablations.__main__ import main  # noqa: E402  (after the stand-in is in place)
 

@@ -1,9 +1,9 @@
 """Stands in for training in a storm: ``python stand_in.py DIRECTORY``.
 
-It is deterministic, writes checkpoints, goes on from the newest, and keeps to what
-``ablations.runner.process`` promises: the same files, the same exit codes, an end after a checkpoint
-when it is asked to or its parent is gone, and none of its writes reaches another's directory. It
-imports nothing of the project, so that it starts in a moment.
+It is deterministic, writes checkpoints, resumes from the newest, and keeps the promises of
+``ablations.runner.process``: the same files and exit codes, an end after a checkpoint when it is
+asked to or its parent is gone, and no write into a directory that another attempt has taken over.
+It imports nothing of the project, so it starts at once.
 """
 
 import hashlib

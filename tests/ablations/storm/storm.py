@@ -1,4 +1,4 @@
-"""A storm over a fleet: faults at random moments of a seed, and workers that come again."""
+"""A storm: random faults, reproducible by their seed, while workers are restarted all the time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TICK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Weather:
-    """How bad it is: how many faults of each kind, which are the methods of :class:`Storm` of that
-    name, the mean seconds between two, and what the fleet is set to.
+class StormSettings:
+    """How many ``faults`` of each kind, which are the methods of :class:`Storm` of that name, the
+    mean seconds ``every`` which one strikes, and the workers' heartbeat and grace in seconds.
 
-    The fleet's heartbeat and grace are in seconds; a pause lasts one to two times the grace.
+    A pause lasts one to two times the grace.
     """
 
     seed: int
@@ -40,24 +40,24 @@ class Weather:
 
 
 class Storm:
-    """Works a place's table off with workers that are disturbed.
+    """Carries out a place's table with workers that are disturbed.
 
     Example:
-        >>> with Storm(place, database, weather) as storm:
-        ...     storm.blow()
+        >>> with Storm(place, database, settings) as storm:
+        ...     storm.run()
     """
 
     def __init__(
-        self, place: Place, database: Database, weather: Weather, launch: Launch = launch
+        self, place: Place, database: Database, settings: StormSettings, launch: Launch = launch
     ) -> None:
-        self._place, self._database, self._weather = place, database, weather
+        self._place, self._database, self._settings = place, database, settings
         self._launch = launch
-        self._random = Random(weather.seed)
+        self._random = Random(settings.seed)
         self._began = time.monotonic()
         self._due: list[tuple[float, Callable[[], None]]] = []
         self.workers: list[Worker] = []
         self.journal: list[str] = []
-        self.left = [kind for kind, count in weather.faults.items() for _ in range(count)]
+        self.left = [kind for kind, count in settings.faults.items() for _ in range(count)]
         self._random.shuffle(self.left)
         self.struck: Counter[str] = Counter()
         self.damage = Damage(place, self._random)
@@ -75,7 +75,7 @@ class Storm:
 
     def describe(self) -> str:
         """What was done when, and what the last workers said."""
-        words = [worker.last_words() for worker in self.workers[-2 * self._weather.workers :]]
+        words = [worker.last_words() for worker in self.workers[-2 * self._settings.workers :]]
         where = f"in {self._place.folder}; not struck: {self.left}"
         return "\n".join([self.summary(), where, *self.journal, *words])
 
@@ -83,14 +83,14 @@ class Storm:
         """The counts, in one line."""
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.struck.items()))
         seconds = time.monotonic() - self._began
-        return f"a storm of seed {self._weather.seed}, {seconds:.0f} s: {counts}"
+        return f"a storm of seed {self._settings.seed}, {seconds:.0f} s: {counts}"
 
-    def blow(self) -> None:
-        """Disturb until all is done or the faults are used up, then wait for the end."""
+    def run(self) -> None:
+        """Disturb until the table is done or no fault is left, then wait for the end."""
         following = 0.0
         while not self._done():
             now = time.monotonic() - self._began
-            assert now < self._weather.patience, "the table does not come to its end"
+            assert now < self._settings.patience, "the table does not come to its end"
             self._keep_up()
             for moment, action in [entry for entry in self._due if entry[0] <= now]:
                 self._due.remove((moment, action))
@@ -100,12 +100,12 @@ class Storm:
                 self.journal.append(f"{now:7.2f} s  mended {path}")
             if now >= following and self.left and self._has_moved():
                 self._strike(now)
-                following = now + self._random.uniform(0.3, 1.7) * self._weather.every
+                following = now + self._random.uniform(0.3, 1.7) * self._settings.every
             time.sleep(_TICK_SECONDS)
         self._calm()
 
     def _has_moved(self) -> bool:
-        """Whether a trial has come further since the last fault: a slow machine is hit less."""
+        """Whether a run has progressed since the last fault: a slow machine is hit less."""
         for path in self._place.out.glob("*/seed-*/progress.json"):
             with suppress(FileNotFoundError):  # it has just been renamed
                 if path.stat().st_mtime > self._struck:
@@ -117,38 +117,38 @@ class Storm:
         return all(x.exists() for x in directories) and all(map(_has_result, directories))
 
     def _calm(self) -> None:
-        """Undo what lasts; the workers must find by themselves that there is nothing left."""
+        """Undo lasting faults; the workers must notice by themselves that nothing is left."""
         for _, action in self._due:
             action()
         self._due.clear()
         self.damage.mend_rest()
-        deadline = time.monotonic() + 5 * self._weather.grace + 60
+        deadline = time.monotonic() + 5 * self._settings.grace + 60
         for worker in self.workers:
             while worker.lives:
                 assert time.monotonic() < deadline, f"worker {worker.mark} does not end"
                 time.sleep(_TICK_SECONDS)
 
     def _keep_up(self) -> None:
-        """Replace the workers that are gone; the first of all is ``run``, which makes the plan."""
+        """Replace workers that are gone; the very first one is ``run``, which writes the plan."""
         if not self.workers:
             self._start("run")
         planned = (self._place.out / "table.json").exists()
-        while planned and sum(w.lives for w in self.workers) < self._weather.workers:
+        while planned and sum(w.lives for w in self.workers) < self._settings.workers:
             self._start("run" if self._random.random() < 0.25 else "worker")
 
     def _start(self, how: str) -> None:
         place = self._place
         what = place.run if how == "run" else place.worker
         environment = place.environment(
-            ABLATIONS_HEARTBEAT_SECONDS=str(self._weather.heartbeat),
-            ABLATIONS_GRACE_SECONDS=str(self._weather.grace),
+            ABLATIONS_HEARTBEAT_SECONDS=str(self._settings.heartbeat),
+            ABLATIONS_GRACE_SECONDS=str(self._settings.grace),
             OPTUNA_STORAGE=self._database.url,
         )
         command = place.command(*what, "--workers", "1")
         self.workers.append(Worker(self._launch, command, environment, place.folder))
 
     def _strike(self, now: float) -> None:
-        """Do the first fault of those left that can be done now."""
+        """Cause the first of the faults left that is possible now."""
         victims = [worker for worker in self.workers if worker.lives and not worker.paused]
         if not victims:
             return
@@ -204,29 +204,29 @@ class Storm:
             worker.send_all(signal.SIGCONT)
 
         worker.paused = True
-        return self._later(self._weather.grace * self._random.uniform(1.0, 2.0), resume)
+        return self._later(self._settings.grace * self._random.uniform(1.0, 2.0), resume)
 
     def _stop_database(self, _worker: Worker) -> str:
         if not self._database.stop():
             return ""
-        return f"stopped the database {self._later(self._weather.grace, self._database.start)}"
+        return f"stopped the database {self._later(self._settings.grace, self._database.start)}"
 
     def _delete_database(self, _worker: Worker) -> str:
         return "deleted the database" if self._database.delete() else ""
 
     def _fill_disk(self, worker: Worker) -> str:
-        """Half-way through a checkpoint, or before any file that is larger than the first."""
+        """So that a write fails halfway through a checkpoint, or at once."""
         size = int(2 ** self._random.uniform(10, 18))
 
         def set_limit(limit: int) -> None:
             fill_disk([worker.process.pid, *worker.descendants], limit)
 
         set_limit(size)
-        how_long = self._later(self._weather.grace, lambda: set_limit(resource.RLIM_INFINITY))
+        how_long = self._later(self._settings.grace, lambda: set_limit(resource.RLIM_INFINITY))
         return f"files over {size} bytes find no room, for worker {worker.mark} {how_long}"
 
     def _flip_bit_of_run(self, worker: Worker) -> str:
-        """After a crash: what is damaged on a disk is seen by who reads it again."""
+        """Together with a crash: only a process that reads the file again sees the damage."""
         worker.end()
         path = self.damage.flip_bit_of_run()
         return f"killed worker {worker.mark} and flipped a bit of {path}" if path else ""

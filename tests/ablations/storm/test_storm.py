@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runner.storage import STUDY_FILE
-from ablations.runner.warm import PRELOADED
+from ablations.runner.forkserver import PRELOADED
+from ablations.runner.storage_url import STUDY_FILE
 from tests.ablations.postgresql import Server
 from tests.ablations.storm.databases import Database, PostgreSQL, SQLite
-from tests.ablations.storm.nursery import Nursery
 from tests.ablations.storm.place import Place, make_place
-from tests.ablations.storm.storm import Storm, Weather
+from tests.ablations.storm.prefork import Prefork
+from tests.ablations.storm.storm import Storm, StormSettings
 from tests.ablations.storm.undisturbed import (
     assert_as_undisturbed,
     assert_tidy,
@@ -62,21 +62,21 @@ OF_TRAINING = {
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+def prefork() -> Iterator[Prefork]:
+    prefork = Prefork()
+    yield prefork
+    prefork.close()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_a_table_of_stand_ins_comes_through_a_storm(
-    kind: str, nursery: Nursery, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, prefork: Prefork, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     place = make_place(tmp_path, steps=40, every=7, step_seconds=0.02)
     database = _database(kind, place, request)
-    weather = Weather(seed=1, faults=OF_STAND_INS, every=0.5)
-    with Storm(place, database, weather, nursery.launch) as storm:
-        storm.blow()
+    settings = StormSettings(seed=1, faults=OF_STAND_INS, every=0.5)
+    with Storm(place, database, settings, prefork.launch) as storm:
+        storm.run()
         assert storm.struck.total() >= 5
         assert_as_undisturbed(place, run_undisturbed(place, tmp_path / "undisturbed"), database.url)
 
@@ -104,14 +104,14 @@ def test_a_trained_table_comes_through_a_storm(
 ) -> None:
     place = _trained_table(tmp_path)
     database = _database(kind, place, request)
-    weather = Weather(
+    settings = StormSettings(
         seed=1, faults=OF_TRAINING, every=2, heartbeat=1, grace=4, workers=3, patience=800
     )
     with (
-        closing(Nursery(PRELOADED)) as nursery,
-        Storm(place, database, weather, nursery.launch) as storm,
+        closing(Prefork(PRELOADED)) as prefork,
+        Storm(place, database, settings, prefork.launch) as storm,
     ):
-        storm.blow()
+        storm.run()
         with capsys.disabled():
             print(f"\n{kind}: {storm.summary()}")
         assert_as_undisturbed(place, undisturbed, database.url, storm.damage.flipped)

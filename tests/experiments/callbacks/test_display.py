@@ -12,7 +12,7 @@ from rich.console import Console
 import experiments.callbacks.display
 from experiments.callbacks.display import Display
 from experiments.evaluate.scoring import show_lines
-from experiments.run.progress import Progress, Stage, read_progress, write_progress
+from experiments.run.progress import Progress, RunState, read_progress, write_progress
 
 
 def _console(terminal: bool) -> tuple[Console, StringIO]:
@@ -20,7 +20,7 @@ def _console(terminal: bool) -> tuple[Console, StringIO]:
     return Console(file=out, force_terminal=terminal, width=100, color_system=None), out
 
 
-def _progress(step: int, stage: Stage = "train") -> Progress:
+def _progress(step: int, stage: RunState = RunState.TRAIN) -> Progress:
     return Progress(
         stage=stage,
         step=step,
@@ -34,7 +34,7 @@ def _progress(step: int, stage: Stage = "train") -> Progress:
 def test_off_a_terminal_each_stage_begins_and_ends_with_a_line():
     console, out = _console(terminal=False)
     display = Display(None, console)
-    display.start("train")
+    display.start(RunState.TRAIN)
     for step in (1, 2, 3, 1_000):
         display.update(_progress(step))
     display.stop()
@@ -48,7 +48,7 @@ def test_off_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(experiments.callbacks.display, "_LINE_SECONDS", 0.0)
     console, out = _console(terminal=False)
     display = Display(None, console)
-    display.start("train")
+    display.start(RunState.TRAIN)
     for step in (1, 2, 3):
         display.update(_progress(step))
     assert [line.split()[1] for line in out.getvalue().splitlines()] == [
@@ -61,24 +61,24 @@ def test_off_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.MonkeyPatc
 def test_preparing_is_left_to_its_own_bars():
     console, out = _console(terminal=True)
     display = Display(None, console)
-    display.start("prepare")
+    display.start(RunState.PREPARE)
     display.stop()
     assert out.getvalue() == ""
-    display.start("train")
+    display.start(RunState.TRAIN)
     display.stop()
     assert "train" in out.getvalue()
 
 
 def test_what_is_not_known_is_not_shown():
     console, out = _console(terminal=False)
-    Display(None, console).update(Progress(stage="train", step=1, max_steps=5))
+    Display(None, console).update(Progress(stage=RunState.TRAIN, step=1, max_steps=5))
     assert out.getvalue().strip() == "train 1/5"
 
 
 def test_on_a_terminal_a_bar_says_all_of_it_and_a_message_stands_above():
     console, out = _console(terminal=True)
     display = Display(None, console)
-    display.start("train")
+    display.start(RunState.TRAIN)
     display.update(_progress(250))
     display.say("resuming at step 250 of 1000")
     display.stop()
@@ -96,9 +96,9 @@ def test_a_message_is_one_line_however_long():
 
 def test_the_file_follows_the_stages(tmp_path: Path):
     display = Display(tmp_path, _console(terminal=False)[0])
-    display.start("prepare")
+    display.start(RunState.PREPARE)
     assert json.loads((tmp_path / "progress.json").read_text())["stage"] == "prepare"
-    display.start("train")
+    display.start(RunState.TRAIN)
     display.update(_progress(1))
     written = json.loads((tmp_path / "progress.json").read_text())
     assert written.pop("updated_at") > 1_700_000_000
@@ -115,7 +115,7 @@ def test_the_file_follows_the_stages(tmp_path: Path):
 
 def test_the_file_is_written_no_more_than_once_a_second_but_at_the_end(tmp_path: Path):
     display = Display(tmp_path, _console(terminal=False)[0])
-    display.start("train")
+    display.start(RunState.TRAIN)
     for step in (1, 2, 3):
         display.update(_progress(step))
     first = read_progress(tmp_path)
@@ -144,7 +144,7 @@ def test_of_the_first_lines_of_a_text_no_time_left_is_told(tmp_path: Path):
     update = show_lines(display, 101)
     told: list[bool] = []
     for done in (1, 3, 101):
-        display.start("evaluate")  # so that the next is written at once
+        display.start(RunState.EVALUATE)  # so that the next is written at once
         update(done)
         written = json.loads((tmp_path / "progress.json").read_text())
         told.append(written["seconds_left"] is not None)

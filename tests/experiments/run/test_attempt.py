@@ -22,18 +22,18 @@ ATTEMPT = Attempt(
 )
 
 
-def test_it_comes_back_as_it_was_written(tmp_path: Path):
+def test_an_attempt_is_read_as_it_was_written(tmp_path: Path):
     write_attempt(tmp_path, ATTEMPT)
     assert read_attempt(tmp_path) == ATTEMPT
 
 
-def test_where_there_is_none_there_is_none(tmp_path: Path):
+def test_a_missing_attempt_is_none(tmp_path: Path):
     assert read_attempt(tmp_path) is None
     assert read_attempt(tmp_path / "taken" / "over") is None
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"study": 1}'])
-def test_one_that_cannot_be_read_is_left_out_with_a_warning(content: str, tmp_path: Path):
+def test_an_unreadable_attempt_is_left_out_with_a_warning(content: str, tmp_path: Path):
     (tmp_path / "attempt.json").write_text(content)
     with pytest.warns(UserWarning, match=r"left out: .*attempt\.json"):
         assert read_attempt(tmp_path) is None

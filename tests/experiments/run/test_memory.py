@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from ablations.runner.endings import ending
 from experiments.run.experiment import claim
 from experiments.run.memory import OutOfMemoryError, explained
-from experiments.run.progress import read_progress
+from experiments.run.progress import final_state, read_progress
 from tests.experiments.conftest import Command
 from tests.experiments.samples import tiny_experiment
 
@@ -34,7 +33,7 @@ def test_a_step_that_does_not_fit_is_told_with_what_to_change(
     progress = read_progress(directory)
     assert progress is not None
     assert (progress.stage, progress.message) == ("failed", said)
-    assert ending(directory, 1, 0.0) == "crashed"
+    assert final_state(directory, 1, 0.0) == "failed"
 
 
 def test_train_says_so_too(folder: Path, command: Command, tmp_path: Path):

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from ablations.runner.process import STOPPED
 from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.run.experiment import Experiment, claim
+from experiments.run.progress import STOPPED_EXIT_CODE
 from experiments.run.run import run
 from tests.ablations.runner.processes import Running
 from tests.experiments.conftest import Start
@@ -62,7 +62,7 @@ def _disturb(begin: Start, directory: Path, *, times: int, seed: int) -> int:
         how = _KILLS[(seed + number) % len(_KILLS)]
         ended = running.finish(how)
         late += ended.code == 0
-        assert ended.code in (0, -how if how == signal.SIGKILL else STOPPED), ended
+        assert ended.code in (0, -how if how == signal.SIGKILL else STOPPED_EXIT_CODE), ended
     return late
 
 
@@ -99,7 +99,7 @@ def test_a_signal_ends_after_a_checkpoint_of_the_step_it_came_in(
     running = _start(begin, directory)
     running.wait_until(lambda: _steps(directory) >= 15)
     ended = running.finish(number)
-    assert ended.code == STOPPED
+    assert ended.code == STOPPED_EXIT_CODE
     saved, _ = step_checkpoints(directory)[-1]
     assert saved == _steps(directory)
     assert ended.lines[-1] == f"stopped at step {saved}; the same command goes on there"

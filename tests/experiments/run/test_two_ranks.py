@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from lightning.pytorch.accelerators.mps import MPSAccelerator
 
-from ablations.runner.endings import ending
 from ablations.runner.process import start
 from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.run.experiment import claim
-from experiments.run.progress import read_progress
+from experiments.run.progress import final_state, read_progress
 from experiments.run.results import load_result
 from tests.experiments.samples import result_of, tiny_experiment
 
@@ -70,7 +69,7 @@ def test_ranks_end_together(
         assert not directory.exists()
         assert "another attempt has taken this run over" in (newer / "log.txt").read_text()
         return
-    assert ending(directory, code, started_at) == "stopped"
+    assert final_state(directory, code, started_at) == "stopped"
     progress = read_progress(directory)
     assert progress is not None
     assert step_checkpoints(directory)[-1][0] == progress.step

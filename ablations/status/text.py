@@ -1,28 +1,49 @@
-"""A status in words, the same in all views."""
+"""A status as plain text, without rich, whose import takes longer than ``status`` may."""
 
 from __future__ import annotations
 
-from ablations.status.model import ENDED, Host, Run, State, Status
+from collections.abc import Iterator
+
+from ablations.status.model import ENDED, Host, Run, Status
 from experiments.run.attempt import Failure
+from experiments.run.progress import RunState
 from transformer.formats import MISSING, count, duration, number, steps
 
-# What a person wants to see first.
-ORDER: tuple[State, ...] = (
-    "running",
-    "failed",
-    "given up",
-    "stopped",
-    "waiting",
-    "pruned",
-    "done",
+# The order in which runs are shown.
+ORDER = (
+    RunState.RUNNING,
+    RunState.FAILED,
+    RunState.GIVEN_UP,
+    RunState.STOPPED,
+    RunState.WAITING,
+    RunState.PRUNED,
+    RunState.DONE,
 )
+_LOG_LINES = 10
+
+
+def describe_all(status: Status) -> Iterator[str]:
+    """One line in all, one for each host and each run, then the failures with their logs."""
+    yield headline(status)
+    for host in status.hosts:
+        yield describe_host(host, status)
+    for run in status.runs:
+        yield f"  {describe(run, status)}"
+    failed = [run for run in status.runs if run.failures and run.state != RunState.DONE]
+    if failed:
+        yield "failures:"
+    for run in failed:
+        for failure in run.failures:
+            yield from (f"  {line}" for line in describe_failure(run, failure, _LOG_LINES))
 
 
 def headline(status: Status) -> str:
-    """How many runs are how far, and when all will have ended."""
+    """How many runs are in each state, and the time until all have ended."""
     counts = status.counts
-    parts = [f"{counts['done']} of {len(status.runs)} done"]
-    parts += [f"{counts[state]} {state}" for state in ORDER if counts[state] and state != "done"]
+    parts = [f"{counts[RunState.DONE]} of {len(status.runs)} done"]
+    parts += [
+        f"{counts[state]} {state}" for state in ORDER if counts[state] and state != RunState.DONE
+    ]
     if status.seconds_left is not None:
         parts.append(f"{duration(status.seconds_left)} left")
     elif not status.is_over and all(status.silent_for(run) for run in status.running):
@@ -31,19 +52,19 @@ def headline(status: Status) -> str:
 
 
 def in_order(status: Status) -> list[Run]:
-    """The runs by state, those under way first."""
+    """The runs by state, those in progress first."""
     return sorted(status.runs, key=lambda run: ORDER.index(run.state))
 
 
 def folded(runs: list[Run]) -> str:
-    """Runs that there is no room for, as counts."""
+    """Runs for which there is no room, as counts."""
     states = [run.state for run in runs]
     counts = [f"{states.count(state)} {state}" for state in ORDER if state in states]
     return f"… and {', '.join(counts)}"
 
 
 def describe_host(host: Host, status: Status) -> str:
-    """Who works there."""
+    """How many workers and runs a host has."""
     workers = f"{host.workers} worker{'s' if host.workers > 1 else ''}"
     runs = f"{host.runs} run{'s' if host.runs > 1 else ''}"
     heard = MISSING if host.heard_at is None else f"{duration(max(0.0, status.at - host.heard_at))}"
@@ -51,9 +72,7 @@ def describe_host(host: Host, status: Status) -> str:
 
 
 def place(run: Run, width: int | None = None) -> str:
-    """The host, cut to ``width`` in all, with the numbers of the GPUs: ``node1:0-3``; of UUIDs
-    the beginning.
-    """
+    """The host and its GPUs, such as ``node1:0-3``, cut to ``width``; UUIDs are abbreviated."""
     devices = run.devices
     first = devices[0] if devices and isinstance(devices[0], int) else 0
     is_range = len(devices) > 2 and devices == tuple(range(first, first + len(devices)))
@@ -67,7 +86,7 @@ def place(run: Run, width: int | None = None) -> str:
 
 
 def at_step(run: Run) -> str:
-    """How far the training is: ``1,200/100K``."""
+    """The step, such as ``1,200/100K``."""
     progress = run.progress
     if progress is None or not progress.step:
         return ""
@@ -76,28 +95,28 @@ def at_step(run: Run) -> str:
 
 
 def stage(run: Run, silent: float | None) -> str:
-    """The state, or what a run under way does."""
+    """The state of a run, or the stage of one in progress."""
     if silent is not None:
         return "silent"
-    if run.state != "running":
+    if run.state != RunState.RUNNING:
         return run.state
     return "starting" if run.progress is None else run.progress.stage
 
 
 def describe(run: Run, status: Status) -> str:
-    """One run in a line of its own."""
+    """One run in one line."""
     silent = status.silent_for(run)
-    parts = [run.state]
-    if run.state == "done":
+    parts: list[str] = [run.state]
+    if run.state == RunState.DONE:
         parts += [f"perplexity {number(run.perplexity, 2)}, BLEU {number(run.bleu, 1)}"]
         parts += [] if run.seconds is None else [duration(run.seconds)]
         return f"{run.name}: {', '.join(parts)}"
     progress = run.progress
     if progress is not None:
-        if run.state == "running" and progress.stage != "train":
+        if run.state == RunState.RUNNING and progress.stage != RunState.TRAIN:
             parts = [f"running ({progress.stage})"]
         parts += [f"step {text}"] if (text := at_step(run)) else []
-        if run.state == "running":
+        if run.state == RunState.RUNNING:
             parts += [] if progress.loss is None else [f"loss {number(progress.loss, 3)}"]
             speed = progress.tokens_per_second
             parts += [f"{count(speed)} tokens/s"] if speed else []
@@ -110,6 +129,6 @@ def describe(run: Run, status: Status) -> str:
 
 
 def describe_failure(run: Run, failure: Failure, lines: int) -> list[str]:
-    """A failure of a run with the last lines of its log, at most so many."""
+    """A failure with up to ``lines`` of the end of its log."""
     log = [f"    {line}" for line in failure.lines[-lines:]]
     return [f"{run.name}, attempt {failure.attempt}: {failure.reason}", *log]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablations.report.summary import summarise
-from ablations.runner.collect import collect
+from ablations.tables.collect import collect
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import claim
@@ -76,7 +76,9 @@ def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -
     for path in BASE.directory(source).glob("config.json"):
         path.unlink()
     claim(BASE.directory(source), other.experiment(BASE))
-    with pytest.raises(InputError, match=r"base/seed-1 is no run of pair.*warmup_steps: 300 -> 7"):
+    with pytest.raises(
+        InputError, match=r"base/seed-1 is not a run of pair.*warmup_steps: 300 -> 7"
+    ):
         collect(source, tmp_path / "target")
     assert not (tmp_path / "target").exists()
 

@@ -1,4 +1,4 @@
-"""A run from a command to its end, be it early."""
+"""Execute one run in this process and report how it ended."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from pathlib import Path
 
 from experiments.run.experiment import Experiment
 from experiments.run.limits import Limits
-from experiments.run.progress import Stage
+from experiments.run.progress import RunState
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: ``done``, ``stopped``, ``refused``, ``diverged`` or ``failed``; why, in one
-    line; and the signal that stopped it, if one did, with the step of its last checkpoint.
-    """
+    """How a run ended and why, in one line; for a signal, its number and the checkpoint's step."""
 
-    stage: Stage
+    state: RunState
     message: str = ""
     signal: int | None = None
     step: int | None = None
 
 
-def carry_out(
+def execute(
     experiment: Experiment,
     directory: Path,
     *,
@@ -32,7 +30,7 @@ def carry_out(
     splits: tuple[str, ...] = ("valid", "test"),
     fenced: bool = False,
 ) -> Outcome:
-    """Run here; an early end that is as it should be is an outcome, not an exception.
+    """Call :func:`experiments.run.run.run` and turn expected early ends into an outcome.
 
     Raises:
         InputError: as ``run`` does.
@@ -53,9 +51,9 @@ def carry_out(
             fenced=fenced,
         )
     except StoppedError as error:
-        return Outcome("stopped", str(error), error.number, error.step)
+        return Outcome(RunState.STOPPED, str(error), error.number, error.step)
     except NonFiniteError as error:
-        return Outcome("diverged", f"training diverged: {error}")
+        return Outcome(RunState.DIVERGED, f"training diverged: {error}")
     except OutOfMemoryError as error:
-        return Outcome("failed", str(error))
-    return Outcome("done")
+        return Outcome(RunState.FAILED, str(error))
+    return Outcome(RunState.DONE)

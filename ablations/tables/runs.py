@@ -1,4 +1,4 @@
-"""A table as a fleet's work: its cells are rows with a seed, the longest first."""
+"""The runs of a table for the workers: each row with each seed, the longest first."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from ablations.costs.timing import run_flops
 from ablations.files import PLAN_FILE
-from ablations.report.page import print_page
-from ablations.report.report import write_report
 from ablations.runner.attempts import read_result
-from ablations.runner.work import Direction
+from ablations.runner.run_set import Direction
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import Experiment
 from transformer.config import to_dict
+from transformer.evaluation.counts import run_flops
 
 
-class TableWork:
-    """The cells of the plan in ``root``; rows and seeds that a later call adds are taken up.
+class TableRuns:
+    """The runs of the plan in ``root``; see :class:`ablations.runner.run_set.RunSet`.
 
     Raises:
         InputError: if the directory is not a table's.
@@ -33,60 +31,66 @@ class TableWork:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        # Nothing is sampled, and a table is never pruned.
+        # Required by Optuna, but a table samples and prunes nothing.
         self.sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed=0)
         self.pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
-        self._plan, self._read_at = load_plan(root), self._changed_at()
-        self._cells = self._in_order()
+        self._read_at = -1
+        self._refresh()
 
-    @property
-    def study(self) -> str:
-        """The study's name."""
-        return self._plan.study
-
-    @property
-    def title(self) -> str:
-        """What a person is told it is."""
-        return f"{self._plan.table} at scale {self._plan.scale}"
+    def _refresh(self) -> None:
+        """Read the plan again if another call has added rows or seeds."""
+        path = self.root / PLAN_FILE
+        changed_at = path.stat().st_mtime_ns if path.exists() else 0
+        if changed_at != self._read_at:
+            self._plan, self._read_at = load_plan(self.root), changed_at
+            flops = {
+                cell: run_flops(self._plan.experiment(cell).config) for cell in self._plan.cells
+            }
+            longest_first = sorted(flops, key=lambda cell: -flops[cell])
+            self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
 
     @property
     def plan(self) -> Plan:
         """The table as it is planned now."""
-        changed_at = self._changed_at()
-        if changed_at != self._read_at:
-            self._plan, self._read_at = load_plan(self.root), changed_at
-            self._cells = self._in_order()
+        self._refresh()
         return self._plan
 
     @property
+    def study(self) -> str:
+        """The name of the Optuna study."""
+        return self._plan.study
+
+    @property
+    def title(self) -> str:
+        """The title that users see."""
+        return f"{self._plan.table} at scale {self._plan.scale}"
+
+    @property
     def names(self) -> Sequence[str]:
-        """All cells, the one with the most FLOPs first."""
-        return list(self.plan and self._cells)
+        """All runs, the one with the most FLOPs first."""
+        self._refresh()
+        return list(self._cells)
 
     def describe(self) -> Mapping[str, Any]:
         """The plan."""
         return to_dict(self.plan)
 
     def is_done(self, directory: Path) -> bool:
-        """Whether there is a result that can be read."""
+        """Whether there is a readable result."""
         return read_result(directory) is not None
 
     def parameters(self, name: str) -> Mapping[str, Any]:
-        """None: a cell is its own."""
+        """Nothing: a table samples no parameters."""
         del name
         return {}
 
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
         """The scaled row with its seed."""
         del trial
-        return self.plan.experiment(self.cell(name))
-
-    def cell(self, name: str) -> Cell:
-        """The cell of that name."""
-        return self._cells[name]
+        return self.plan.experiment(self._cells[name])
 
     def finished_trial(self, name: str) -> FrozenTrial | None:
-        """A trial with the perplexity and the BLEU of the cell."""
+        """A trial with the run's perplexity and BLEU."""
         result = read_result(self.root / name)
         values = [] if result is None else [result.perplexity, result.bleu]
         if not values or not all(map(isfinite, values)):
@@ -94,28 +98,13 @@ class TableWork:
         return create_trial(state=TrialState.COMPLETE, values=values, user_attrs={"cell": name})
 
     def reports(self, directory: Path) -> Mapping[int, float]:
-        """None."""
+        """Nothing: a table's runs are not pruned."""
         del directory
         return {}
 
-    def write_report(self) -> None:
-        """The report beside the paper's figures."""
-        write_report(self.root)
-
-    def announce(self) -> None:
-        """Print it."""
-        print_page(write_report(self.root), self.root)
-
     def diverge(self, directory: Path, step: int) -> None:
-        """Nothing: the row has no figures."""
+        """Do nothing: a row that diverged has failed."""
 
     def prune(self, directory: Path, step: int, value: float) -> None:
-        """Never comes to it."""
-        raise AssertionError(f"{directory} is a table's: nothing in it is pruned")
-
-    def _changed_at(self) -> int:
-        return (self.root / PLAN_FILE).stat().st_mtime_ns
-
-    def _in_order(self) -> dict[str, Cell]:
-        flops = {cell: run_flops(self._plan.experiment(cell).config) for cell in self._plan.cells}
-        return {str(cell): cell for cell in sorted(flops, key=lambda cell: -flops[cell])}
+        """Never called."""
+        raise AssertionError(f"{directory} belongs to a table, whose runs are not pruned")

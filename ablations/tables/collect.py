@@ -1,7 +1,7 @@
-"""Finished cells of a table from one directory to another, without their checkpoints.
+"""Copy the finished runs of a table to another directory, without their checkpoints.
 
-What is copied is what a report reads and what a later run builds on, a few hundred kilobytes a
-cell: it can be committed, sent to another machine, and added to.
+The copy has what a report reads and what a later run can add to, a few hundred kilobytes per run,
+small enough to commit or to send to another machine.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _KEPT = (CONFIG_FILE, DATA_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path
 
 
 def collect(source: Path, target: Path) -> list[Cell]:
-    """Copy the finished cells of ``source`` that ``target`` has not begun, and plan them there.
+    """Copy the finished runs of ``source`` that ``target`` has not begun, and add them to its plan.
 
     Returns:
-        the cells that were copied
+        The runs that were copied.
 
     Raises:
         InputError: if ``source`` is not a table's, ``target`` belongs to another table or scale,
-            or a cell was trained with another configuration than its row has.
+            or a run was trained with another configuration than its row's.
     """
     plan = _finished_part(source)
     for cell in plan.cells:
@@ -44,7 +44,7 @@ def collect(source: Path, target: Path) -> list[Cell]:
 
 
 def _finished_part(directory: Path) -> Plan:
-    """The plan of ``directory`` with the seeds that have a result."""
+    """The plan of ``directory``, reduced to the seeds that have a result."""
     plan = load_plan(directory)
     rows = [
         replace(
@@ -63,13 +63,13 @@ def _refuse_another(plan: Plan, cell: Cell, directory: Path) -> None:
     changes = differences(to_dict(planned), to_dict(found))
     if changes:
         raise InputError(
-            f"{directory} is no run of {plan.table} at scale {plan.scale} "
+            f"{directory} is not a run of {plan.table} at scale {plan.scale} "
             f"({'; '.join(changes)}): remove it there first"
         )
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy what is kept; the target has all of it or does not exist."""
+    """Copy a run; the target is complete or does not exist."""
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

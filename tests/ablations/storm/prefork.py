@@ -1,7 +1,7 @@
 """Forks ``python -m ablations`` from a process that has imported it all already.
 
-A storm starts dozens of workers, and each would import for a second or two, its fork server for
-several more.
+A storm starts dozens of workers; each import would take a second or two, and that of its fork
+server several more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PRELOADED = (
 )
 
 
-class Nursery:
+class Prefork:
     """The process that is forked from; it ends with :meth:`close` or with the tests.
 
     It imports ``modules`` besides what all workers need.
@@ -71,13 +71,13 @@ class Nursery:
 
 @dataclass(slots=True)
 class _Forked:
-    nursery: Nursery
+    prefork: Prefork
     pid: int
     returncode: int | None = None
 
     def poll(self) -> int | None:
         if self.returncode is None:
-            self.returncode = self.nursery.ask({"pid": self.pid})
+            self.returncode = self.prefork.ask({"pid": self.pid})
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:

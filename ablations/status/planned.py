@@ -1,0 +1,129 @@
+"""The runs that a table or a search is to have, and the time until they have ended."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ablations.costs.timing import Timing, predict, until_the_last
+from ablations.files import PLAN_FILE, SEARCH_FILE, trial_name
+from ablations.status.model import ENDED, Run, Status
+from ablations.tables.plan import Plan, load_plan
+from experiments.run.files import read_json
+from experiments.run.progress import RunState
+from transformer.config import Config, from_dict
+from transformer.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """All runs by name with their configurations; None for one that is still to be sampled."""
+
+    title: str
+    configs: Mapping[str, Config | None]
+
+
+def is_claimed(directory: Path) -> bool:
+    """Whether a directory is a table's or a search's."""
+    return (directory / PLAN_FILE).is_file() or (directory / SEARCH_FILE).is_file()
+
+
+def read_planned(directory: Path) -> Planned:
+    """Read what is planned in a table's or a search's directory.
+
+    Raises:
+        InputError: if it is neither.
+    """
+    search = directory / SEARCH_FILE
+    if search.is_file():
+        return _of_search(read_json(search), str(search))
+    return _of_plan(load_plan(directory))
+
+
+def parse_planned(values: Mapping[str, Any], where: str) -> Planned:
+    """Read the contents of ``table.json`` or ``search.json``, which come from ``where``.
+
+    Raises:
+        InputError: if they are of another version of the project.
+    """
+    if "trials" in values:
+        return _of_search(values, where)
+    return _of_plan(from_dict(Plan, dict(values), where))
+
+
+def _of_plan(plan: Plan) -> Planned:
+    configs = plan.configs
+    return Planned(
+        title=f"{plan.table} at scale {plan.scale}",
+        configs={str(cell): configs[cell.row] for cell in plan.cells},
+    )
+
+
+def _of_search(values: Mapping[str, Any], where: str) -> Planned:
+    try:
+        title = f"search {values['space']} at scale {values['scale']}"
+        trials = int(values["trials"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{where} does not fit this version of the project: {error}") from error
+    return Planned(title=title, configs={trial_name(n): None for n in range(trials)})
+
+
+def make_status(planned: Planned, runs: Sequence[Run], now: float) -> Status:
+    """Add the time left, judged by the runs that are done or in progress."""
+    whole = {run.name: seconds for run in runs if (seconds := _whole(run)) is not None}
+    timings = [
+        Timing(config, seconds)
+        for name, seconds in whole.items()
+        if (config := planned.configs.get(name)) is not None
+    ]
+
+    def expected(run: Run) -> float | None:
+        config = planned.configs.get(run.name)
+        if config is not None:
+            return predict(config, timings)
+        return statistics.fmean(whole.values()) if whole else None
+
+    estimated = tuple(replace(run, seconds_left=_left(run, expected(run))) for run in runs)
+    status = Status(title=planned.title, at=now, runs=estimated, seconds_left=None)
+    live = [run for run in status.running if status.silent_for(run) is None]
+    waiting = [run for run in status.runs if run.state not in ENDED and run not in live]
+    waiting.sort(key=lambda run: -run_flops(c) if (c := planned.configs.get(run.name)) else 0.0)
+    left = [run.seconds_left for run in live]
+    known, later = _all_known(left), _all_known([expected(run) for run in waiting])
+    if not known or later is None:
+        return status
+    return replace(status, seconds_left=until_the_last(known, later, len(live)))
+
+
+def _all_known(values: Sequence[float | None]) -> list[float] | None:
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else None
+
+
+def _whole(run: Run) -> float | None:
+    """How long a run takes from its start to its end; None if it cannot be told yet."""
+    if run.state == RunState.DONE:
+        return run.seconds
+    progress = run.progress
+    if run.state != RunState.RUNNING or progress is None or progress.seconds_left is None:
+        return None
+    rest = progress.max_steps - progress.step
+    if progress.stage != RunState.TRAIN or rest <= 0:
+        return None
+    return progress.seconds_left * progress.max_steps / rest
+
+
+def _left(run: Run, expected: float | None) -> float | None:
+    if run.state != RunState.RUNNING:
+        return None
+    progress = run.progress
+    if progress is not None and progress.seconds_left is not None:
+        return progress.seconds_left
+    if progress is None or progress.stage == RunState.PREPARE:
+        return expected
+    if progress.stage != RunState.TRAIN or not progress.max_steps:
+        return 0.0
+    return None if expected is None else expected * (1 - progress.step / progress.max_steps)
