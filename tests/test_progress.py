@@ -40,7 +40,7 @@ Reports = Iterable[tuple[float, float]]
 )  # fmt: skip
 def test_a_line_every_half_minute_with_the_time_left(
     total: float,
-    done: float,
+    done: int,
     reports: Reports,
     lines: list[str],
     clock: Clock,

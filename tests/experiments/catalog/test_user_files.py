@@ -81,7 +81,7 @@ def test_an_experiment_is_what_it_says(file: Path) -> None:
             "from transformer import TextFile\nTextFile(location='ftp://a')",
             ", line 2: ftp://a is no https:// address",
         ),
-        (CORPUS.replace("europarl_en_de", "a/b"), "corpus name 'a/b' becomes a folder's"),
+        (CORPUS.replace("europarl_en_de", "a/b"), "corpus name 'a/b' becomes a folder name"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_in_one_line(content: str, said: str, file: Path) -> None:
