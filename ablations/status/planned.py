@@ -16,6 +16,7 @@ from experiments.run.files import read_json
 from experiments.run.progress import RunState
 from transformer.config import Config, from_dict
 from transformer.errors import InputError
+from transformer.evaluation.counts import run_flops
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
