@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from ablations.__main__ import parser as ablations_parser
+from ablations.cli import PROGRAM as ABLATIONS
 from ablations.tables.plan import claim_plan
-from experiments.__main__ import parser as experiments_parser
+from experiments.cli import PROGRAM as EXPERIMENTS
 from experiments.command_line import Parser
 from tests.ablations.samples import small_plan
 
 ROOT = Path(__file__).parents[1]
-PARSERS = {"experiments": experiments_parser, "ablations": ablations_parser}
+PARSERS = {"experiments": EXPERIMENTS.parser, "ablations": ABLATIONS.parser}
 
 
 def commands(parser: Parser) -> dict[str, Parser]:
@@ -30,8 +30,8 @@ def commands(parser: Parser) -> dict[str, Parser]:
 
 COMMANDS = [
     pytest.param(name, command, id=f"{module} {name}".strip())
-    for module, make in PARSERS.items()
-    for name, command in {"": make(), **commands(make())}.items()
+    for module, parser in PARSERS.items()
+    for name, command in {"": parser, **commands(parser)}.items()
 ]
 
 
@@ -45,7 +45,7 @@ def test_each_command_is_described_with_examples_that_are_read(name: str, comman
         words = shlex.split(example.partition(" < ")[0])
         assert words[:3] == ["python", "-m", module]
         assert not name or words[3] == name
-        PARSERS[module]().parse_args(words[3:])
+        PARSERS[module].parse_args(words[3:])
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS)

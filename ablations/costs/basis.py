@@ -12,7 +12,7 @@ from ablations.costs.past import finished
 from ablations.costs.rounding import two_digits
 from ablations.costs.timing import Timing, predict, step_work, work
 from ablations.tables.plan import PLAN_FILE, Plan, load_plan
-from experiments.run.peak import nominal_peak
+from experiments.run.devices import nominal_peak
 from transformer.config import Config
 from transformer.errors import InputError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablations.costs.memory import Hardware
-from experiments.run.peak import nominal_peak
+from experiments.run.devices import nominal_peak
 from transformer.config import ModelConfig, Precision, TrainingConfig
 from transformer.errors import InputError, unknown_name
 from transformer.evaluation.flops import nominal_flops, training_flops

@@ -13,8 +13,7 @@ from ablations.runner.attempts import read_result
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
-from experiments.evaluate.compare import compare_runs
-from experiments.evaluate.significance import Significance
+from experiments.evaluate.significance import Significance, compare_runs
 from transformer.errors import InputError, unknown_name
 
 _DIGITS = 2
@@ -31,7 +30,7 @@ def compare_rows(directory: Path, first: str, second: str, seeds: str | None) ->
 
     Raises:
         InputError: for a row that is unknown or given twice, for a seed that is not finished in
-            both rows, and where :func:`experiments.evaluate.compare.compare_runs` raises it.
+            both rows, and where :func:`experiments.evaluate.significance.compare_runs` raises it.
     """
     plan = load_plan(directory)
     chosen = _seeds(plan, directory, (first, second), seeds)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 from types import FrameType, TracebackType
 
-# SLURM sends SIGTERM before it takes a node away, or SIGUSR1 where a job asks for that.
-_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+from experiments.command_line import STOP_SIGNALS
 
 
 class Interrupt:
@@ -24,7 +23,7 @@ class Interrupt:
         return self.received[0] if self.received else None
 
     def __enter__(self) -> Interrupt:
-        self._before = [(number, signal.signal(number, self._note)) for number in _NUMBERS]
+        self._before = [(number, signal.signal(number, self._note)) for number in STOP_SIGNALS]
         return self
 
     def __exit__(

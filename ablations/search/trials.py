@@ -11,11 +11,10 @@ from typing import Literal
 from ablations.runner.attempts import newest, read_pruned, read_result
 from ablations.search.parameter import Value
 from ablations.search.search import Search
-from experiments.callbacks.curve import valid_perplexities
 from experiments.run.attempt import read_attempt
 from experiments.run.experiment import CONFIG_FILE, load_experiment
 from experiments.run.progress import read_progress
-from experiments.run.results import Result
+from experiments.run.results import Result, valid_perplexities
 from transformer.errors import InputError
 
 State = Literal["finished", "pruned", "diverged", "failed", "running", "waiting"]

@@ -24,8 +24,8 @@ from ablations.search.trials import (
     read_trials,
     refuse_hopeless,
 )
-from experiments.callbacks.curve import valid_perplexities
 from experiments.run.experiment import Experiment
+from experiments.run.results import valid_perplexities
 from transformer.config import to_dict
 
 

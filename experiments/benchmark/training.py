@@ -15,7 +15,7 @@ from experiments.benchmark.hardware import matrix_product, peak_memory, product_
 from experiments.benchmark.plain import PlainTransformer, plain_step
 from experiments.benchmark.timing import Ratio, in_turn, ratio_of
 from experiments.benchmark.workload import Size, config_of, workload
-from experiments.run.quiet import quieten_libraries
+from experiments.callbacks.display import quieten_lightning
 from transformer.config import Config, override
 from transformer.data.batches import Batch, FixedBatches
 from transformer.evaluation.flops import training_flops
@@ -145,7 +145,7 @@ def _trainer_overhead(config: Config, device: torch.device) -> float:
     batch = Batch(src=row, tgt=row, source_tokens=3, target_tokens=2)
     batches = FixedBatches(repeat(batch, _OVERHEAD_STEPS))
     step = our_step(config, device)
-    quieten_libraries()
+    quieten_lightning()
     timer = _StepTimer()
     trainer = lightning.Trainer(
         accelerator=device.type,

@@ -1,4 +1,4 @@
-"""Scores of a run's model on a split, or on any text, and its translations."""
+"""BLEU and perplexity of a model on a text: at the end of a run, or when a user asks."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from pathlib import Path
 
 import torch
 
-from experiments.callbacks.checkpoints import has_checkpoints, to_average
+from experiments.callbacks.checkpoints import to_average
 from experiments.callbacks.display import Display
-from experiments.run.experiment import Experiment
+from experiments.evaluate.translation import choose_checkpoints, load_average, open_decoder
+from experiments.run.data import recorded_data
+from experiments.run.experiment import Experiment, load_experiment
 from experiments.run.files import write_atomically
 from experiments.run.progress import Progress
 from experiments.run.results import Averaged, hypotheses_path
 from transformer.config import DecodingConfig
+from transformer.data.fetching.testsets import sacrebleu_text
+from transformer.data.manifest import Manifest
+from transformer.data.preparation.prepare import prepare
+from transformer.data.prepared import PreparedCorpus
+from transformer.data.text import read_aligned
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.evaluation.bleu import Bleu, bleu, tokenised_bleu
 from transformer.evaluation.perplexity import Decode, Perplexity, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
-from transformer.training.averaging import average_weights
-from transformer.training.module import TransformerModule
 
-# Of the lines, before which no one can say how long the rest will take.
-_FEWEST_SHARE = 0.02
+Text = tuple[list[str], list[str]]
+
+# Share of the lines after which the time left can be estimated.
+_SMALLEST_SHARE = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,46 +44,64 @@ class Scores:
     perplexity: Perplexity
 
 
-def choose_checkpoints(
-    experiment: Experiment, directory: Path, average: int | None = None
-) -> list[Path]:
-    """The last ``average`` checkpoints; if None as many as configured, or as there are.
-
-    Raises:
-        InputError: if the run has no checkpoint, or fewer than asked for.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunScores:
+    """Scores of each split by the mean of the last ``checkpoints``; and on the validation set of
+    the mean of more of them, if the configuration asks for it and there are more.
     """
-    training = experiment.config.training
-    if average is not None and average < 1:
-        raise InputError(f"average is {average}, but must be at least 1")
-    wanted = average or training.average_checkpoints
-    paths = to_average(directory, wanted)
-    if not paths and has_checkpoints(directory):
-        raise InputError(
-            f"none of the checkpoints of {directory} can be read: train it again, or copy them anew"
-        )
-    if not paths:
-        raise InputError(f"{directory} has no checkpoint yet: train it first")
-    if average is not None and len(paths) < average:
-        raise InputError(
-            f"{directory} holds {len(paths)} of the {average} checkpoints to average: "
-            "train longer, with average_checkpoints set to as many"
-        )
-    return paths
+
+    by_split: dict[str, Scores]
+    checkpoints: int
+    averaged: Averaged | None
 
 
-def load_model(
-    experiment: Experiment, checkpoints: list[Path], *, device: torch.device
-) -> Transformer:
-    """The model with the mean of the checkpoints' weights."""
-    module = TransformerModule(experiment.config)
-    module.load_state_dict(average_weights(checkpoints))
-    return module.model.to(device).eval()
+def score_run(
+    experiment: Experiment,
+    directory: Path,
+    corpus: PreparedCorpus,
+    splits: tuple[str, ...],
+    *,
+    device: torch.device,
+    display: Display,
+) -> RunScores:
+    """Score the checkpoints of a run, and write its translations into ``directory``."""
+    vocabulary = corpus.vocabulary()
+
+    def score_mean(checkpoints: list[Path], names: dict[str, str]) -> dict[str, Scores]:
+        model = load_average(experiment, checkpoints, device)
+        return {
+            split: score(
+                model,
+                vocabulary,
+                corpus.text(split),
+                experiment.config.decoding,
+                language=experiment.config.data.corpus.target_language,
+                hypotheses_file=hypotheses_path(directory, name),
+                display=display,
+            )
+            for split, name in names.items()
+        }
+
+    checkpoints = choose_checkpoints(experiment, directory)
+    scores = score_mean(checkpoints, {split: split for split in splits if corpus.has(split)})
+    averaged, count = None, experiment.config.training.also_average
+    more = checkpoints if count is None else to_average(directory, count)
+    if more != checkpoints:
+        valid = score_mean(more, {"valid": "valid-averaged"})["valid"]
+        averaged = Averaged(
+            checkpoints=len(more),
+            bleu=valid.bleu.score,
+            tokenised_bleu=valid.tokenised_bleu.score,
+            perplexity=valid.perplexity.per_token,
+            perplexity_per_char=valid.perplexity.per_char,
+        )
+    return RunScores(by_split=scores, checkpoints=len(checkpoints), averaged=averaged)
 
 
 def score(
     model: Transformer,
     vocabulary: Vocabulary,
-    text: tuple[list[str], list[str]],
+    text: Text,
     decoding: DecodingConfig,
     *,
     language: str,
@@ -84,11 +109,12 @@ def score(
     hypotheses_file: Path | None = None,
     display: Display,
 ) -> Scores:
-    """Score the translations of ``text``, source and reference lines, and write them down.
+    """Translate and score ``text``, source and reference lines.
 
     Args:
-        language: that of the references
+        language: of the references
         decode: the search, if not our own
+        hypotheses_file: where to write the translations
     """
     source, reference = text
     display.start("evaluate")
@@ -105,52 +131,91 @@ def score(
     )
 
 
-def score_average(
-    experiment: Experiment,
-    directory: Path,
-    vocabulary: Vocabulary,
-    valid: tuple[list[str], list[str]],
-    *,
-    besides: list[Path],
-    device: torch.device,
-    display: Display,
-) -> Averaged | None:
-    """The mean of as many checkpoints as ``also_average`` says, scored on the validation set.
-
-    None where that is not set, or there are no checkpoints but those scored already, ``besides``.
-    """
-    training = experiment.config.training
-    if training.also_average is None:
-        return None
-    checkpoints = to_average(directory, training.also_average)
-    if checkpoints == besides:
-        return None
-    scores = score(
-        load_model(experiment, checkpoints, device=device),
-        vocabulary,
-        valid,
-        experiment.config.decoding,
-        language=experiment.config.data.corpus.target_language,
-        hypotheses_file=hypotheses_path(directory, "valid-averaged"),
-        display=display,
-    )
-    return Averaged(
-        checkpoints=len(checkpoints),
-        bleu=scores.bleu.score,
-        tokenised_bleu=scores.tokenised_bleu.score,
-        perplexity=scores.perplexity.per_token,
-        perplexity_per_char=scores.perplexity.per_char,
-    )
-
-
 def show_lines(display: Display, lines: int) -> Callable[[int], None]:
-    """A callback for :func:`translate` that feeds ``display``."""
+    """A callback for :func:`translate` that updates ``display``."""
     started = time.monotonic()
 
     def update(done: int) -> None:
         elapsed = time.monotonic() - started
-        # The first of a batch comes as late as all of it.
-        left = elapsed / done * (lines - done) if done >= _FEWEST_SHARE * lines else None
+        # Lines arrive in batches, so the first few say nothing about the speed.
+        left = elapsed / done * (lines - done) if done >= _SMALLEST_SHARE * lines else None
         display.update(Progress(stage="evaluate", step=done, max_steps=lines, seconds_left=left))
 
     return update
+
+
+def evaluate_run(
+    directory: Path,
+    *,
+    split: str,
+    source: Path | None,
+    reference: Path | None,
+    average: int | None,
+    beam_size: int | None,
+    length_penalty: float | None,
+    output: Path | None,
+    engine: str = "torch",
+) -> None:
+    """Print the scores of a run on a split, or on the lines of two files.
+
+    Raises:
+        InputError: if the run, the split or a file cannot be used.
+    """
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference belong together")
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"{output.parent} is not a folder: --output cannot be written")
+    experiment = load_experiment(directory)
+    text = (
+        read_aligned(source, reference)
+        if source is not None and reference is not None
+        else text_of_split(experiment, split, recorded_data(directory))
+    )
+    trained, decoding, decode = open_decoder(
+        directory,
+        average=average,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        engine=engine,
+    )
+    with Display(None) as display:
+        scores = score(
+            trained.model,
+            trained.vocabulary,
+            text,
+            decoding,
+            language=experiment.config.data.corpus.target_language,
+            decode=decode,
+            hypotheses_file=output,
+            display=display,
+        )
+    print(f"BLEU {scores.bleu.score:.2f}  {scores.bleu.signature}")
+    print(f"tokenised BLEU {scores.tokenised_bleu.score:.2f}  {scores.tokenised_bleu.signature}")
+    print(
+        f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
+        f"{scores.perplexity.per_char:.3f} per character"
+    )
+    averaged = f", {trained.averaged} checkpoints averaged" if trained.averaged > 1 else ""
+    print(
+        f"{len(text[0]):,} lines, beam {decoding.beam_size}, "
+        f"alpha {decoding.length_penalty}{averaged}"
+    )
+
+
+def text_of_split(experiment: Experiment, split: str, recorded: Manifest | None = None) -> Text:
+    """Source and reference lines of ``valid``, ``test`` or a set that sacreBLEU knows.
+
+    Args:
+        recorded: the data that the run started with
+
+    Raises:
+        InputError: if there is no such split, or the data has changed.
+    """
+    corpus = experiment.config.data.corpus
+    if split in ("valid", "test"):
+        if split not in corpus.splits:
+            raise InputError(
+                f"the corpus {corpus.name} has no test set: give --source, --reference"
+            )
+        return prepare(experiment.config, expected=recorded).text(split)
+    return sacrebleu_text(split, f"{corpus.source_language}-{corpus.target_language}")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.__main__ import parser
 from experiments.catalog.find import EXPERIMENTS
 from experiments.catalog.settings import with_settings
-from experiments.command_line import Parser, run_command_line
+from experiments.cli import PROGRAM
+from experiments.command_line import Program
 from experiments.run.carry_out import Outcome
 from experiments.run.experiment import Experiment, load_experiment
 from experiments.run.results import load_result
@@ -115,7 +115,7 @@ def test_a_field_set_for_one_run_is_part_of_its_name_and_its_directory(
     monkeypatch.setattr("experiments.run.carry_out.carry_out", carry_out)
     settings = "training.max_steps=2 dropout=0.20 clip_norm=none schedule=inverse_sqrt"
     words = [word for setting in settings.split() for word in ("--set", setting)]
-    arguments = vars(parser().parse_args(["train", "multi30k", "--seed", "5", *words]))
+    arguments = vars(PROGRAM.parser.parse_args(["train", "multi30k", "--seed", "5", *words]))
     arguments.pop("command")(**arguments)
     ((experiment, directory),) = runs
     name = "multi30k-dropout=0.2-max_steps=2-schedule=inverse_sqrt-clip_norm=None"
@@ -309,13 +309,15 @@ def test_a_download_that_is_not_what_was_declared_is_refused(
 def test_a_place_that_may_not_be_written_to_is_told_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def refused() -> int:
+    program = Program("experiments", "A program.", examples=())
+
+    @program.command("refused", examples=())
+    def refused() -> int:  # pyright: ignore[reportUnusedFunction]
+        """Fail."""
         raise PermissionError(errno.EACCES, "Permission denied", "runs/x")
 
-    parser = Parser(prog="experiments")
-    parser.set_defaults(command=refused)
-    monkeypatch.setattr(sys, "argv", ["experiments"])
-    assert run_command_line(parser) == 2
+    monkeypatch.setattr(sys, "argv", ["experiments", "refused"])
+    assert program.run() == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(
         "Permission denied: 'runs/x': check whose it is, or choose a place that you may write to"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablations.costs.devices import find_device
-from experiments.run.peak import nominal_peak
+from experiments.run.devices import nominal_peak
 from transformer.errors import InputError
 
 

@@ -23,7 +23,7 @@ from ablations.runner.warm import unblock_signals
 
 _PRELOADED = [
     "experiments.run.run",
-    "experiments.evaluate.evaluate",
+    "experiments.evaluate.scoring",
     "experiments.catalog.find",
     "wandb",
 ]

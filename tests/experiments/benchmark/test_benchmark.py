@@ -82,7 +82,6 @@ def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: 
     assert train["ratio"]["median"] == pytest.approx(
         per_second / train["plain_target_tokens_per_second"]
     )
-    # Both products were timed beside the one step; flops are by the formula of transformer.evaluation.flops.
     for name, peak in train["peak_tflops"].items():
         assert train["mfu"][name]["median"] == pytest.approx(train["tflops"] / peak)
     assert 20 < decode["mean_length"] <= 25

@@ -66,7 +66,7 @@ def test_a_damaged_newest_checkpoint_costs_nothing_but_its_steps(
     monkeypatch.setenv("WANDB_MODE", "disabled")
     _, newest = step_checkpoints(unfinished)[-1]
     damage(newest)
-    with pytest.warns(UserWarning, match="00000040.ckpt is damaged: going on from the one before"):
+    with pytest.warns(UserWarning, match="00000040.ckpt is damaged: continuing from"):
         run(tiny_experiment(folder), unfinished)
     assert _steps(unfinished) == [30, 40]
     assert_same_end(unfinished, finished)
@@ -81,7 +81,7 @@ def test_without_a_sound_checkpoint_it_starts_over(
     with pytest.warns(UserWarning) as warned:
         run(tiny_experiment(folder), unfinished)
     endings = [str(warning.message).partition(".ckpt is damaged: ")[2] for warning in warned]
-    assert endings == ["going on from the one before it", "starting over"]
+    assert endings == ["continuing from the one before it", "starting over"]
     assert_same_end(unfinished, finished)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.callbacks.curve import METRICS_FILE, valid_perplexities
+from experiments.run.results import METRICS_FILE, valid_perplexities
 
 HEADER = "step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\n"
 

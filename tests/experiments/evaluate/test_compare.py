@@ -8,9 +8,8 @@ from random import Random
 import pytest
 import sacrebleu
 
-from experiments.commands import compare
-from experiments.evaluate.compare import compare_runs
-from experiments.evaluate.significance import paired_bootstrap
+from experiments.cli import compare
+from experiments.evaluate.significance import compare_runs, paired_bootstrap
 from experiments.run.experiment import claim
 from experiments.run.results import hypotheses_path
 from tests.experiments.samples import tiny_experiment

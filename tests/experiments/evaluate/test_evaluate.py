@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.callbacks.checkpoints import step_checkpoints
-from experiments.evaluate.evaluate import translate_stream
+from experiments.evaluate.translation import translate_stream
 from experiments.run.results import Result, load_result
 from tests.ablations.runner.processes import Finished
 from tests.experiments.conftest import Command

@@ -13,10 +13,10 @@ import torch
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
 from experiments.catalog.find import find_experiment
-from experiments.evaluate.comparison import compare
-from experiments.evaluate.evaluate import text_of_split
-from experiments.evaluate.weights import load_trained
+from experiments.evaluate.scoring import text_of_split
+from experiments.evaluate.translation import load_trained
 from experiments.export import ctranslate2_engine
+from experiments.export.check import compare_engines
 from experiments.export.ctranslate2_engine import CTranslate2Decoder
 from experiments.export.ctranslate2_model import write_ctranslate2_model
 from experiments.run.run import run
@@ -168,10 +168,8 @@ def test_a_comparison_tells_ties_from_differences(vocabulary: Vocabulary) -> Non
 
     mine = [[8], [8], [8], [8]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "experiments.evaluate.comparison.decode_sentences", lambda *_: enumerate(mine)
-        )
-        found = compare(
+        patch.setattr("experiments.export.check.decode_sentences", lambda *_: enumerate(mine))
+        found = compare_engines(
             model, vocabulary, decoding, lines, lambda _: enumerate([[8], [9], [10, 11], [8]])
         )
     assert [(x.line, x.tie) for x in found.differences] == [(3, True), (4, False)]
@@ -194,7 +192,9 @@ def test_a_thousand_sentences_of_a_trained_model(tmp_path: Path) -> None:
     for beam_size in (1, 4):
         decoding = DecodingConfig(beam_size=beam_size)
         decoder = CTranslate2Decoder(trained.model, trained.vocabulary, decoding)
-        found = compare(trained.model, trained.vocabulary, decoding, lines[:1_000], decoder.decode)
+        found = compare_engines(
+            trained.model, trained.vocabulary, decoding, lines[:1_000], decoder.decode
+        )
         assert all(x.tie for x in found.differences), str(found)
         assert len(found.differences) < 5, str(found)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.__main__ import parser
-from experiments.command_line import run_command_line
+from experiments.cli import PROGRAM
 from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of
 
@@ -183,7 +182,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
     verb, *options = arguments
     monkeypatch.setattr(sys, "argv", ["experiments", verb, str(finished), *options])
-    assert run_command_line(parser()) == 2
+    assert PROGRAM.run() == 2
     said = capsys.readouterr()
     (line,) = said.err.splitlines()
     assert "is not installed: pip install '.[export]'" in line

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from experiments.callbacks.checkpoints import step_checkpoints
-from experiments.run.data import noted_data
+from experiments.run.data import recorded_data
 from experiments.run.results import load_result
 from experiments.run.run import run
 from tests.data.test_manifest import flip_a_bit
@@ -39,7 +39,7 @@ def change_a_word(folder: Path) -> Path:
 
 
 def test_the_digest_is_in_the_result_and_in_each_checkpoint(finished: Path):
-    noted, result = noted_data(finished), load_result(finished)
+    noted, result = recorded_data(finished), load_result(finished)
     assert noted is not None and result is not None
     assert result.data_digest == noted.digest
     for path in (finished / "checkpoints").iterdir():
@@ -75,7 +75,7 @@ def test_a_run_from_before_data_was_noted_keeps_its_vocabulary(own_run: tuple[Pa
     assert (directory / "vocabulary.model").read_bytes() == vocabulary
     changed.write_text(changed.read_text().replace("einst", "eins"))
     run(tiny_experiment(own), directory)
-    assert noted_data(directory) is not None
+    assert recorded_data(directory) is not None
 
 
 def test_a_checkpoint_of_other_data_is_refused(own_run: tuple[Path, Path]):

@@ -65,7 +65,7 @@ def test_a_directory_in_use_is_refused(
     [
         ((MetricsCsv, "_append"), False),
         ((MetricsCsv, "_append"), True),
-        ((experiments.run.run, "_score"), True),
+        ((experiments.run.run, "score_run"), True),
         ((experiments.run.run, "_result"), True),
     ],
 )
@@ -79,11 +79,11 @@ def test_one_that_is_removed_meanwhile_ends_the_run_in_one_line(
     monkeypatch.setenv("WANDB_MODE", "disabled")
     directory, goes_on = tmp_path / "run", getattr(*moment)
 
-    def remove_first(*arguments: Any) -> Any:
+    def remove_first(*arguments: Any, **settings: Any) -> Any:
         shutil.rmtree(directory, ignore_errors=True)
         if anew:  # as W&B's process does
             directory.mkdir()
-        return goes_on(*arguments)
+        return goes_on(*arguments, **settings)
 
     monkeypatch.setattr(*moment, remove_first)
     experiment = tiny_experiment(folder, max_steps=2, average_checkpoints=1)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.callbacks.checkpoints import step_checkpoints
-from experiments.callbacks.curve import METRICS_FILE
-from experiments.run.results import load_result
+from experiments.run.results import METRICS_FILE, load_result
 from experiments.run.run import Limits, run
 from tests.experiments.samples import (
     assert_same_end,

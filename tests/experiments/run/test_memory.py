@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ablations.runner.endings import ending
+from experiments.run.devices import OutOfMemoryError, explain_out_of_memory
 from experiments.run.experiment import claim
-from experiments.run.memory import OutOfMemoryError, explained
 from experiments.run.progress import read_progress
 from tests.experiments.conftest import Command
 from tests.experiments.samples import tiny_experiment
@@ -63,7 +63,7 @@ def test_train_says_so_too(folder: Path, command: Command, tmp_path: Path):
 def test_it_is_known_by_what_torch_and_cuda_say(error: Exception):
     with (
         pytest.raises(OutOfMemoryError, match="out of memory here: do this"),
-        explained(lambda: "here", "do this"),
+        explain_out_of_memory(lambda: "here", "do this"),
     ):
         raise error
 
@@ -71,6 +71,6 @@ def test_it_is_known_by_what_torch_and_cuda_say(error: Exception):
 def test_another_error_is_left_as_it_is():
     with (
         pytest.raises(RuntimeError, match="a shape does not fit"),
-        explained(lambda: "here", "do this"),
+        explain_out_of_memory(lambda: "here", "do this"),
     ):
         raise RuntimeError("a shape does not fit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.run.peak import nominal_peak
+from experiments.run.devices import nominal_peak
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.__main__ import parser
 from experiments.catalog.find import find_experiment
-from experiments.command_line import run_command_line
+from experiments.cli import PROGRAM
 from tests.data.scripted_server import (
     ScriptedServer,
     cut,
@@ -52,7 +51,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def prepare(file: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of ``python -m experiments prepare``, in this process and its patches."""
     monkeypatch.setattr(sys, "argv", ["experiments", "prepare", str(file)])
-    return run_command_line(parser())
+    return PROGRAM.run()
 
 
 def prepared(file: Path) -> PreparedCorpus:

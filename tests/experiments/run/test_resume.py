@@ -102,4 +102,4 @@ def test_a_signal_ends_after_a_checkpoint_of_the_step_it_came_in(
     assert ended.code == STOPPED
     saved, _ = step_checkpoints(directory)[-1]
     assert saved == _steps(directory)
-    assert ended.lines[-1] == f"stopped at step {saved}; the same command goes on there"
+    assert ended.lines[-1] == f"stopped at step {saved}; the same command continues there"

@@ -74,7 +74,7 @@ def test_ranks_end_together(
     progress = read_progress(directory)
     assert progress is not None
     assert step_checkpoints(directory)[-1][0] == progress.step
-    assert progress.message == f"stopped at step {progress.step}; the same command goes on there"
+    assert progress.message == f"stopped at step {progress.step}; the same command continues there"
 
 
 @pytest.mark.slow

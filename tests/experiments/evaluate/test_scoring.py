@@ -1,0 +1,51 @@
+"""A finished run is scored, and the mean of more checkpoints besides if that is configured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.callbacks.display import Display
+from experiments.evaluate.scoring import score_run
+from experiments.evaluate.translation import load_trained
+from experiments.run.results import load_result, score_lines
+from tests.experiments.samples import copy_of, result_of, tiny_experiment
+from transformer.data.preparation.prepare import prepare
+from transformer.evaluation.perplexity import perplexity, translate
+
+CPU = torch.device("cpu")
+
+
+def test_both_means_are_scored_and_their_translations_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    experiment = tiny_experiment(
+        folder, average_checkpoints=1, also_average=3, max_steps=10, checkpoint_every_steps=2
+    )
+    result = result_of(experiment, tmp_path / "run")
+    assert [step for step, _ in step_checkpoints(tmp_path / "run")] == [6, 8, 10]
+    assert result == load_result(tmp_path / "run")
+    sources, references = prepare(experiment.config).text("valid")
+    trained = load_trained(tmp_path / "run", 3, device=CPU)
+    model, vocabulary = trained.model, trained.vocabulary
+    assert result.averaged is not None and result.averaged.checkpoints == 3
+    expected = perplexity(model, vocabulary, sources, references).per_token
+    assert result.averaged.perplexity == expected != result.perplexity
+    translations = translate(model, vocabulary, sources, experiment.config.decoding)
+    names = ["test", "valid", "valid-averaged"]
+    found = sorted((tmp_path / "run").glob("*.hypotheses.txt"))
+    assert [path.name.partition(".")[0] for path in found] == names
+    assert found[2].read_text(encoding="utf-8") == "".join(f"{line}\n" for line in translations)
+    assert "(mean of 3 checkpoints)" in score_lines(result)[1]
+
+
+def test_the_same_checkpoints_are_not_scored_twice(finished: Path, folder: Path, tmp_path: Path):
+    directory = copy_of(finished, tmp_path / "run")  # it has two checkpoints, which are averaged
+    experiment = tiny_experiment(folder, also_average=5)
+    corpus, display = prepare(experiment.config), Display(None)
+    scores = score_run(experiment, directory, corpus, ("valid",), device=CPU, display=display)
+    assert (scores.checkpoints, scores.averaged) == (2, None)
