@@ -95,9 +95,7 @@ def run(
             return result
         display.start("prepare")
         data = TranslationDataModule(experiment.config, recorded_data(directory))
-        corpus = (
-            data.corpus
-        )  # prepared now, so that a refused corpus leaves the directory unclaimed
+        corpus = data.corpus  # prepared before the claim: it may be refused
         if is_first_rank():
             claim(directory, experiment, make=False)
             record_data(directory, corpus)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.benchmark.shapes import Product, ProductShapes
+from experiments.benchmark.growth import Product, ProductShapes
 from transformer.training import loss as loss_module
 from transformer.training.loss import smoothed_cross_entropy
 
