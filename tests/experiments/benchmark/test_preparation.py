@@ -1,4 +1,4 @@
-"""The benchmark of preparing: its text, its figures, and what it is refused for."""
+"""The benchmark of the preparation: its text, its figures and what it refuses."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_stages_and_opening_are_measured(text: Path) -> None:
     assert opening.seconds_per_batch > 0
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux alone tells")
-def test_the_memory_of_children_counts() -> None:
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux says")
+def test_the_memory_of_children_is_included() -> None:
     script = "held = bytearray(100 * 2**20); print(len(held), flush=True); input()"
     with watch_peak_memory() as alone:
         pass

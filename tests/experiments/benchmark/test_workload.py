@@ -1,4 +1,4 @@
-"""The shapes are the paper's, the lengths those of real text."""
+"""The sizes are the paper's, the lengths those of real text."""
 
 from __future__ import annotations
 

@@ -36,10 +36,12 @@ def test_both_means_are_scored_and_their_translations_kept(
     expected = perplexity(model, vocabulary, sources, references).per_token
     assert result.averaged.perplexity == expected != result.perplexity
     translations = translate(model, vocabulary, sources, experiment.config.decoding)
-    names = ["test", "valid", "valid-averaged"]
-    found = sorted((tmp_path / "run").glob("*.hypotheses.txt"))
-    assert [path.name.partition(".")[0] for path in found] == names
-    assert found[2].read_text(encoding="utf-8") == "".join(f"{line}\n" for line in translations)
+    files = {path.name: path for path in (tmp_path / "run").glob("*.hypotheses.txt")}
+    assert sorted(files) == [
+        f"{name}.hypotheses.txt" for name in ("test", "valid-averaged", "valid")
+    ]
+    averaged = files["valid-averaged.hypotheses.txt"].read_text(encoding="utf-8")
+    assert averaged == "".join(f"{line}\n" for line in translations)
     assert "(mean of 3 checkpoints)" in score_lines(result)[1]
 
 

@@ -1,4 +1,4 @@
-"""Exports as a user makes and uses them."""
+"""Exporting a run and using the export, as a user does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ formats = pytest.mark.parametrize("format", FORMATS)
 
 
 @formats
-def test_an_export_is_written_beside_the_checkpoints_and_made_anew(
+def test_an_export_is_written_beside_the_checkpoints_and_replaced(
     format: str, finished: Path, command: Command, tmp_path: Path
 ):
     directory = copy_of(finished, tmp_path / "run")
@@ -39,7 +39,7 @@ def test_an_export_is_written_beside_the_checkpoints_and_made_anew(
 
 @pytest.mark.parametrize("source", ["run", "safetensors"])
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
-def test_every_engine_and_export_evaluates_and_translates_as_the_run(
+def test_every_engine_and_export_gives_the_results_of_the_run(
     source: str, engine: str, finished: Path, command: Command, tmp_path: Path
 ):
     directory = finished
@@ -56,7 +56,7 @@ def test_every_engine_and_export_evaluates_and_translates_as_the_run(
     assert found == command("experiments", "translate", finished, stdin=text)
 
 
-def test_a_check_counts_what_is_the_same(finished: Path, command: Command, tmp_path: Path):
+def test_a_check_counts_equal_translations(finished: Path, command: Command, tmp_path: Path):
     arguments = ("experiments", "export", finished, "--format", "ctranslate2")
     ended = command(*arguments, "--output", tmp_path / "export", "--check", "5")
     assert ended.code == 0, ended
@@ -91,7 +91,7 @@ def test_a_full_disk_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_what_a_killed_export_left_is_put_right_by_the_next(
+def test_the_next_export_cleans_up_after_a_killed_one(
     fails: bool, finished: Path, command: Command, tmp_path: Path
 ):
     directory, format = copy_of(finished, tmp_path / "run"), "safetensors"
@@ -107,7 +107,7 @@ def test_what_a_killed_export_left_is_put_right_by_the_next(
 
 
 @formats
-def test_what_is_not_an_export_is_not_overwritten(
+def test_only_an_export_is_overwritten(
     format: str, finished: Path, command: Command, tmp_path: Path
 ):
     output = tmp_path / "export"
@@ -142,7 +142,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
     assert not ended.stdout
 
 
-def test_an_export_for_ctranslate2_is_told_from_a_run(
+def test_an_export_for_ctranslate2_is_not_taken_for_a_run(
     finished: Path, command: Command, tmp_path: Path
 ):
     output = tmp_path / "export"
@@ -171,7 +171,7 @@ def test_an_export_has_no_checkpoints_to_average(finished: Path, command: Comman
         ("translate", "--engine", "ctranslate2"),
     ],
 )
-def test_without_the_extra_one_line_says_how_to_install_it(
+def test_a_missing_extra_is_reported_with_how_to_install_it(
     arguments: tuple[str, ...],
     finished: Path,
     monkeypatch: pytest.MonkeyPatch,

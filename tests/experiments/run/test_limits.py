@@ -1,4 +1,4 @@
-"""Runs that end sooner than configured, and go on later."""
+"""Runs that end sooner than configured, and continue later."""
 
 from __future__ import annotations
 
@@ -37,20 +37,17 @@ def _course(directory: Path) -> tuple[list[str], list[int], int]:
     )
 
 
-def test_a_finished_run_started_again_does_nothing(finished: Path, folder: Path):
+@pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
+def test_a_finished_run_started_again_does_nothing(
+    limits: Limits | None, finished: Path, folder: Path
+):
     before = _files(finished)
-    assert run(tiny_experiment(folder), finished) == load_result(finished)
-    assert _files(finished) == before
-
-
-def test_fewer_steps_than_a_finished_run_has_done_change_nothing(finished: Path, folder: Path):
-    before = _files(finished)
-    assert result_of(tiny_experiment(folder), finished, limits=Limits(max_steps=5)).steps == 40
+    assert run(tiny_experiment(folder), finished, limits=limits) == load_result(finished)
     assert _files(finished) == before
 
 
 @pytest.mark.parametrize("stop", [10, 13])
-def test_a_run_ended_by_max_steps_goes_on_as_if_it_had_not(
+def test_a_run_ended_by_max_steps_continues_as_if_it_had_not_been(
     stop: int,
     finished: Path,
     folder: Path,
@@ -66,14 +63,19 @@ def test_a_run_ended_by_max_steps_goes_on_as_if_it_had_not(
     assert_same_end(tmp_path, finished)
 
 
+@pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
 def test_a_run_that_was_stopped_before_its_evaluation_is_only_evaluated(
-    finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limits: Limits | None,
+    finished: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     directory = copy_of(finished, tmp_path / "run")
     before = load_result(directory)
     forget_result(directory)
-    after = result_of(tiny_experiment(folder), directory)
+    after = result_of(tiny_experiment(folder), directory, limits=limits)
     assert outcome(directory) == outcome(finished)
     assert before is not None
     # The checkpoint was written just before the clock stopped; evaluation is no training.
@@ -96,16 +98,7 @@ def test_a_run_ends_when_its_minutes_are_up_and_is_scored(
     assert longer.train_seconds >= seconds
 
 
-def test_a_stopped_run_is_scored_where_it_is_if_it_is_past_max_steps(
-    finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    directory = copy_of(finished, tmp_path / "run")
-    forget_result(directory)
-    assert result_of(tiny_experiment(folder), directory, limits=Limits(max_steps=5)).steps == 40
-
-
-def test_a_run_in_parts_may_go_on_in_others(
+def test_a_run_may_continue_with_another_number_of_parts(
     finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Steps, epochs, validations and checkpoints stay where they were."""
