@@ -8,7 +8,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from experiments.command_line import Program, argument
+from experiments.command_line import Program, arg
 from transformer.config import Precision
 
 PROGRAM = Program(
@@ -36,36 +36,32 @@ def _storage(url: str) -> str:
     return url
 
 
-_SCALE = argument(
+_SCALE = arg(
     "--scale", required=True, metavar="SCALE", help="what the sizes become; list prints them"
 )
 _TABLE = (
-    argument("table", metavar="TABLE", help="a name that list prints, or a file like my_table.py"),
+    arg("table", metavar="TABLE", help="a name that list prints, or a file like my_table.py"),
     _SCALE,
-    argument("--seeds", default="1", metavar="1-3,7", help="each row is trained once with each"),
-    argument("--rows", metavar="base,A-h1,...", help="only these (default: all)"),
-    argument(
-        "--directory", type=Path, metavar="DIR", help="of the runs (default: runs/TABLE-SCALE)"
-    ),
+    arg("--seeds", default="1", metavar="1-3,7", help="each row is trained once with each"),
+    arg("--rows", metavar="base,A-h1,...", help="only these (default: all)"),
+    arg("--directory", type=Path, metavar="DIR", help="of the runs (default: runs/TABLE-SCALE)"),
 )
-_DIRECTORY = argument(
+_DIRECTORY = arg(
     "directory", type=Path, metavar="DIRECTORY", help="of a table's or a search's runs"
 )
 # How many runs there are at a time.
 _PLACES = (
-    argument(
+    arg(
         "--workers",
         type=int,
         metavar="N",
         help="runs at a time (default: one for each GPU, or for each core if there is no GPU)",
     ),
-    argument("--devices-per-trial", type=int, default=1, metavar="K", help="GPUs of one run"),
-    argument(
-        "--trials-per-device", type=int, default=1, metavar="K", help="runs on a GPU, or core"
-    ),
+    arg("--devices-per-trial", type=int, default=1, metavar="K", help="GPUs of one run"),
+    arg("--trials-per-device", type=int, default=1, metavar="K", help="runs on a GPU, or core"),
 )
 _WORKER = (
-    argument(
+    arg(
         "--storage",
         type=_storage,
         metavar="URL",
@@ -73,22 +69,18 @@ _WORKER = (
         "(default: OPTUNA_STORAGE, or a file in the directory, for one machine)",
     ),
     *_PLACES,
-    argument(
-        "--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory"
-    ),
-    argument("--retries", type=int, default=2, metavar="N", help="of a run that failed"),
+    arg("--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory"),
+    arg("--retries", type=int, default=2, metavar="N", help="of a run that failed"),
 )
 _STARTING = (
-    argument("--retry-failed", action="store_true", help="also run what was given up before"),
+    arg("--retry-failed", action="store_true", help="also run what was given up before"),
     # What follows changes the rounding, and so is the same for all runs of a directory.
-    argument(
+    arg(
         "--precision",
         choices=("bf16", "fp32"),
         help="of products (default: as in earlier runs, or bf16 if this machine multiplies it)",
     ),
-    argument(
-        "--threads", type=int, metavar="N", help="CPU threads of a run (default: as before, or 1)"
-    ),
+    arg("--threads", type=int, metavar="N", help="CPU threads of a run (default: as before, or 1)"),
     *_WORKER,
 )
 _STORAGE_EXAMPLE = "--storage postgresql://me@host/table3"
@@ -120,19 +112,19 @@ def list_tables() -> int:
 @PROGRAM.command(
     "plan",
     *_TABLE,
-    argument(
+    arg(
         "--device",
         metavar="NAME",
         help="a GPU that need not be here, such as H100 (default: what this machine has)",
     ),
-    argument(
+    arg(
         "--devices",
         type=int,
         metavar="N",
         help="GPUs, or cores (default: those of this machine, or of one run with --device)",
     ),
     *_PLACES,
-    argument("--json", action="store_true", help="one object, see ablations/costs/lines.py"),
+    arg("--json", action="store_true", help="one object, see ablations/costs/lines.py"),
     examples=(
         "plan table3 --scale small --seeds 1-3",
         "plan table3 --scale paper --device H100 --devices 8",
@@ -155,7 +147,7 @@ def plan(json: bool, **words: Any) -> int:
 @PROGRAM.command(
     "run",
     *_TABLE,
-    argument(
+    arg(
         "--from",
         dest="earlier",
         type=Path,
@@ -221,13 +213,11 @@ def worker(directory: Path, **options: Any) -> int:
 
 @PROGRAM.command(
     "search",
-    argument("space", metavar="SPACE", help="a name that list prints, or a file like my_space.py"),
+    arg("space", metavar="SPACE", help="a name that list prints, or a file like my_space.py"),
     _SCALE,
-    argument("--trials", type=int, required=True, metavar="N", help="how many in all"),
-    argument("--seed", type=int, default=1, metavar="N", help="of all trials, and of the sampling"),
-    argument(
-        "--directory", type=Path, metavar="DIR", help="of the runs (default: runs/SPACE-SCALE)"
-    ),
+    arg("--trials", type=int, required=True, metavar="N", help="how many in all"),
+    arg("--seed", type=int, default=1, metavar="N", help="of all trials, and of the sampling"),
+    arg("--directory", type=Path, metavar="DIR", help="of the runs (default: runs/SPACE-SCALE)"),
     *_STARTING,
     examples=(
         "search base_lr --scale small --trials 40",
@@ -268,14 +258,14 @@ def search(
 @PROGRAM.command(
     "status",
     _DIRECTORY,
-    argument(
+    arg(
         "--storage",
         type=_storage,
         metavar="URL",
         help="database to ask if the directory is not visible here (default: OPTUNA_STORAGE)",
     ),
-    argument("--watch", action="store_true", help="show it again and again until all is done"),
-    argument("--json", action="store_true", help="one object, see ablations/status/objects.py"),
+    arg("--watch", action="store_true", help="show it again and again until all is done"),
+    arg("--json", action="store_true", help="one object, see ablations/status/objects.py"),
     examples=("status runs/table3-small --watch", f"status runs/table3-paper {_STORAGE_EXAMPLE}"),
 )
 def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int:
@@ -307,9 +297,7 @@ def report(directory: Path) -> int:
 @PROGRAM.command(
     "collect",
     _DIRECTORY,
-    argument(
-        "--into", dest="target", type=Path, required=True, metavar="DIR", help="made if missing"
-    ),
+    arg("--into", dest="target", type=Path, required=True, metavar="DIR", help="made if missing"),
     examples=("collect runs/table3-small --into results/table3-small",),
 )
 def collect(directory: Path, target: Path) -> int:
@@ -328,9 +316,9 @@ def collect(directory: Path, target: Path) -> int:
 @PROGRAM.command(
     "compare",
     _DIRECTORY,
-    argument("first", metavar="ROW", help="a row that report shows"),
-    argument("second", metavar="ROW", help="another: the difference is its BLEU minus the first's"),
-    argument("--seeds", metavar="1-3,7", help="only these (default: all that both rows have)"),
+    arg("first", metavar="ROW", help="a row that report shows"),
+    arg("second", metavar="ROW", help="another: the difference is its BLEU minus the first's"),
+    arg("--seeds", metavar="1-3,7", help="only these (default: all that both rows have)"),
     examples=("compare runs/table3-small base A-h1 --seeds 1-3",),
 )
 def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
@@ -349,15 +337,15 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
 
 @PROGRAM.command(
     "benchmark",
-    argument("--trials", type=int, default=3, metavar="N", help="runs of the table"),
-    argument("--minutes", type=float, default=1.0, metavar="M", help="of training of each run"),
-    argument(
+    arg("--trials", type=int, default=3, metavar="N", help="runs of the table"),
+    arg("--minutes", type=float, default=1.0, metavar="M", help="of training of each run"),
+    arg(
         "--storage",
         type=_storage,
         metavar="URL",
         help="database of the workers (default: OPTUNA_STORAGE, or a file)",
     ),
-    argument(
+    arg(
         "--output",
         type=Path,
         default=Path("runs") / "benchmark-fleet.json",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from experiments.command_line import Program, argument
+from experiments.command_line import Program, arg
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,16 +25,16 @@ PROGRAM = Program(
     ),
 )
 
-_VOCAB_SIZE = argument(
+_VOCAB_SIZE = arg(
     "--vocab-size", type=int, metavar="N", help="word-pieces (default: the experiment's)"
 )
 _EXPERIMENT = (
-    argument("name", metavar="NAME", help="a name that list prints, files:FOLDER, or FILE.py"),
+    arg("name", metavar="NAME", help="a name that list prints, files:FOLDER, or FILE.py"),
     _VOCAB_SIZE,
 )
 _MODEL = (
-    argument("directory", type=Path, metavar="DIR", help="the directory of a run, or safetensors"),
-    argument(
+    arg("directory", type=Path, metavar="DIR", help="the directory of a run, or safetensors"),
+    arg(
         "--average",
         type=int,
         metavar="N",
@@ -43,9 +43,9 @@ _MODEL = (
 )
 _DECODING = (
     *_MODEL,
-    argument("--engine", choices=("torch", "ctranslate2"), default="torch", help="what decodes"),
-    argument("--beam-size", type=int, metavar="K", help="1 is greedy (default: the experiment's)"),
-    argument(
+    arg("--engine", choices=("torch", "ctranslate2"), default="torch", help="what decodes"),
+    arg("--beam-size", type=int, metavar="K", help="1 is greedy (default: the experiment's)"),
+    arg(
         "--length-penalty",
         type=float,
         metavar="A",
@@ -81,7 +81,7 @@ def list_experiments() -> int:
 @PROGRAM.command(
     "prepare",
     *_EXPERIMENT,
-    argument("--workers", type=int, metavar="N", help="processes (default: one for each core)"),
+    arg("--workers", type=int, metavar="N", help="processes (default: one for each core)"),
     examples=("prepare multi30k", "prepare files:my_corpus --vocab-size 2000"),
 )
 def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
@@ -109,7 +109,7 @@ def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
 
 @PROGRAM.command(
     "verify",
-    argument("name", metavar="NAME|DIR", help="an experiment, files:FOLDER, FILE.py, or a run"),
+    arg("name", metavar="NAME|DIR", help="an experiment, files:FOLDER, FILE.py, or a run"),
     _VOCAB_SIZE,
     examples=("verify multi30k", "verify runs/multi30k-seed1"),
 )
@@ -124,14 +124,14 @@ def verify(name: str, vocab_size: int | None) -> int:
 @PROGRAM.command(
     "train",
     *_EXPERIMENT,
-    argument("--directory", type=Path, metavar="DIR", help="of the run (default: runs/NAME-seedN)"),
-    argument(
+    arg("--directory", type=Path, metavar="DIR", help="of the run (default: runs/NAME-seedN)"),
+    arg(
         "--seed",
         type=int,
         metavar="N",
         help="of weights, dropout and order of the data (default: the experiment's)",
     ),
-    argument(
+    arg(
         "--set",
         dest="settings",
         action="append",
@@ -139,34 +139,32 @@ def verify(name: str, vocab_size: int | None) -> int:
         help="change a field of transformer/config.py; may be given several times, and becomes "
         "part of the run's name (default: none)",
     ),
-    argument(
+    arg(
         "--devices",
         type=int,
         metavar="N",
         help="GPUs, or processes if there is no GPU (default: 1, or as torchrun says)",
     ),
-    argument(
-        "--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory"
-    ),
-    argument(
+    arg("--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory"),
+    arg(
         "--max-steps",
         type=int,
         metavar="N",
         help="stop after N steps; the schedule stays, and a later start continues (default: none)",
     ),
-    argument(
+    arg(
         "--max-minutes",
         type=float,
         metavar="M",
         help="stop after M minutes of training; a later start continues (default: none)",
     ),
-    argument(
+    arg(
         "--checkpoint-minutes",
         type=float,
         metavar="M",
         help="write a checkpoint every M minutes (default: by steps)",
     ),
-    argument("--compile", action="store_true", help="fuse operations with torch.compile, for GPUs"),
+    arg("--compile", action="store_true", help="fuse operations with torch.compile, for GPUs"),
     examples=(
         "train multi30k --seed 2 --max-minutes 10",
         "train multi30k --set dropout=0.2 --set training.learning_rate_factor=0.7",
@@ -232,14 +230,10 @@ def train(
 @PROGRAM.command(
     "evaluate",
     *_DECODING,
-    argument("--split", default="valid", metavar="NAME", help="valid, test, or a set of sacreBLEU"),
-    argument(
-        "--source", type=Path, metavar="FILE", help="lines to translate (default: the split's)"
-    ),
-    argument(
-        "--reference", type=Path, metavar="FILE", help="their translations (default: the split's)"
-    ),
-    argument("--output", type=Path, metavar="FILE", help="for the translations (default: none)"),
+    arg("--split", default="valid", metavar="NAME", help="valid, test, or a set of sacreBLEU"),
+    arg("--source", type=Path, metavar="FILE", help="lines to translate (default: the split's)"),
+    arg("--reference", type=Path, metavar="FILE", help="their translations (default: the split's)"),
+    arg("--output", type=Path, metavar="FILE", help="for the translations (default: none)"),
     examples=(
         "evaluate runs/multi30k-seed1 --split test --average 5 --beam-size 4",
         "evaluate runs/multi30k-seed1 --source my.en --reference my.de",
@@ -250,42 +244,29 @@ def evaluate(
     split: str,
     source: Path | None,
     reference: Path | None,
-    average: int | None,
-    beam_size: int | None,
-    length_penalty: float | None,
     output: Path | None,
-    engine: str,
+    **options: Any,
 ) -> int:
     """Score a run on a split of its corpus, or on a text of your own.
 
     Prints BLEU with its signature and the perplexity.
     """
     from experiments.evaluate.scoring import evaluate_run
+    from experiments.evaluate.translation import DecodingOptions
 
+    decoding = DecodingOptions(**options)
     evaluate_run(
-        directory,
-        split=split,
-        source=source,
-        reference=reference,
-        average=average,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        output=output,
-        engine=engine,
+        directory, decoding, split=split, source=source, reference=reference, output=output
     )
     return 0
 
 
 @PROGRAM.command(
     "compare",
-    argument(
-        "first", type=Path, metavar="FIRST", help="the directory of a run, or a file of lines"
-    ),
-    argument("second", type=Path, metavar="SECOND", help="another of the same kind"),
-    argument(
-        "--split", choices=("valid", "test"), help="of the corpus of both runs (default: valid)"
-    ),
-    argument(
+    arg("first", type=Path, metavar="FIRST", help="the directory of a run, or a file of lines"),
+    arg("second", type=Path, metavar="SECOND", help="another of the same kind"),
+    arg("--split", choices=("valid", "test"), help="of the corpus of both runs (default: valid)"),
+    arg(
         "--reference",
         type=Path,
         metavar="FILE",
@@ -318,27 +299,15 @@ def compare(first: Path, second: Path, split: str | None, reference: Path | None
     *_DECODING,
     examples=("translate runs/multi30k-seed1 < source.txt > translation.txt",),
 )
-def translate(
-    directory: Path,
-    average: int | None,
-    beam_size: int | None,
-    length_penalty: float | None,
-    engine: str,
-) -> int:
+def translate(directory: Path, **options: Any) -> int:
     """Translate standard input to standard output, line by line.
 
     The input is plain UTF-8 text, one sentence per line.
     """
-    from experiments.evaluate.translation import translate_stream
+    from experiments.evaluate.translation import DecodingOptions, translate_stream
 
-    for line in translate_stream(
-        directory,
-        sys.stdin.buffer,
-        average=average,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        engine=engine,
-    ):
+    decoding = DecodingOptions(**options)
+    for line in translate_stream(directory, sys.stdin.buffer, decoding):
         sys.stdout.buffer.write(f"{line}\n".encode())
         sys.stdout.buffer.flush()
     return 0
@@ -347,19 +316,15 @@ def translate(
 @PROGRAM.command(
     "export",
     *_MODEL,
-    argument(
-        "--format", required=True, choices=("ctranslate2", "safetensors"), help="what to write"
-    ),
-    argument(
+    arg("--format", required=True, choices=("ctranslate2", "safetensors"), help="what to write"),
+    arg(
         "--quantization",
         choices=_QUANTIZATIONS,
         metavar="TYPE",
         help=f"for CTranslate2: {', '.join(_QUANTIZATIONS)} (default: float32)",
     ),
-    argument(
-        "--output", type=Path, metavar="DIR", help="the folder to write (default: DIR/FORMAT)"
-    ),
-    argument(
+    arg("--output", type=Path, metavar="DIR", help="the folder to write (default: DIR/FORMAT)"),
+    arg(
         "--check",
         type=int,
         metavar="N",
@@ -385,34 +350,27 @@ def export(
     from experiments.export.export import export_run
 
     export_run(
-        directory,
-        format,
-        quantization=quantization,
-        average=average,
-        output=output,
-        check=check,
+        directory, format, quantization=quantization, average=average, output=output, check=check
     )
     return 0
 
 
 @PROGRAM.command(
     "benchmark",
-    argument(
+    arg(
         "--size",
         choices=("tiny", "base", "big"),
         help="of the model (default: tiny on a CPU, base on a GPU)",
     ),
-    argument(
-        "--device", choices=("cpu", "cuda"), help="where to run (default: cuda if there is one)"
-    ),
-    argument(
+    arg("--device", choices=("cpu", "cuda"), help="where to run (default: cuda if there is one)"),
+    arg(
         "--what",
         choices=("train", "memory", "decode", "data"),
         help="what to measure (default: all)",
     ),
-    argument("--turns", type=int, metavar="N", help="how often (default: some minutes' worth)"),
-    argument("--compile", action="store_true", help="train with torch.compile"),
-    argument("--output", type=Path, metavar="FILE", help="JSON (default: runs/benchmark-….json)"),
+    arg("--turns", type=int, metavar="N", help="how often (default: some minutes' worth)"),
+    arg("--compile", action="store_true", help="train with torch.compile"),
+    arg("--output", type=Path, metavar="FILE", help="JSON (default: runs/benchmark-….json)"),
     examples=("benchmark --size tiny", "benchmark --what decode"),
 )
 def benchmark(
@@ -436,13 +394,10 @@ def benchmark(
 
 @PROGRAM.command(
     "benchmark-prepare",
-    argument("name", metavar="NAME", help="an experiment, whose training text is multiplied"),
-    argument("--pairs", type=int, default=1_000_000, metavar="N", help="sentence pairs"),
-    argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="JSON (default: runs/benchmark-prepare-N.json)",
+    arg("name", metavar="NAME", help="an experiment, whose training text is multiplied"),
+    arg("--pairs", type=int, default=1_000_000, metavar="N", help="sentence pairs"),
+    arg(
+        "--output", type=Path, metavar="FILE", help="JSON (default: runs/benchmark-prepare-N.json)"
     ),
     examples=("benchmark-prepare multi30k --pairs 100000",),
 )

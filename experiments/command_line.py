@@ -30,7 +30,7 @@ Argument = Callable[[argparse.ArgumentParser], object]
 Function = TypeVar("Function", bound=Callable[..., int])
 
 
-def argument(*names: str, **settings: Any) -> Argument:
+def arg(*names: str, **settings: Any) -> Argument:
     """An argument of a command, declared as for ``ArgumentParser.add_argument``."""
     return lambda parser: parser.add_argument(*names, **settings)
 

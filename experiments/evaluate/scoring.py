@@ -11,7 +11,12 @@ import torch
 
 from experiments.callbacks.checkpoints import to_average
 from experiments.callbacks.display import Display
-from experiments.evaluate.translation import choose_checkpoints, load_average, open_decoder
+from experiments.evaluate.translation import (
+    DecodingOptions,
+    choose_checkpoints,
+    load_average,
+    open_decoder,
+)
 from experiments.run.data import recorded_data
 from experiments.run.experiment import Experiment, load_experiment
 from experiments.run.files import write_atomically
@@ -146,15 +151,12 @@ def show_lines(display: Display, lines: int) -> Callable[[int], None]:
 
 def evaluate_run(
     directory: Path,
+    options: DecodingOptions,
     *,
     split: str,
     source: Path | None,
     reference: Path | None,
-    average: int | None,
-    beam_size: int | None,
-    length_penalty: float | None,
     output: Path | None,
-    engine: str = "torch",
 ) -> None:
     """Print the scores of a run on a split, or on the lines of two files.
 
@@ -171,13 +173,7 @@ def evaluate_run(
         if source is not None and reference is not None
         else text_of_split(experiment, split, recorded_data(directory))
     )
-    trained, decoding, decode = open_decoder(
-        directory,
-        average=average,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        engine=engine,
-    )
+    trained, decoding, decode = open_decoder(directory, options)
     with Display(None) as display:
         scores = score(
             trained.model,

@@ -40,6 +40,19 @@ class TrainedModel:
     averaged: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodingOptions:
+    """What a user may change for one evaluation or translation; None keeps the experiment's value.
+
+    ``average`` is as for :func:`load_trained`; ``engine`` is ``torch`` or ``ctranslate2``.
+    """
+
+    average: int | None = None
+    beam_size: int | None = None
+    length_penalty: float | None = None
+    engine: str = "torch"
+
+
 def load_trained(
     directory: Path | str, average: int | None = None, *, device: torch.device | None = None
 ) -> TrainedModel:
@@ -102,29 +115,18 @@ def load_average(
 
 
 def open_decoder(
-    directory: Path,
-    *,
-    average: int | None,
-    beam_size: int | None,
-    length_penalty: float | None,
-    engine: str,
+    directory: Path, options: DecodingOptions
 ) -> tuple[TrainedModel, DecodingConfig, Decode | None]:
     """The model of ``directory``, how it decodes, and the search if it is not our own.
-
-    Args:
-        average: as for :func:`load_trained`
-        beam_size: None for the experiment's
-        length_penalty: None for the experiment's
-        engine: ``torch`` or ``ctranslate2``
 
     Raises:
         InputError: if the run cannot be used, or the engine is not installed.
     """
-    changes = {"beam_size": beam_size, "length_penalty": length_penalty}
+    changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
     given = {name: value for name, value in changes.items() if value is not None}
     decoding = override(load_experiment(directory).config, **given).decoding
-    trained = load_trained(directory, average)
-    decode = open_ctranslate2(trained, decoding) if engine == "ctranslate2" else None
+    trained = load_trained(directory, options.average)
+    decode = open_ctranslate2(trained, decoding) if options.engine == "ctranslate2" else None
     return trained, decoding, decode
 
 
@@ -143,26 +145,14 @@ def open_ctranslate2(
 
 
 def translate_stream(
-    directory: Path,
-    stream: IO[bytes],
-    *,
-    average: int | None,
-    beam_size: int | None,
-    length_penalty: float | None,
-    engine: str = "torch",
+    directory: Path, stream: IO[bytes], options: DecodingOptions | None = None
 ) -> Iterator[str]:
     """Translate each line, in order, some hundred lines at a time.
 
     Raises:
         InputError: if the run cannot be used, or a line is not UTF-8.
     """
-    trained, decoding, decode = open_decoder(
-        directory,
-        average=average,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        engine=engine,
-    )
+    trained, decoding, decode = open_decoder(directory, options or DecodingOptions())
     lines = (
         decode_line(line.removesuffix(b"\n").removesuffix(b"\r"), "standard input", number)
         for number, line in enumerate(stream, start=1)

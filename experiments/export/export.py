@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -59,8 +57,7 @@ def export_run(
     trained = load_trained(directory, average, device=torch.device("cpu"))
     name = format if quantization is None else f"{format}-{quantization}"
     output = output or directory / name
-    for place in (output, _replaced(output)):
-        _check_replaceable(place, _FILES[format])
+    _check_replaceable(output, _FILES[format])
     # Read before anything is written: the text may be missing, or the output be the run itself.
     data = recorded_data(directory)
     lines = [] if check is None else text_of_split(trained.experiment, "valid", data)[0][:check]
@@ -101,42 +98,14 @@ def _check_replaceable(output: Path, files: set[str]) -> None:
 
 @contextmanager
 def _new_folder(path: Path) -> Generator[Path]:
-    """A folder to fill, which is then renamed to ``path``; nothing is left behind if that fails.
-
-    What a killed export left is removed first, and the export that it was replacing is restored.
-    """
-    temporary, replaced = path.with_name(f".{path.name}.part"), _replaced(path)
-    with _lock_folder(path.parent):
-        _tidy_up(path, temporary, replaced)
-        temporary.mkdir()
-        try:
-            yield temporary
-            if path.exists():
-                path.rename(replaced)
-            temporary.rename(path)
-        finally:
-            _tidy_up(path, temporary, replaced)
-
-
-def _replaced(path: Path) -> Path:
-    """Where an earlier export is kept for a moment; a kill leaves it there, in plain sight."""
-    return path.with_name(f"{path.name}.replaced")
-
-
-def _tidy_up(path: Path, temporary: Path, replaced: Path) -> None:
-    shutil.rmtree(temporary, ignore_errors=True)
-    if replaced.exists():
-        replaced.rename(temporary if path.exists() else path)
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextmanager
-def _lock_folder(folder: Path) -> Generator[None]:
-    """Wait for other exports into ``folder``; the lock leaves no file and ends with the process."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    """A folder to fill, which then replaces ``path``; nothing is left behind if that fails."""
+    temporary = path.with_name(f".{path.name}.part")
+    shutil.rmtree(temporary, ignore_errors=True)  # of an export that was killed
+    temporary.mkdir()
     try:
-        with suppress(OSError):  # some network file systems lock no folders
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield temporary
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.rename(path)
     finally:
-        os.close(descriptor)
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -125,8 +125,7 @@ def test_every_line_is_translated_in_its_place(finished: Path, command: Command)
 
 
 def _translate(directory: Path, text: bytes) -> list[str]:
-    options = {"average": None, "beam_size": None, "length_penalty": None}
-    return list(translate_stream(directory, io.BytesIO(text), **options))
+    return list(translate_stream(directory, io.BytesIO(text)))
 
 
 def test_line_ends_of_any_kind_are_accepted(finished: Path):
