@@ -13,7 +13,7 @@ from transformer.config import Precision
 
 PROGRAM = Program(
     "python -m ablations",
-    "Train a table of runs, and report it beside the paper's figures.",
+    "Train a table of runs, and report it next to the paper's figures.",
     examples=(
         "run table3 --scale quick",
         "status runs/table3-quick --watch",
@@ -357,7 +357,7 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
 def benchmark(trials: int, minutes: float, storage: str | None, output: Path) -> int:
     """Measure how much time the workers add to a table of short runs.
 
-    A worker does the runs one after another; beside it, one process does the same runs by itself.
+    A worker does the runs one after another, and one process does the same runs by itself.
     """
     from ablations.benchmark import measure_overhead
 

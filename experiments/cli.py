@@ -251,8 +251,7 @@ def evaluate(
 
     Prints BLEU with its signature and the perplexity.
     """
-    from experiments.evaluate.scoring import evaluate_run
-    from experiments.evaluate.translation import DecodingOptions
+    from experiments.evaluate.trained import DecodingOptions, evaluate_run
 
     decoding = DecodingOptions(**options)
     evaluate_run(
@@ -304,7 +303,7 @@ def translate(directory: Path, **options: Any) -> int:
 
     The input is plain UTF-8 text, one sentence per line.
     """
-    from experiments.evaluate.translation import DecodingOptions, translate_stream
+    from experiments.evaluate.trained import DecodingOptions, translate_stream
 
     decoding = DecodingOptions(**options)
     for line in translate_stream(directory, sys.stdin.buffer, decoding):

@@ -26,7 +26,8 @@ class DataSpeed:
     """Pairs per second made into batches, including the planning of the epoch.
 
     ``fill`` is the share of positions that hold real tokens. The plain loader works in this process
-    and takes so many shuffled pairs per batch that batches hold as many tokens on average.
+    and takes a fixed number of shuffled pairs per batch, so that batches hold as many tokens on
+    average.
     """
 
     rounds: int

@@ -78,7 +78,7 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
                 f"{path} is a file: to compare two files of translations give --reference FILE, "
                 "the lines that they should say"
             )
-    from experiments.evaluate.scoring import text_of_split  # imports torch
+    from experiments.evaluate.trained import text_of_split  # imports torch
 
     experiment = load_experiment(first)
     _check_same_split(experiment, load_experiment(second), split)

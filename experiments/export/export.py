@@ -9,8 +9,12 @@ from pathlib import Path
 
 import torch
 
-from experiments.evaluate.scoring import text_of_split
-from experiments.evaluate.translation import TrainedModel, load_trained, open_ctranslate2
+from experiments.evaluate.trained import (
+    TrainedModel,
+    load_trained,
+    open_ctranslate2,
+    text_of_split,
+)
 from experiments.export.check import compare_engines
 from experiments.run.data import DATA_FILE, recorded_data
 from experiments.run.experiment import CONFIG_FILE

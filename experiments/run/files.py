@@ -74,8 +74,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise InputError(
-            f"{path} cannot be read as JSON ({error}); delete it to make it anew"
+            f"{path} cannot be read as JSON ({error}); delete it to have it made again"
         ) from error
     if not isinstance(value, dict):
-        raise InputError(f"{path} does not hold a JSON object; delete it to make it anew")
+        raise InputError(f"{path} does not hold a JSON object; delete it to have it made again")
     return value

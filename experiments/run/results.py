@@ -120,7 +120,7 @@ def load_result(directory: Path) -> Result | None:
     try:
         return from_dict(Result, values, str(path))
     except InputError as error:
-        raise InputError(f"{error}; remove the file, and the same command scores anew") from error
+        raise InputError(f"{error}; remove the file, and the same command scores again") from error
 
 
 def save_result(directory: Path, result: Result) -> None:

@@ -32,7 +32,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             claim(cell.directory(tmp_path), plan.experiment(cell))
             leave(tmp_path, cell, share)
     monkeypatch.setattr(
-        "experiments.evaluate.scoring.text_of_split", lambda *_: (REFERENCES, REFERENCES)
+        "experiments.evaluate.trained.text_of_split", lambda *_: (REFERENCES, REFERENCES)
     )
     return tmp_path
 

@@ -23,7 +23,7 @@ from ablations.runner.warm import unblock_signals
 
 _PRELOADED = [
     "experiments.run.run",
-    "experiments.evaluate.scoring",
+    "experiments.evaluate.trained",
     "experiments.catalog.find",
     "wandb",
 ]

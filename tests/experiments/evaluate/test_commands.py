@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.callbacks.checkpoints import step_checkpoints
-from experiments.evaluate.translation import translate_stream
+from experiments.evaluate.trained import translate_stream
 from experiments.run.results import Result, load_result
 from tests.ablations.runner.processes import Finished
 from tests.experiments.conftest import Command
@@ -107,7 +107,7 @@ def test_damaged_checkpoints_are_not_evaluated(finished: Path, command: Command,
     first.write_bytes(first.read_bytes()[:1_000])
     ended = command("experiments", "evaluate", directory)
     assert ended.code == 2
-    assert f"none of the checkpoints of {directory} can be read: train it again" in ended.stderr
+    assert f"none of the checkpoints of {directory} can be read: train again" in ended.stderr
 
 
 def test_every_line_is_translated_in_its_place(finished: Path, command: Command):

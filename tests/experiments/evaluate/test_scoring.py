@@ -10,7 +10,7 @@ import torch
 from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.callbacks.display import Display
 from experiments.evaluate.scoring import score_run
-from experiments.evaluate.translation import load_trained
+from experiments.evaluate.trained import load_trained
 from experiments.run.results import load_result, score_lines
 from tests.experiments.samples import copy_of, result_of, tiny_experiment
 from transformer.data.preparation.prepare import prepare

@@ -13,8 +13,7 @@ import torch
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
 from experiments.catalog.find import find_experiment
-from experiments.evaluate.scoring import text_of_split
-from experiments.evaluate.translation import load_trained
+from experiments.evaluate.trained import load_trained, text_of_split
 from experiments.export import ctranslate2_engine
 from experiments.export.check import compare_engines
 from experiments.export.ctranslate2_engine import CTranslate2Decoder

@@ -48,7 +48,7 @@ def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, 
     assert path.read_text(encoding="utf-8").startswith('{\n  "b": "ä",\n')
     assert read_json(path) == {"b": "ä", "a": [1]}
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"file\.json .*delete it to make it anew"):
+    with pytest.raises(InputError, match=r"file\.json .*delete it to have it made again"):
         read_json(path)
 
 

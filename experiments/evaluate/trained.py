@@ -1,4 +1,4 @@
-"""Loading a trained model from a directory, and translating with it."""
+"""A finished run in use: load its model, score it on any text, translate with it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from typing import IO
 
 import torch
 
-from experiments.callbacks.checkpoints import has_checkpoints, to_average
-from experiments.run.data import run_vocabulary
+from experiments.callbacks.display import Display
+from experiments.evaluate.scoring import Text, choose_checkpoints, load_average, score
+from experiments.run.data import recorded_data, run_vocabulary
 from experiments.run.devices import default_device
 from experiments.run.experiment import Experiment, load_experiment
 from transformer.config import DecodingConfig, override
-from transformer.data.text import decode_line
+from transformer.data.fetching.testsets import sacrebleu_text
+from transformer.data.manifest import Manifest
+from transformer.data.preparation.prepare import prepare
+from transformer.data.text import decode_line, read_aligned
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError, require
 from transformer.evaluation.perplexity import Decode, translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.pretrained import WEIGHTS_FILE, load_weights
-from transformer.training.averaging import average_weights
-from transformer.training.module import TransformerModule
 
 # Lines of standard input that are translated at a time.
 _LINES_AT_ONCE = 512
@@ -80,40 +82,6 @@ def load_trained(
     )
 
 
-def choose_checkpoints(
-    experiment: Experiment, directory: Path, average: int | None = None
-) -> list[Path]:
-    """The last ``average`` checkpoints; if None, as many as configured or as there are.
-
-    Raises:
-        InputError: if the run has no checkpoint, or fewer than asked for.
-    """
-    if average is not None and average < 1:
-        raise InputError(f"average is {average}, but must be at least 1")
-    paths = to_average(directory, average or experiment.config.training.average_checkpoints)
-    if not paths and has_checkpoints(directory):
-        raise InputError(
-            f"none of the checkpoints of {directory} can be read: train it again, or copy them anew"
-        )
-    if not paths:
-        raise InputError(f"{directory} has no checkpoint yet: train it first")
-    if average is not None and len(paths) < average:
-        raise InputError(
-            f"{directory} holds {len(paths)} of the {average} checkpoints to average: "
-            "train longer, with average_checkpoints set to as many"
-        )
-    return paths
-
-
-def load_average(
-    experiment: Experiment, checkpoints: list[Path], device: torch.device
-) -> Transformer:
-    """The model with the mean of the checkpoints' weights."""
-    module = TransformerModule(experiment.config)
-    module.load_state_dict(average_weights(checkpoints))
-    return module.model.to(device).eval()
-
-
 def open_decoder(
     directory: Path, options: DecodingOptions
 ) -> tuple[TrainedModel, DecodingConfig, Decode | None]:
@@ -159,3 +127,71 @@ def translate_stream(
     )
     while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
         yield from translate(trained.model, trained.vocabulary, chunk, decoding, decode=decode)
+
+
+def evaluate_run(
+    directory: Path,
+    options: DecodingOptions,
+    *,
+    split: str,
+    source: Path | None,
+    reference: Path | None,
+    output: Path | None,
+) -> None:
+    """Print the scores of a run on a split, or on the lines of two files.
+
+    Raises:
+        InputError: if the run, the split or a file cannot be used.
+    """
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference belong together")
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"{output.parent} is not a folder: --output cannot be written")
+    experiment = load_experiment(directory)
+    text = (
+        read_aligned(source, reference)
+        if source is not None and reference is not None
+        else text_of_split(experiment, split, recorded_data(directory))
+    )
+    trained, decoding, decode = open_decoder(directory, options)
+    with Display(None) as display:
+        scores = score(
+            trained.model,
+            trained.vocabulary,
+            text,
+            decoding,
+            language=experiment.config.data.corpus.target_language,
+            decode=decode,
+            hypotheses_file=output,
+            display=display,
+        )
+    print(f"BLEU {scores.bleu.score:.2f}  {scores.bleu.signature}")
+    print(f"tokenised BLEU {scores.tokenised_bleu.score:.2f}  {scores.tokenised_bleu.signature}")
+    print(
+        f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
+        f"{scores.perplexity.per_char:.3f} per character"
+    )
+    averaged = f", {trained.averaged} checkpoints averaged" if trained.averaged > 1 else ""
+    print(
+        f"{len(text[0]):,} lines, beam {decoding.beam_size}, "
+        f"alpha {decoding.length_penalty}{averaged}"
+    )
+
+
+def text_of_split(experiment: Experiment, split: str, recorded: Manifest | None = None) -> Text:
+    """Source and reference lines of ``valid``, ``test`` or a set that sacreBLEU knows.
+
+    Args:
+        recorded: the data that the run started with
+
+    Raises:
+        InputError: if there is no such split, or the data has changed.
+    """
+    corpus = experiment.config.data.corpus
+    if split in ("valid", "test"):
+        if split not in corpus.splits:
+            raise InputError(
+                f"the corpus {corpus.name} has no test set: give --source, --reference"
+            )
+        return prepare(experiment.config, expected=recorded).text(split)
+    return sacrebleu_text(split, f"{corpus.source_language}-{corpus.target_language}")
