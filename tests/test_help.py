@@ -1,4 +1,4 @@
-"""What the entry points say of themselves: every command, option, default and example."""
+"""The help of the entry points: every command, option, default and example."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS)
-def test_each_command_is_described_with_examples_that_are_read(name: str, command: Parser) -> None:
+def test_each_command_has_a_description_and_examples_that_parse(name: str, command: Parser) -> None:
     assert command.description
     head, *examples = (command.epilog or "").splitlines()
     assert head == "examples:" and examples
@@ -49,7 +49,7 @@ def test_each_command_is_described_with_examples_that_are_read(name: str, comman
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS)
-def test_each_option_says_its_default_in_one_way(name: str, command: Parser) -> None:
+def test_each_option_states_its_default_in_the_same_way(name: str, command: Parser) -> None:
     formatter = command._get_formatter()
     for action in command._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -61,7 +61,7 @@ def test_each_option_says_its_default_in_one_way(name: str, command: Parser) -> 
 
 
 @pytest.mark.parametrize("module", PARSERS)
-def test_the_version_is_told(module: str) -> None:
+def test_the_version_is_printed(module: str) -> None:
     command = [sys.executable, "-m", module, "--version"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -87,6 +87,6 @@ def test_it_answers_within_half_a_second(arguments: str, tmp_path: Path) -> None
     before = os.times()
     subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, check=True)
     after = os.times()
-    # Of a processor: the clock on the wall also counts what else the machine does.
+    # Processor time: wall-clock time would include what else the machine does.
     seconds = after.children_user + after.children_system
     assert seconds - before.children_user - before.children_system < 0.5

@@ -21,7 +21,7 @@ from tests.ablations.storm.place import make_place
     ids=lambda command: command.split()[0],
 )
 @pytest.mark.parametrize("url", ["me:geheim7@host/db", "me@host/db?password=geheim7"])
-def test_one_on_the_command_line_is_refused(
+def test_a_password_on_the_command_line_is_refused(
     command: str,
     url: str,
     tmp_path: Path,
@@ -39,7 +39,7 @@ def test_one_on_the_command_line_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_one_behind_a_mistyped_option_is_not_echoed(
+def test_a_password_after_a_mistyped_option_is_not_echoed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["run", "table3", "--scale", "quick", "--storge", "postgresql://me:geheim7@host/db"]
@@ -50,14 +50,12 @@ def test_one_behind_a_mistyped_option_is_not_echoed(
     assert "--storge postgresql://...@host/db" in said and "geheim7" not in said
 
 
-def test_one_among_the_parameters_is_not_shown() -> None:
+def test_a_password_among_the_parameters_is_not_shown() -> None:
     assert "geheim7" not in show(make_url("postgresql://me@host/db?password=geheim7"))
 
 
 @pytest.mark.slow
-def test_one_of_the_environment_is_in_no_file_of_a_table(
-    tmp_path: Path, postgresql: Server
-) -> None:
+def test_a_password_from_the_environment_is_in_no_file(tmp_path: Path, postgresql: Server) -> None:
     place = make_place(tmp_path, steps=2, every=1, step_seconds=None)
     url = make_url(postgresql.create("password"))
     assert url.password

@@ -1,4 +1,4 @@
-"""A finished run is scored, and the mean of more checkpoints besides if that is configured."""
+"""A run scores its checkpoints, and a mean of more of them if that is configured."""
 
 from __future__ import annotations
 

@@ -70,5 +70,7 @@ def test_a_result_of_another_version_is_refused_with_its_file_and_field(
 ):
     written = json.loads((finished / "result.json").read_text())
     (tmp_path / "result.json").write_text(json.dumps(written | changes))
-    with pytest.raises(InputError, match=rf"result\.json does not fit this version.*{said}"):
+    with pytest.raises(
+        InputError, match=rf"result\.json does not fit this version.*{said}.*; remove the file"
+    ):
         load_result(tmp_path)

@@ -18,7 +18,6 @@ from tests.experiments.samples import (
     result_of,
     tiny_experiment,
 )
-from transformer.errors import InputError
 
 
 def _files(directory: Path) -> dict[Path, int]:
@@ -109,26 +108,3 @@ def test_a_run_may_continue_with_another_number_of_parts(
     expected = load_result(finished)
     assert expected is not None and result.source_tokens == expected.source_tokens
     assert _course(tmp_path) == _course(finished)
-
-
-@pytest.mark.parametrize(
-    ("limits", "said"),
-    [
-        ({"max_steps": 0}, "max_steps is 0"),
-        ({"max_steps": -1}, "max_steps is -1"),
-        ({"max_minutes": 0.0}, "max_minutes is 0.0"),
-        ({"max_minutes": float("nan")}, "max_minutes is nan"),
-    ],
-)
-def test_a_limit_must_be_above_zero(limits: dict[str, int], said: str):
-    with pytest.raises(InputError, match=said):
-        Limits(**limits)
-
-
-@pytest.mark.parametrize(("devices", "accumulate", "said"), [(0, 1, "devices"), (1, 0, "acc")])
-def test_no_devices_and_no_parts_are_refused(
-    devices: int, accumulate: int, said: str, folder: Path, tmp_path: Path
-):
-    with pytest.raises(InputError, match=rf"{said}\w* is 0, but must be at least 1"):
-        run(tiny_experiment(folder), tmp_path / "run", devices=devices, accumulate=accumulate)
-    assert not (tmp_path / "run").exists()

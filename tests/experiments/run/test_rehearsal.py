@@ -1,4 +1,4 @@
-"""WMT14 from its archives to a score, small, from a server that fails in every way it can."""
+"""A small WMT14, from its archives to a score, with a server that fails in many ways."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NEWS_COMMENTARY = "/www.statmt.org/wmt14/training-parallel-nc-v9.tgz"
 
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache, and no patience with servers."""
+    """An empty cache and short time-outs."""
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
     monkeypatch.setattr(download, "_TIMEOUT", (1, 0.3))
@@ -116,7 +116,7 @@ def test_en_fr_with_packed_members_in_a_plain_archive(
     check(prepared(file), WMT14_EN_FR)
 
 
-def test_a_network_that_asks_to_log_in_costs_nothing_that_has_come(
+def test_a_login_page_of_the_network_costs_no_downloaded_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     served = archives(WMT14_EN_DE)
