@@ -102,9 +102,7 @@ def test_a_flipped_byte_is_noticed(unfinished: Path):
     random = Random(1)
     (_, older), (_, newest) = step_checkpoints(unfinished)
     content, expected = newest.read_bytes(), torch.load(newest, weights_only=True)["state_dict"]
-    contents = content.index(
-        b"PK\x01\x02"
-    )  # the directory of the archive, the easiest part to break
+    contents = content.index(b"PK\x01\x02")  # of the archive, the easiest part to break
     for number in range(150):
         flipped = bytearray(content)
         where = random.randrange(contents if number % 2 else 0, len(content))
