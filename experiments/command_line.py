@@ -1,4 +1,4 @@
-"""What the entry points share: how a command line is read, and how a command ends."""
+"""What the command lines of the packages share: parser, errors, exit codes and signals."""
 
 from __future__ import annotations
 
@@ -10,48 +10,49 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from transformer.errors import InputError
 
-# A full disk, or one we may not write to: nothing of ours is broken.
+# Ctrl-C, SIGTERM, a closed terminal, and what SLURM can send before it takes a machine away: the
+# first one ends a run after a checkpoint.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+BAD_INPUT = 2
+# Errors of a full disk or of missing permissions, which are not bugs of ours.
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ENVIRONMENT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *_DENIED)
-BAD_INPUT = 2
 _DISTRIBUTION = "attention-is-all-you-need"
 _EXAMPLES = "examples:"
 _USER_OF_URL = re.compile(r"://[^\s/]*@")
 
+Argument = Callable[[argparse.ArgumentParser], object]
+Function = TypeVar("Function", bound=Callable[..., int])
 
-class Command(NamedTuple):
-    """A command of an entry point, described by the docstring of its function, whose first line is
-    the short description. The examples are without the program's name.
-    """
 
-    function: Callable[..., int]
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    examples: tuple[str, ...]
+def arg(*names: str, **settings: Any) -> Argument:
+    """An argument of a command, declared as for ``ArgumentParser.add_argument``."""
+    return lambda parser: parser.add_argument(*names, **settings)
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses a wrong command line in one line.
+    """Reports a wrong command line in one line.
 
-    ``argparse`` rather than a reader of type hints: those take longer to import than a command
-    such as ``status`` may take as a whole.
+    ``argparse`` rather than a library that reads type hints: those take longer to import than a
+    command such as ``status`` may take in all.
     """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Help, **settings)
 
     def error(self, message: str) -> NoReturn:
-        """End with exit code 2; the password of a URL in the message is left out."""
+        """End with exit code 2; passwords in URLs are left out of the message."""
         shown = _USER_OF_URL.sub("://...@", message)
         self.exit(BAD_INPUT, f"{self.prog}: error: {shown}; see {self.prog} --help\n")
 
 
 class _Help(argparse.HelpFormatter):
-    """Keeps paragraphs and examples, and adds the default to the help of each option."""
+    """Keeps paragraphs and examples, and appends the default to the help of each option."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(_EXAMPLES):
@@ -67,7 +68,7 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
+    """Looks up the version only if it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from importlib.metadata import PackageNotFoundError, version
@@ -76,72 +77,97 @@ class _Version(argparse.Action):
 
         try:
             number = version(_DISTRIBUTION)
-        except PackageNotFoundError:  # a copy of the source that nobody installed
+        except PackageNotFoundError:  # a copy of the source
             number = "(not installed)"
         print(f"{_DISTRIBUTION} {number}, commit {commit()}")
         parser.exit()
 
 
-def make_parser(
-    prog: str, description: str | None, examples: Sequence[str], commands: Mapping[str, Command]
-) -> Parser:
-    """The parser of an entry point with these commands."""
-    parser = Parser(prog=prog, description=description, epilog=_epilog(prog, examples))
-    parser.add_argument(
-        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
-    )
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command in commands.items():
-        text = inspect.cleandoc(command.function.__doc__ or "")
-        subparser = subparsers.add_parser(
-            name,
-            help=text.partition("\n")[0],
-            description=text,
-            epilog=_epilog(prog, command.examples),
-        )
-        command.add_arguments(subparser)
-        subparser.set_defaults(command=command.function)
-    return parser
+class Program:
+    """The command line of a package: commands, each declared by :meth:`command`.
 
-
-def _epilog(prog: str, examples: Sequence[str]) -> str:
-    return "\n".join([_EXAMPLES, *(f"  {prog} {example}" for example in examples)])
-
-
-def run_command_line(parser: Parser) -> int:
-    """Carry out the command that the command line names, a function set as ``command``.
-
-    Returns:
-        Its exit code; 2 after one line on standard error for bad input or a full disk, 130 after
-        a Ctrl-C, and 141 if nobody reads the output any more. A fault of ours keeps its traceback.
+    Args:
+        prog: how it is called, such as ``python -m experiments``
+        description: the first line of its help
+        examples: command lines without ``prog``
     """
-    show_warnings_in_one_line()
-    arguments = vars(parser.parse_args())
-    command: Callable[..., int] = arguments.pop("command")
-    try:
-        return command(**arguments)
-    except BrokenPipeError:
-        # What is still buffered is written at exit, where no one could catch the error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    except (InputError, OSError) as error:
-        if not is_bad_input(error):
-            raise
-        denied = isinstance(error, OSError) and error.errno in _DENIED
-        remedy = ": check whose it is, or choose a place that you may write to" if denied else ""
-        print(f"{parser.prog}: error: {error}{remedy}", file=sys.stderr)
-        return BAD_INPUT
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+
+    def __init__(self, prog: str, description: str, *, examples: Sequence[str]) -> None:
+        self._prog = prog
+        self.parser = Parser(prog=prog, description=description, epilog=self._epilog(examples))
+        self.parser.add_argument(
+            "--version",
+            action=_Version,
+            nargs=0,
+            default=argparse.SUPPRESS,
+            help="print the version",
+        )
+        self._commands = self.parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(
+        self, name: str, *arguments: Argument, examples: Sequence[str]
+    ) -> Callable[[Function], Function]:
+        """Make the decorated function a command with these arguments.
+
+        Its docstring is the command's help, and the first line its short description; it returns
+        the exit code. Imports that one command needs belong into its function, so that ``--help``
+        is quick.
+        """
+
+        def declare(function: Function) -> Function:
+            text = inspect.cleandoc(function.__doc__ or "")
+            parser = self._commands.add_parser(
+                name,
+                help=text.partition("\n")[0],
+                description=text,
+                epilog=self._epilog(examples),
+            )
+            for add in arguments:
+                add(parser)
+            parser.set_defaults(command=function)
+            return function
+
+        return declare
+
+    def _epilog(self, examples: Sequence[str]) -> str:
+        return "\n".join([_EXAMPLES, *(f"  {self._prog} {example}" for example in examples)])
+
+    def run(self) -> int:
+        """Carry out the command line.
+
+        Returns:
+            The command's exit code; 2 after one line on standard error for bad input or a full
+            disk, 130 after Ctrl-C, and 141 if nobody reads the output any more. Bugs of ours keep
+            their traceback.
+        """
+        show_warnings_in_one_line()
+        arguments = vars(self.parser.parse_args())
+        command: Callable[..., int] = arguments.pop("command")
+        try:
+            return command(**arguments)
+        except BrokenPipeError:
+            # Buffered output is written at exit, where nobody could catch the error.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
+        except (InputError, OSError) as error:
+            if not is_bad_input(error):
+                raise
+            denied = isinstance(error, OSError) and error.errno in _DENIED
+            remedy = ": check whose it is, or choose a place that you may write to"
+            message = f"{self._prog}: error: {error}{remedy * denied}"
+            print(message, file=sys.stderr)
+            return BAD_INPUT
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
 
 
 def is_bad_input(error: Exception) -> bool:
-    """Whether a user, not a programmer, can mend it: bad input, a full disk, a killed process."""
+    """Whether the user can fix it: bad input, a full disk, missing permissions, a killed child."""
     return isinstance(error, InputError | ChildProcessError) or (
         isinstance(error, OSError) and error.errno in _ENVIRONMENT
     )
 
 
 def show_warnings_in_one_line() -> None:
-    """Show a user what is the matter, and not which line of which file said so."""
+    """Print warnings without the file and the line that gave them."""
     warnings.formatwarning = lambda message, *_args, **_more: f"warning: {message}\n"

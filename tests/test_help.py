@@ -1,4 +1,4 @@
-"""What the entry points say of themselves: every command, option, default and example."""
+"""The help of the entry points: every command, option, default and example."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from ablations.__main__ import parser as ablations_parser
+from ablations.cli import PROGRAM as ABLATIONS
 from ablations.tables.plan import claim_plan
-from experiments.__main__ import parser as experiments_parser
+from experiments.cli import PROGRAM as EXPERIMENTS
 from experiments.command_line import Parser
 from tests.ablations.samples import small_plan
 
 ROOT = Path(__file__).parents[1]
-PARSERS = {"experiments": experiments_parser, "ablations": ablations_parser}
+PARSERS = {"experiments": EXPERIMENTS.parser, "ablations": ABLATIONS.parser}
 
 
 def commands(parser: Parser) -> dict[str, Parser]:
@@ -30,13 +30,13 @@ def commands(parser: Parser) -> dict[str, Parser]:
 
 COMMANDS = [
     pytest.param(name, command, id=f"{module} {name}".strip())
-    for module, make in PARSERS.items()
-    for name, command in {"": make(), **commands(make())}.items()
+    for module, parser in PARSERS.items()
+    for name, command in {"": parser, **commands(parser)}.items()
 ]
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS)
-def test_each_command_is_described_with_examples_that_are_read(name: str, command: Parser) -> None:
+def test_each_command_has_a_description_and_examples_that_parse(name: str, command: Parser) -> None:
     assert command.description
     head, *examples = (command.epilog or "").splitlines()
     assert head == "examples:" and examples
@@ -45,11 +45,11 @@ def test_each_command_is_described_with_examples_that_are_read(name: str, comman
         words = shlex.split(example.partition(" < ")[0])
         assert words[:3] == ["python", "-m", module]
         assert not name or words[3] == name
-        PARSERS[module]().parse_args(words[3:])
+        PARSERS[module].parse_args(words[3:])
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS)
-def test_each_option_says_its_default_in_one_way(name: str, command: Parser) -> None:
+def test_each_option_states_its_default_in_the_same_way(name: str, command: Parser) -> None:
     formatter = command._get_formatter()
     for action in command._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -61,7 +61,7 @@ def test_each_option_says_its_default_in_one_way(name: str, command: Parser) -> 
 
 
 @pytest.mark.parametrize("module", PARSERS)
-def test_the_version_is_told(module: str) -> None:
+def test_the_version_is_printed(module: str) -> None:
     command = [sys.executable, "-m", module, "--version"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -87,6 +87,6 @@ def test_it_answers_within_half_a_second(arguments: str, tmp_path: Path) -> None
     before = os.times()
     subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, check=True)
     after = os.times()
-    # Of a processor: the clock on the wall also counts what else the machine does.
+    # Processor time: wall-clock time would include what else the machine does.
     seconds = after.children_user + after.children_system
     assert seconds - before.children_user - before.children_system < 0.5

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.run.peak import nominal_peak
+from experiments.run.devices import nominal_peak
 from transformer.config import Config, ModelConfig, Precision, TrainingConfig
 from transformer.errors import InputError, unknown_name
 from transformer.evaluation.counts import count_parameters, nominal_flops, training_flops

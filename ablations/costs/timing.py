@@ -12,7 +12,7 @@ from ablations.costs.devices import Device, find_gpu
 from ablations.files import PLAN_FILE
 from ablations.runner.attempts import elapsed, read_result
 from ablations.tables.plan import Plan, load_plan
-from experiments.run.peak import nominal_peak
+from experiments.run.devices import nominal_peak
 from transformer.config import Config
 from transformer.errors import InputError
 from transformer.evaluation.counts import run_flops, step_flops

@@ -12,8 +12,7 @@ from ablations.runner.attempts import read_result
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
-from experiments.evaluate.compare import compare_runs
-from experiments.evaluate.significance import Significance
+from experiments.evaluate.significance import Significance, compare_runs
 from transformer import formats
 from transformer.errors import InputError, unknown_name
 

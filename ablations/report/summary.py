@@ -22,7 +22,7 @@ from ablations.report.statistics import (
 from ablations.runner.attempts import locate, number
 from ablations.tables.plan import Plan, PlannedRow, Value, columns, load_plan
 from ablations.tables.table import Cell
-from experiments.run.experiment import refuse_another
+from experiments.run.experiment import check_configuration
 from experiments.run.progress import Progress, RunState, read_progress
 from experiments.run.results import RESULT_FILE, Result, load_result
 from transformer.errors import InputError
@@ -204,7 +204,7 @@ def _read(cell: Cell, plan: Plan, directory: Path, data: str | None) -> Result |
         result = load_result(path)
         if result is None:
             return Unfinished(cell, read_progress(path))
-        refuse_another(path, experiment)  # by its config.json
+        check_configuration(path, experiment)  # by its config.json
     except InputError as error:
         return Unfinished(cell, None, str(error))
     if (result.experiment, result.seed) != (experiment.name, cell.seed):

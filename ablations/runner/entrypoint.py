@@ -17,7 +17,12 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from ablations.runner.forkserver import unblock_signals
 from ablations.runner.process import LOG_FILE
-from experiments.command_line import BAD_INPUT, is_bad_input, show_warnings_in_one_line
+from experiments.command_line import (
+    BAD_INPUT,
+    STOP_SIGNALS,
+    is_bad_input,
+    show_warnings_in_one_line,
+)
 from experiments.run.devices import is_first_rank, launched_world
 from experiments.run.execute import Outcome, execute
 from experiments.run.experiment import load_experiment
@@ -110,7 +115,7 @@ def _handle_signals() -> None:
         del number, frame
         sys.exit(STOPPED_EXIT_CODE)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for number in STOP_SIGNALS:
         signal.signal(number, stop)
 
 

@@ -17,6 +17,8 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import ModuleType
 
+from experiments.command_line import STOP_SIGNALS
+
 # What a run imports, including W&B's launch tools, which each start of W&B looks at. None of these
 # modules touches a GPU or starts a thread.
 PRELOADED = [
@@ -26,7 +28,7 @@ PRELOADED = [
     "wandb.sdk.launch",
 ]
 # A terminal or a cluster sends these to every process of a job; the worker passes them on.
-_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+_SIGNALS = {*STOP_SIGNALS, signal.SIGUSR2}
 # Multiprocessing's exit code for a process whose end nobody saw.
 _UNSEEN = 255
 _MOMENT_SECONDS = 0.001

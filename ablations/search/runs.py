@@ -23,8 +23,8 @@ from ablations.search.trials import (
     refuse_hopeless,
     write_best,
 )
-from experiments.callbacks.curve import valid_perplexities
 from experiments.run.experiment import Experiment
+from experiments.run.results import valid_perplexities
 from transformer.config import to_dict
 
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from ablations.runner.attempts import newest, read_pruned, read_result
 from ablations.search.search import Search
 from ablations.tables.plan import Value
-from experiments.callbacks.curve import valid_perplexities
 from experiments.run.attempt import read_attempt
 from experiments.run.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
 from experiments.run.files import write_json
 from experiments.run.progress import RunState, read_progress
-from experiments.run.results import Result
+from experiments.run.results import Result, valid_perplexities
 from transformer import formats
 from transformer.config import to_dict
 from transformer.errors import InputError

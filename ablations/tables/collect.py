@@ -13,10 +13,9 @@ from pathlib import Path
 from ablations.runner.attempts import newest, read_result
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
-from experiments.callbacks.curve import METRICS_FILE
 from experiments.run.data import DATA_FILE
 from experiments.run.experiment import CONFIG_FILE, load_experiment
-from experiments.run.results import RESULT_FILE, hypotheses_path
+from experiments.run.results import METRICS_FILE, RESULT_FILE, hypotheses_path
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
 

@@ -1,4 +1,4 @@
-"""Decoding: our beam search and a plain one without a cache, with untrained weights."""
+"""Decoding: our beam search, and a plain one without a cache; the weights are untrained."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from experiments.benchmark.plain import PlainTransformer, plain_beam_search
-from experiments.benchmark.timing import Ratio, in_turn, ratio_of
+from experiments.benchmark.timing import Ratio, Row, in_turn, ratio_of
 from experiments.benchmark.workload import Size, config_of, workload
 from transformer.config import EOS_ID, DecodingConfig
 from transformer.decoding import decode_sentences
@@ -16,16 +16,16 @@ from transformer.model.encoder_decoder import Transformer
 
 _BEAM_SIZE = 4
 _SOURCE_LENGTH, _LENGTH = 15, 25
-# Sentences a turn: the plain search takes many times as long for each.
+# Sentences per turn: the plain search takes many times as long for each.
 _OURS = {"cpu": 256, "cuda": 3_003}
 _PLAIN = {"cpu": 16, "cuda": 256}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodingSpeed:
-    """Sentences per second of beam 4: of 15 word-pieces, the end included, 25 steps out.
+    """Sentences per second: 15 word-pieces in, including the end, and at most 25 out.
 
-    ``ratio`` is plain seconds by ours for a sentence.
+    ``ratio`` is the time of the plain search for a sentence over ours.
     """
 
     rounds: int
@@ -36,9 +36,15 @@ class DecodingSpeed:
     plain_sentences_per_second: float
     ratio: Ratio
 
+    def rows(self) -> list[Row]:
+        """What is printed."""
+        ours, plain = self.sentences_per_second, self.plain_sentences_per_second
+        name = f"decode, beam {self.beam_size}: sentences/s"
+        return [(name, f"{ours:,.1f}", f"{plain:,.1f}", str(self.ratio))]
+
 
 def measure_decoding(size: Size, device: torch.device, rounds: int) -> DecodingSpeed:
-    """Decode the same kind of sentences ``rounds`` times by both ways."""
+    """Decode the same kind of sentences in both ways, ``rounds`` times."""
     config = config_of(size, workload(device)).model
     torch.manual_seed(1)
     ours, plain = Transformer(config).to(device).eval(), PlainTransformer(config).to(device).eval()

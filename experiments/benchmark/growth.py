@@ -1,4 +1,4 @@
-"""Memory over a whole training, and how often its batches bring new shapes."""
+"""Memory over a long training, and how often its batches bring new shapes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.benchmark.memory import bytes_held
-from experiments.benchmark.shapes import Product, ProductShapes
+from experiments.benchmark.timing import Row
 from experiments.benchmark.training import step_of
 from experiments.benchmark.workload import Size, config_of, workload
 from experiments.run.files import read_json, write_json
@@ -24,17 +26,20 @@ from transformer.data.batches import Batch
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
 
-# By then the caches of whatever is kept by shape are full.
+Product = tuple[str, tuple[torch.Size, ...]]
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+# By then, everything that is cached by shape has been filled.
 _SETTLED = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryGrowth:
-    """Memory of a process that does nothing but train, on Linux; elsewhere the bytes are 0.
+    """Memory of a process that only trains, on Linux; elsewhere the bytes are 0.
 
-    ``growth`` is the largest memory after step ``settled`` over that at it, less one.
-    ``new_shape_steps`` is the share of steps that made a product of a shape that no step before
-    had made.
+    ``growth`` is the largest memory after step ``settled`` over that at it, minus one.
+    ``new_shape_steps`` is the share of steps with a matrix product of a shape that no step before
+    had.
     """
 
     precision: Precision
@@ -45,9 +50,23 @@ class MemoryGrowth:
     growth: float
     new_shape_steps: float
 
+    def rows(self) -> list[Row]:
+        """What is printed."""
+        known = self.peak_bytes > 0
+        peak = f"{self.peak_bytes / 2**20:,.0f}" if known else ""
+        growth = f"{self.growth:.1%}" if known else ""
+        return [
+            (f"memory, {self.precision}: peak, MiB", peak),
+            (f"  growth, step {self.settled:,} to {self.steps:,}", growth),
+            ("  steps with a new shape", f"{self.new_shape_steps:.1%}"),
+        ]
+
 
 def measure_growth(size: Size, device: torch.device, steps: int) -> list[MemoryGrowth]:
-    """Train for so many steps in fp32, then in what is used by default where that is another."""
+    """Train ``steps`` steps in fp32, and in the default precision if that is another one.
+
+    Each training has a process of its own.
+    """
     precisions: dict[Precision, None] = {"fp32": None}
     precisions[effective_precision("auto", device)] = None
     with tempfile.TemporaryDirectory() as folder:
@@ -64,13 +83,13 @@ def measure_growth(size: Size, device: torch.device, steps: int) -> list[MemoryG
 def train_watched(
     size: Size, device: torch.device, precision: Precision, steps: int
 ) -> MemoryGrowth:
-    """Train in this process."""
+    """Train in this process, and watch its memory and its shapes."""
     load = workload(device)
     seen, new, held = set[Product](), 0, list[int]()
 
     class Watched(TransformerModule):
         def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-            with ProductShapes(seen):  # here, as each half of a batch has a thread of its own
+            with ProductShapes(seen):  # here: each half of a batch has its own thread
                 return super().loss(batch)
 
     step = step_of(Watched(override(config_of(size, load), precision=precision)).to(device))
@@ -89,6 +108,34 @@ def train_watched(
         growth=max(held[settled:]) / held[settled] - 1 if held[settled] else 0.0,
         new_shape_steps=new / steps,
     )
+
+
+class ProductShapes(TorchDispatchMode):
+    """Records the matrix products made inside it, in the thread that enters it.
+
+    Those of a backward pass follow from those of the forward pass, so the latter are enough.
+
+    Args:
+        seen: each kind of product is added to it with the shapes of its operands
+    """
+
+    def __init__(self, seen: set[Product]) -> None:
+        super().__init__()
+        self._seen = seen
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        name = str(func).split(".")[1]
+        if name in _PRODUCTS:
+            shapes = tuple(arg.shape for arg in args if isinstance(arg, Tensor))
+            self._seen.add((name, shapes[-2:]))
+        return func(*args, **(kwargs or {}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The code that one writes first, from torch's own parts: what the benchmark compares with."""
+"""The reference: code as one would first write it, from torch's own parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transformer.model.embeddings import sinusoids
 
 
 class PlainTransformer(nn.Module):
-    """The same sizes from torch's own parts; h·d_k must be d_model, as those demand."""
+    """A Transformer of ``nn.Transformer``, which needs h·d_k to be d_model."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def plain_step(
 def plain_beam_search(
     model: PlainTransformer, src: Tensor, beam_size: int, length: int
 ) -> list[list[int]]:
-    """Beam search that decodes every prefix anew at each of ``length`` steps; no penalty.
+    """Beam search that decodes the whole prefix at each of ``length`` steps; no length penalty.
 
     Args:
         src: ``(batch, src)``
@@ -106,7 +106,7 @@ def plain_beam_search(
     for _ in range(length):
         log_p = model.logits(model.decode(tgt, memory, padding)[:, -1]).log_softmax(-1)
         vocab_size = log_p.size(-1)
-        # A hypothesis that has ended goes on at no cost with ends alone.
+        # A finished hypothesis continues with ends only, at no cost.
         ended = tgt[:, -1].eq(EOS_ID)
         log_p[ended] = -torch.inf
         log_p[ended, EOS_ID] = 0.0

@@ -1,4 +1,4 @@
-"""The benchmark's table and its JSON."""
+"""The benchmark of training, memory, decoding and batching: its table and its JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from experiments.benchmark.data import DataSpeed, measure_data
+from experiments.benchmark.batching import DataSpeed, measure_data
 from experiments.benchmark.decoding import DecodingSpeed, measure_decoding
 from experiments.benchmark.growth import MemoryGrowth, measure_growth
 from experiments.benchmark.training import TrainingSpeed, measure_training
@@ -22,9 +22,8 @@ from transformer.errors import InputError
 
 What = Literal["train", "memory", "decode", "data"]
 Speed = TrainingSpeed | MemoryGrowth | DecodingSpeed | DataSpeed
-Row = tuple[str, str, str, str]
 
-# Updates, and rounds of the others, by size and kind of device: some minutes for each.
+# Steps by size and kind of device, and rounds of what is not training: some minutes for each.
 _TURNS = {"cpu": {"tiny": 40, "base": 8, "big": 4}, "cuda": {"tiny": 100, "base": 50, "big": 30}}
 _GROWTH_STEPS = {
     "cpu": {"tiny": 1_000, "base": 100, "big": 30},
@@ -44,11 +43,12 @@ def benchmark(
     """Measure, print a table, and write ``output``.
 
     Args:
-        size: ``tiny`` on a CPU and ``base`` on a GPU if None
-        device_type: a GPU if there is one and None is given
-        what: all of it if None
-        turns: how often each is timed; some minutes' worth if None
+        size: None for ``tiny`` on a CPU and ``base`` on a GPU
+        device_type: None for a GPU if there is one
+        what: None for everything
+        turns: how often each is timed; None for some minutes' worth
         compile: whether training is compiled
+        output: the JSON file
 
     Raises:
         InputError: for a GPU that is not there.
@@ -72,88 +72,17 @@ def benchmark(
     about = {"size": size, "device": name, "workload": asdict(workload(device))}
     made = {"commit": commit(), "versions": versions()}
     output.parent.mkdir(parents=True, exist_ok=True)
-    print(_line(("", "ours", "plain", "ratio (quartiles)")), flush=True)
+    print(_line("", "ours", "plain", "ratio (quartiles)"), flush=True)
     speeds: dict[str, object] = {}
     for key, measure in measures.items():
         if what is None or what == key:
             found = measure()
             listed = [asdict(speed) for speed in found]
             speeds[key] = listed if key == "memory" else listed[0]
-            print("\n".join(_line(row) for speed in found for row in rows(speed)), flush=True)
+            print("\n".join(_line(*row) for speed in found for row in speed.rows()), flush=True)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             write_json(output, about | speeds | made | {"finished_at": now})
     print(output)
-
-
-def rows(speed: Speed) -> list[Row]:
-    """The rows of the table that tell a measurement: what, ours, the plain way's, their ratio."""
-    if isinstance(speed, TrainingSpeed):
-        return _training_rows(speed)
-    if isinstance(speed, MemoryGrowth):
-        return _memory_rows(speed)
-    if isinstance(speed, DecodingSpeed):
-        return [
-            (
-                f"decode, beam {speed.beam_size}: sentences/s",
-                f"{speed.sentences_per_second:,.1f}",
-                f"{speed.plain_sentences_per_second:,.1f}",
-                str(speed.ratio),
-            ),
-        ]
-    return [
-        (
-            "data: pairs/s",
-            f"{speed.pairs_per_second:,.0f}",
-            f"{speed.plain_pairs_per_second:,.0f}",
-            str(speed.ratio),
-        ),
-        ("  fill of the batches", f"{speed.fill:.1%}", f"{speed.plain_fill:.1%}", ""),
-        ("  ms a batch", f"{1e3 * speed.seconds_per_batch:.2f}", "", ""),
-    ]
-
-
-def _training_rows(speed: TrainingSpeed) -> list[Row]:
-    memory = speed.peak_memory_bytes
-    peaks = [
-        (f"  MFU of {peak:.2f} TFLOP/s {name}", f"{speed.mfu[name].median:.1%}", "", "")
-        for name, peak in speed.peak_tflops.items()
-        if name != "bf16" or speed.native_bf16
-    ]
-    overhead = speed.trainer_overhead_seconds
-    return [
-        (
-            f"train, {speed.precision}: target tokens/s",
-            f"{speed.target_tokens_per_second:,.0f}",
-            f"{speed.plain_target_tokens_per_second:,.0f}",
-            str(speed.ratio),
-        ),
-        ("  source tokens/s", f"{speed.source_tokens_per_second:,.0f}", "", ""),
-        ("  TFLOP/s", f"{speed.tflops:.3f}", "", ""),
-        *peaks,
-        ("  fill of the batches", f"{speed.fill:.1%}", "", ""),
-        ("  peak memory, MiB", f"{memory / 2**20:,.0f}" if memory else "", "", ""),
-        ("  ms a step", f"{1e3 * speed.seconds_per_step:.1f}", "", ""),
-        ("  ms a step by the Trainer", f"{1e3 * overhead:.2f}", "", ""),
-    ]
-
-
-def _memory_rows(memory: MemoryGrowth) -> list[Row]:
-    known = memory.peak_bytes > 0
-    return [
-        (
-            f"memory, {memory.precision}: peak, MiB",
-            f"{memory.peak_bytes / 2**20:,.0f}" if known else "",
-            "",
-            "",
-        ),
-        (
-            f"  growth, step {memory.settled:,} to {memory.steps:,}",
-            f"{memory.growth:.1%}" if known else "",
-            "",
-            "",
-        ),
-        ("  steps with a new shape", f"{memory.new_shape_steps:.1%}", "", ""),
-    ]
 
 
 def _described(device: torch.device) -> str:
@@ -164,5 +93,5 @@ def _described(device: torch.device) -> str:
     )
 
 
-def _line(row: Row) -> str:
-    return f"{row[0]:34} {row[1]:>12} {row[2]:>12}  {row[3]}".rstrip()
+def _line(what: str, ours: str, plain: str = "", ratio: str = "") -> str:
+    return f"{what:34} {ours:>12} {plain:>12}  {ratio}".rstrip()

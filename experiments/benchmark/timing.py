@@ -1,4 +1,4 @@
-"""Times of several things in turn, and what they say of one another."""
+"""Timing several things in turn, and the rows of the printed table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch
 from tqdm import tqdm
 
 Item = TypeVar("Item")
+# What is measured, our figure, that of the plain code, and their ratio; the last may be left out.
+Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,9 @@ def ratio_of(above: Sequence[float], below: Sequence[float]) -> Ratio:
 def in_turn(
     items: Collection[Item], *functions: Callable[[Item], object], device: torch.device
 ) -> list[list[float]]:
-    """Seconds that each function takes for each item; one after another, item by item."""
+    """Seconds that each function takes for each item, called one after another item by item."""
     times: list[list[float]] = [[] for _ in functions]
-    # On a terminal only; what is left of it is estimated.
-    for item in tqdm(items, disable=None, leave=False):
+    for item in tqdm(items, disable=None, leave=False):  # shown on a terminal only
         for function, seconds in zip(functions, times, strict=True):
             wait_for(device)
             start = time.perf_counter()
@@ -52,6 +53,6 @@ def in_turn(
 
 
 def wait_for(device: torch.device) -> None:
-    """Until a GPU has done all that it was given."""
+    """Wait until a GPU has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

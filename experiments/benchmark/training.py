@@ -1,8 +1,9 @@
-"""Training: updates of our model and of a plain loop of the same size, on the same batches."""
+"""Training: steps of our model and of a plain loop of the same size, on the same batches."""
 
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,11 +12,10 @@ from itertools import pairwise, repeat
 import lightning.pytorch as lightning
 import torch
 
-from experiments.benchmark.hardware import matrix_product, peak_memory, product_flops
 from experiments.benchmark.plain import PlainTransformer, plain_step
-from experiments.benchmark.timing import Ratio, in_turn, ratio_of
+from experiments.benchmark.timing import Ratio, Row, in_turn, ratio_of
 from experiments.benchmark.workload import Size, config_of, workload
-from experiments.run.quiet import quieten_libraries
+from experiments.callbacks.display import quieten_lightning
 from transformer.config import Config, override
 from transformer.data.batches import Batch, FixedBatches
 from transformer.evaluation.counts import training_flops
@@ -24,6 +24,8 @@ from transformer.training.precision import effective_precision, multiplies_bf16
 
 _WARM_UP_STEPS = 2
 _OVERHEAD_STEPS = 200
+# The side of square matrices: large enough to reach the peak in some hundredths of a second.
+_SIDE = {"cpu": 1_024, "cuda": 8_192}
 
 Step = Callable[[Batch], None]
 
@@ -32,11 +34,11 @@ Step = Callable[[Batch], None]
 class TrainingSpeed:
     """Real tokens per second; ``tflops`` are those of the model's products on real tokens.
 
-    ``mfu`` is flops per second by those of a large matrix product, in fp32 and in bf16, that was
-    timed in turn with the steps; where ``native_bf16`` is false, that of bf16 was emulated.
-    ``ratio`` is plain time by ours. Memory is this process's, or the GPU's, up to the largest
-    step of ours. ``trainer_overhead_seconds`` is what Lightning's Trainer adds to each step,
-    found with a step of next to nothing.
+    ``mfu`` is our flops per second over those of a large matrix product in fp32 and in bf16, timed
+    in turn with the steps; if ``native_bf16`` is false, bf16 was emulated. ``ratio`` is the time
+    of the plain loop over ours. ``peak_memory_bytes`` is of this process, or of the GPU, up to our
+    largest step. ``trainer_overhead_seconds`` is what Lightning's Trainer adds to each step,
+    measured with a step that does next to nothing.
     """
 
     steps: int
@@ -54,23 +56,43 @@ class TrainingSpeed:
     seconds_per_step: float
     trainer_overhead_seconds: float
 
+    def rows(self) -> list[Row]:
+        """What is printed."""
+        ours, plain = self.target_tokens_per_second, self.plain_target_tokens_per_second
+        name = f"train, {self.precision}: target tokens/s"
+        memory = self.peak_memory_bytes
+        return [
+            (name, f"{ours:,.0f}", f"{plain:,.0f}", str(self.ratio)),
+            ("  source tokens/s", f"{self.source_tokens_per_second:,.0f}"),
+            ("  TFLOP/s", f"{self.tflops:.3f}"),
+            *(
+                (f"  MFU of {peak:.2f} TFLOP/s {name}", f"{self.mfu[name].median:.1%}")
+                for name, peak in self.peak_tflops.items()
+                if name != "bf16" or self.native_bf16
+            ),
+            ("  fill of the batches", f"{self.fill:.1%}"),
+            ("  peak memory, MiB", f"{memory / 2**20:,.0f}" if memory else ""),
+            ("  ms a step", f"{1e3 * self.seconds_per_step:.1f}"),
+            ("  ms a step by the Trainer", f"{1e3 * self.trainer_overhead_seconds:.2f}"),
+        ]
+
 
 def measure_training(
     size: Size, device: torch.device, steps: int, *, compile: bool = False
 ) -> TrainingSpeed:
-    """Time ``steps`` updates of both, and matrix products between them."""
+    """Time ``steps`` steps of both, and matrix products between them."""
     load = workload(device)
     config = override(config_of(size, load), compile=compile)
     batches = load.batches(_WARM_UP_STEPS + steps, device)
-    # The largest comes first: what it needs is needed by no later one.
+    # The largest comes first: no later one needs more memory.
     batches.sort(key=lambda batch: -batch.tgt.numel() - batch.src.numel())
     batches = [batches[0], *sorted(batches[1:], key=lambda batch: batch.number)]
     ours = our_step(config, device)
     in_turn(batches[:_WARM_UP_STEPS], ours, device=device)
-    memory = peak_memory(device)
+    memory = _peak_memory(device)
     plain = _plain_step(config, device)
     products = {"fp32": torch.float32, "bf16": torch.bfloat16}
-    peaks = [matrix_product(device, dtype) for dtype in products.values()]
+    peaks = [_matrix_product(device, dtype) for dtype in products.values()]
     in_turn(batches[:_WARM_UP_STEPS], plain, *peaks, device=device)
     batches = batches[_WARM_UP_STEPS:]
     our_times, plain_times, *peak_times = in_turn(batches, ours, plain, *peaks, device=device)
@@ -78,7 +100,7 @@ def measure_training(
     flops = [training_flops(config.model, b.source_tokens, b.target_tokens) for b in batches]
     our_rates = [count / t for count, t in zip(flops, our_times, strict=True)]
     peak_rates = {
-        name: [product_flops(device) / t for t in times]
+        name: [2.0 * _SIDE[device.type] ** 3 / t for t in times]
         for name, times in zip(products, peak_times, strict=True)
     }
     source = sum(batch.source_tokens for batch in batches)
@@ -103,12 +125,12 @@ def measure_training(
 
 
 def our_step(config: Config, device: torch.device) -> Step:
-    """A new model of ours on ``device``, as a function that trains it by one batch."""
+    """A function that trains a new model of ours on ``device`` with one batch."""
     return step_of(TransformerModule(config).to(device))
 
 
 def step_of(module: TransformerModule) -> Step:
-    """A function that trains ``module`` by one batch."""
+    """A function that trains ``module`` with one batch."""
     module.train()
     optimizer = module.configure_optimizers()["optimizer"]
 
@@ -128,8 +150,32 @@ def _plain_step(config: Config, device: torch.device) -> Step:
     return lambda batch: plain_step(model, optimizer, batch, smoothing)
 
 
+def _matrix_product(device: torch.device, dtype: torch.dtype) -> Callable[[object], None]:
+    """A large matrix product, the fastest work that a device can do; the argument is ignored."""
+    side = _SIDE[device.type]
+    left, right = torch.randn(2, side, side, device=device).to(dtype).unbind()
+    out = torch.empty_like(left)
+
+    def multiply(_: object) -> None:
+        torch.mm(left, right, out=out)
+
+    return multiply
+
+
+def _peak_memory(device: torch.device) -> int | None:
+    """The most bytes that this process has held, on the GPU or in main memory."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used * 1024
+
+
 def _trainer_overhead(config: Config, device: torch.device) -> float:
-    """Seconds a step of a model of next to nothing, in a Trainer less without one."""
+    """Seconds per step of a tiny model with a Trainer, minus those without one."""
     config = override(
         config,
         compile=False,
@@ -145,7 +191,7 @@ def _trainer_overhead(config: Config, device: torch.device) -> float:
     batch = Batch(src=row, tgt=row, source_tokens=3, target_tokens=2)
     batches = FixedBatches(repeat(batch, _OVERHEAD_STEPS))
     step = our_step(config, device)
-    quieten_libraries()
+    quieten_lightning()
     timer = _StepTimer()
     trainer = lightning.Trainer(
         accelerator=device.type,
@@ -158,7 +204,7 @@ def _trainer_overhead(config: Config, device: torch.device) -> float:
         enable_model_summary=False,
     )
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # several would wait for one another, and for nothing
+    torch.set_num_threads(1)  # several would only wait for each other
     try:
         trainer.fit(TransformerModule(config), batches)
         (bare,) = in_turn(batches, step, device=device)

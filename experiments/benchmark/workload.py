@@ -1,4 +1,4 @@
-"""What is measured on: the shapes, and sentences as long as real ones."""
+"""What is measured on: sizes of models, and sentences as long as real ones."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SEED = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """Sentences as long as those of a real text; which word-pieces they hold is of no account.
+    """Sentences as long as those of a real text, filled with random word-pieces.
 
-    ``text`` names a table of how many pairs have which source and target length, the end of
-    sentence included: ``multi30k`` is its training text in 8,000 word-pieces, ``news`` are the
-    newstests of 2012, 2013 and 2014, EN-DE, in 37,000.
+    ``text`` names a table of the lengths of pairs, including the end of sentence: ``multi30k`` is
+    its training text in 8,000 word-pieces; ``news`` is newstest 2012, 2013 and 2014, EN-DE, in
+    37,000.
     """
 
     text: str
@@ -51,7 +51,7 @@ class Workload:
         return np.random.default_rng(_SEED).permutation(lengths)
 
     def pairs(self, number: int | None = None) -> PairsInMemory:
-        """The first ``number`` pairs, or all, filled with word-pieces drawn at random."""
+        """The first ``number`` pairs, or all."""
         lengths = self.lengths()[:number]
         random = np.random.default_rng(_SEED)
 
@@ -68,7 +68,7 @@ class Workload:
         return list(islice(self.all_batches(device), number))
 
     def all_batches(self, device: torch.device) -> Iterator[Batch]:
-        """The batches of training, epoch after epoch without an end."""
+        """The batches of training, epoch after epoch, without end."""
         pairs = self.pairs()
         plan = BatchPlan(Buckets.of(pairs.lengths), self.tokens_per_batch, _SEED)
         for number in count():
@@ -83,7 +83,7 @@ def workload(device: torch.device) -> Workload:
 
 
 def config_of(size: Size, load: Workload) -> Config:
-    """The size as a configuration; its corpus is never read."""
+    """The configuration of a model of that size; its corpus is never read."""
     nothing = TextFile(location="builtin:none/none")
     text = ParallelText(source=nothing, target=nothing)
     corpus = Corpus(

@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, few kept, found again after any crash."""
+"""Checkpoints: written atomically, checked before use, only as many kept as are needed."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ import lightning.pytorch as lightning
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from experiments.callbacks.clock import Clock
-from experiments.callbacks.steps import completes_step
+from experiments.callbacks.clock import Clock, completes_step
 from experiments.run.files import unfinished
-from experiments.run.ownership import refuse_removed
+from experiments.run.ownership import check_not_removed
 from transformer.config import TrainingConfig
 
 _FOLDER = "checkpoints"
 _BEST = "best.ckpt"
-# Those that a stop or the end wrote between two of the regular interval say so.
+# "-stop" marks one written at a stop or at the end, between two of the regular interval.
 _STEP_FILE = re.compile(r"step-(\d+)(-stop)?\.ckpt")
-# Resuming falls back on the one before the newest, so fewer are never kept.
+# Resuming falls back on the second newest if the newest is damaged.
 _FEWEST_KEPT = 2
-# RuntimeError and ValueError: of zipfile where a damaged byte says that it is packed or encrypted.
+# zipfile raises RuntimeError and ValueError if a damaged byte claims compression or encryption.
 _UNREADABLE = (
     OSError,
     EOFError,
@@ -40,15 +39,17 @@ _UNREADABLE = (
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes beside the target, syncs, then renames: a crash leaves the old file or the new."""
+    """Writes to another name, syncs, then renames: a crash leaves the old file or the new one."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write ``checkpoint`` to ``path``; nothing stays behind if that fails."""
+        """Write ``checkpoint`` to ``path``; leave nothing behind if that fails."""
         del storage_options
         target = Path(path)
-        target.parent.mkdir(exist_ok=True)  # no parents: of a run taken over nothing is made anew
+        target.parent.mkdir(
+            exist_ok=True
+        )  # no parents: a run that was taken over is not made again
         temporary = unfinished(target)
         try:
             with temporary.open("wb") as file:
@@ -59,7 +60,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         except BaseException as error:
             temporary.unlink(missing_ok=True)
             cause = error if isinstance(error, OSError) else error.__context__
-            if isinstance(cause, OSError):  # a full disk, which torch words as a fault of its own
+            if isinstance(
+                cause, OSError
+            ):  # a full disk, which torch reports as an error of its own
                 raise OSError(cause.errno, cause.strerror, str(target)) from error
             raise
 
@@ -71,7 +74,7 @@ def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
 
 
 def has_checkpoints(directory: Path) -> bool:
-    """Whether the run in ``directory`` has any, sound, damaged or put aside."""
+    """Whether the run in ``directory`` has any checkpoint, even a damaged one."""
     return any((directory / _FOLDER).glob("step-*.ckpt*"))
 
 
@@ -80,8 +83,9 @@ def _is_regular(path: Path) -> bool:
 
 
 def newest_sound(directory: Path) -> tuple[int, Path] | None:
-    """The newest checkpoint that can be read, and its step; damaged newer ones are put aside, with
-    a warning.
+    """The newest checkpoint that can be read, and its step.
+
+    Damaged ones that are newer are renamed, with a warning.
     """
     found = step_checkpoints(directory)
     while found:
@@ -89,23 +93,23 @@ def newest_sound(directory: Path) -> tuple[int, Path] | None:
         if _is_sound(path):
             return step, path
         path.rename(path.with_name(f"{path.name}.damaged"))
-        then = "going on from the one before it" if found else "starting over"
+        then = "continuing from the one before it" if found else "starting over"
         warnings.warn(f"{path} is damaged: {then}", stacklevel=2)
     return None
 
 
 def to_average(directory: Path, count: int) -> list[Path]:
-    """The last ``count`` checkpoints of the regular interval, and the very last one.
+    """The last ``count`` checkpoints among those of the regular interval and the very last one.
 
-    One that an interruption wrote between does not count: the average is the same however often
-    a run was stopped.
+    Those written when the run was stopped are left out, so that the average does not depend on how
+    often it was.
     """
     sound = [path for _, path in step_checkpoints(directory) if _is_sound(path)]
     return [path for path in sound if _is_regular(path) or path == sound[-1]][-count:]
 
 
 def damaged_checkpoints(directory: Path) -> list[Path]:
-    """Those of the run in ``directory`` that cannot be read."""
+    """The checkpoints of the run in ``directory`` that cannot be read."""
     return [path for _, path in step_checkpoints(directory) if not _is_sound(path)]
 
 
@@ -114,7 +118,7 @@ def _is_sound(path: Path) -> bool:
         with zipfile.ZipFile(path) as archive:
             if archive.testzip() is not None:
                 return False
-        # What holds by its checksums may still have a list of contents that torch refuses.
+        # The checksums may hold and torch still refuse the list of contents.
         torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         return True
     except _UNREADABLE:
@@ -124,10 +128,10 @@ def _is_sound(path: Path) -> bool:
 class Checkpoints(lightning.Callback):
     """Writes a checkpoint at a fixed interval and at the end, and keeps the best on validation.
 
-    The interval is so many steps, or so many minutes of training: then at the first step after
-    each multiple of it, or, on several devices, at the first that is logged, as they must ask the
-    first one's clock. Where a validation is due the checkpoint waits for it: Lightning does not
-    make up for one that a kill cut off.
+    The interval is a number of steps, or of minutes of training: then a checkpoint is written at
+    the first step after each multiple of it. Several devices must ask the first one's clock, and do
+    so only at logged steps. Where a validation is due at the same step, the checkpoint waits for
+    it.
     """
 
     def __init__(self, directory: Path, config: TrainingConfig, clock: Clock) -> None:
@@ -139,16 +143,16 @@ class Checkpoints(lightning.Callback):
         self._intervals = 0
         self._due = self._ending = False
 
-    def end(self) -> None:
-        """Write one at this step, whatever the interval: training ends here."""
+    def write_at_this_step(self) -> None:
+        """Write one at this step, whatever the interval, because training ends here."""
         self._ending = True
 
     def state_dict(self) -> dict[str, Any]:
-        """The best validation loss so far, and the intervals by the clock that are over."""
+        """The best validation loss so far, and how many intervals of the clock are over."""
         return {"best": self._best, "intervals": self._intervals}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the state of a checkpoint."""
+        """Restore the state of a checkpoint."""
         self._best = state_dict["best"]
         self._intervals = state_dict.get("intervals", 0)
 
@@ -161,9 +165,9 @@ class Checkpoints(lightning.Callback):
             self._save_if_due(trainer)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Save the best so far, and what has waited."""
+        """Save the best so far, and the checkpoint that waited for the validation."""
         if trainer.global_step % self._config.validate_every_steps != 0:
-            return  # out of turn, at an end by time
+            return  # an extra validation, where the time was up
         loss = float(trainer.callback_metrics["valid_loss"])
         if loss < self._best:
             self._best = loss
@@ -186,13 +190,13 @@ class Checkpoints(lightning.Callback):
             name = f"step-{step:08d}.ckpt" if self._due else f"step-{step:08d}-stop.ckpt"
             self._save(trainer, name)
             if trainer.is_global_zero:
-                self._prune()
+                self._remove_old()
 
     def _save(self, trainer: lightning.Trainer, name: str, *, weights_only: bool = False) -> None:
-        refuse_removed(self._directory)
+        check_not_removed(self._directory)
         trainer.save_checkpoint(self._directory / _FOLDER / name, weights_only=weights_only)
 
-    def _prune(self) -> None:
+    def _remove_old(self) -> None:
         steps = step_checkpoints(self._directory)
         regular = [step for step, path in steps if _is_regular(path)]
         oldest = regular[-self._keep] if len(regular) >= self._keep else 0

@@ -1,4 +1,4 @@
-"""How much a run has done and how fast, and its end when its time is up."""
+"""How long a run has trained and on how many tokens, and its end when its time is up."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from typing import Any
 
 import lightning.pytorch as lightning
 
-from experiments.callbacks.steps import completes_step
 from transformer.data.batches import Batch
 
 
+def completes_step(trainer: lightning.Trainer) -> bool:
+    """Whether the micro-batch that has just ended is the last of its optimiser step."""
+    return (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches == 0
+
+
 class Clock(lightning.Callback):
-    """Counts the seconds and real tokens of training over all its sessions.
+    """Counts the seconds and real tokens of training over all sessions of a run.
 
     Args:
-        max_seconds: training ends at the first step after so many; None for no limit
+        max_seconds: training ends at the first step after this time; None for no limit
 
     Attributes:
-        seconds: of training, validation in between included
-        device_seconds: the same for each device, added up
+        seconds: of training, including validation in between
+        device_seconds: the same, summed over the devices
         source_tokens: of all devices
-        target_tokens: likewise
+        target_tokens: of all devices
     """
 
     def __init__(self, max_seconds: float | None = None) -> None:
@@ -35,17 +39,17 @@ class Clock(lightning.Callback):
 
     @property
     def seconds(self) -> float:
-        """Time spent, earlier sessions included."""
+        """Time spent, including earlier sessions."""
         return self._before + self._session
 
     @property
     def device_seconds(self) -> float:
-        """Time spent by all devices, of which each session may have had other numbers."""
+        """Time spent by all devices; each session may have had another number of them."""
         return self._device_before + self._devices * self._session
 
     @property
     def _session(self) -> float:
-        if self._started is None:  # resumed where nothing is left to train
+        if self._started is None:  # a resumed run with nothing left to train
             return 0.0
         return (self._ended or time.monotonic()) - self._started
 
@@ -59,14 +63,14 @@ class Clock(lightning.Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the counts of a checkpoint."""
+        """Restore the counts of a checkpoint."""
         self._before = state_dict["seconds"]
         self._device_before = state_dict.get("device_seconds", self._before)
         self.source_tokens = state_dict["source_tokens"]
         self.target_tokens = state_dict["target_tokens"]
 
     def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Start counting: what lies before is loading, not training."""
+        """Start counting: what came before is loading, not training."""
         self._devices = trainer.world_size
         self._started = time.monotonic()
 
@@ -82,13 +86,13 @@ class Clock(lightning.Callback):
         batch: Batch,
         batch_idx: int,
     ) -> None:
-        """Add a step; stop when the time is up."""
+        """Count a step, and stop when the time is up."""
         del pl_module, outputs, batch_idx
         if not completes_step(trainer):
             return
         self.source_tokens += batch.source_tokens
         self.target_tokens += batch.target_tokens
         if self._max_seconds is not None:
-            # Ranks must end at the same step, so that of the first decides.
+            # Ranks must stop at the same step, so the first one's clock decides.
             up = trainer.strategy.broadcast(self.seconds >= self._max_seconds)
             trainer.should_stop = trainer.should_stop or bool(up)

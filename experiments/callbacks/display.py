@@ -1,8 +1,10 @@
-"""What a person sees while a run goes on, and what other processes read of it."""
+"""What a person sees of a run in progress, and ``progress.json`` for other processes."""
 
 from __future__ import annotations
 
+import logging
 import time
+import warnings
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from experiments.callbacks.steps import completes_step
+from experiments.callbacks.clock import completes_step
+from experiments.run.devices import is_first_rank
 from experiments.run.progress import Progress, RunState, write_progress
 from transformer.data.batches import Batch
 from transformer.formats import duration
@@ -21,31 +24,46 @@ _FILE_SECONDS = 1.0
 _LINE_SECONDS = 30.0
 # Reading the loss waits for the GPU, so it is read no more often than a person looks.
 _SHOW_SECONDS = 0.5
-# Speed is that of the last steps, so that an early slow one is soon forgotten.
+# Speed is measured over the last steps, so that a slow first step is soon forgotten.
 _WINDOW = 50
 
 
-class Display:
-    """Shows one stage after the other: a bar on a terminal, else a line now and then.
+def quieten_lightning() -> None:
+    """Hide the devices and tips that Lightning announces at every start, but not its errors."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"lightning\..*")
 
-    The same figures go to ``progress.json`` in ``directory``, where one is given.
+
+class Display:
+    """Shows one stage after the other: a bar on a terminal, otherwise a line now and then.
+
+    Only the first of several ranks shows anything.
+
+    Args:
+        directory: of the run, for ``progress.json``; None writes no file
+        console: where to print; None for standard error
     """
 
     def __init__(self, directory: Path | None, console: Console | None = None) -> None:
-        self._directory = directory
-        self._console = console or Console(stderr=True)
+        self._directory = directory if is_first_rank() else None
+        self._console = console or Console(stderr=True, quiet=not is_first_rank())
         self._bar: Bar | None = None
-        self._stage = RunState.PREPARE
         self._written = self._printed = 0.0
 
-    def start(self, stage: RunState) -> None:
-        """Begin a stage; the one before it is over."""
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.stop()
-        self._stage = stage
+
+    def start(self, stage: RunState) -> None:
+        """Begin a stage, and end the one before."""
+        self.stop()
         self._written = self._printed = 0.0
         if self._directory is not None:
             write_progress(self._directory, Progress(stage=stage))
-        # Preparing has bars of its own, for each archive and each of its stages.
+        # Preparation shows bars of its own for downloads and for each of its steps.
         if self._console.is_terminal and stage != RunState.PREPARE:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             figures = TextColumn("{task.fields[figures]}")
@@ -71,11 +89,11 @@ class Display:
             self._console.print(f"{progress.stage} {at}  {_figures(progress)}", highlight=False)
 
     def say(self, message: str) -> None:
-        """Print a line of its own."""
+        """Print a message on a line of its own."""
         self._console.print(message, highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
-        """End the bar."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -93,7 +111,7 @@ def _figures(progress: Progress) -> str:
 
 
 class ShowTraining(lightning.Callback):
-    """Feeds the display from training.
+    """Updates the display during training.
 
     Args:
         max_steps: at which training ends
@@ -107,7 +125,7 @@ class ShowTraining(lightning.Callback):
         self._started = self._shown = 0.0
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
-        """Begin."""
+        """Note the time."""
         self._started = time.monotonic()
 
     def on_train_batch_end(
@@ -118,7 +136,7 @@ class ShowTraining(lightning.Callback):
         batch: Batch,
         batch_idx: int,
     ) -> None:
-        """Show the step; the loss is the last that was logged."""
+        """Show the step, with the loss that was logged last."""
         del pl_module, outputs, batch_idx
         if not trainer.is_global_zero or not completes_step(trainer):
             return

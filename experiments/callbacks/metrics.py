@@ -1,4 +1,4 @@
-"""``metrics.csv``: one line for each logged step, for any spreadsheet."""
+"""``metrics.csv``: a line for each logged step and each validation, for any spreadsheet."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from typing import Any
 
 import lightning.pytorch as lightning
 
-from experiments.callbacks.curve import (
+from experiments.callbacks.clock import completes_step
+from experiments.run.devices import is_first_rank
+from experiments.run.files import write_atomically
+from experiments.run.results import (
     COLUMNS,
     METRICS_FILE,
     TRAINING_COLUMNS,
     VALIDATION_COLUMNS,
     read_metrics,
 )
-from experiments.callbacks.steps import completes_step
-from experiments.run.devices import is_first_rank
-from experiments.run.files import write_atomically
 
 
 class MetricsCsv(lightning.Callback):
-    """Appends a line as soon as it is known. Lines from after the step at which a run is resumed
-    are dropped first, so that no step stands twice.
+    """Appends each line as soon as it is known.
 
-    A callback rather than a logger of Lightning's, which would come after the checkpoint of the
-    step: a run killed in between would lack the line for ever.
+    Args:
+        directory: of the run
+        every: steps between logged steps
+        resumed_step: lines of later steps are dropped, as these steps are taken again
     """
 
     def __init__(self, directory: Path, *, every: int, resumed_step: int) -> None:
         self._path = directory / METRICS_FILE
         self._every = every
         if is_first_rank():
-            self._keep_until(resumed_step)
+            self._drop_after(resumed_step)
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Write the figures of a logged step."""
@@ -42,7 +43,7 @@ class MetricsCsv(lightning.Callback):
             self._append(trainer, TRAINING_COLUMNS)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Write those of a validation."""
+        """Write the figures of a validation."""
         self._append(trainer, VALIDATION_COLUMNS)
 
     def _append(self, trainer: lightning.Trainer, names: tuple[str, ...]) -> None:
@@ -51,7 +52,7 @@ class MetricsCsv(lightning.Callback):
             with self._path.open("a", encoding="utf-8", newline="") as file:
                 csv.DictWriter(file, COLUMNS).writerow({"step": trainer.global_step} | line)
 
-    def _keep_until(self, step: int) -> None:
+    def _drop_after(self, step: int) -> None:
         lines, damaged = read_metrics(self._path.parent)
         if damaged:
             warnings.warn(f"{self._path}: {damaged} damaged line(s) dropped", stacklevel=4)

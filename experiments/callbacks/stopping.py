@@ -1,4 +1,4 @@
-"""Ending early, but whole: a signal lets the current step finish and a checkpoint be written."""
+"""Stopping early without losing work: a signal ends the run after a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ import torch.distributed as distributed
 from torch import Tensor
 
 from experiments.callbacks.checkpoints import Checkpoints
-from experiments.callbacks.steps import completes_step
-
-# The last is what SLURM warns with before it takes a machine away.
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+from experiments.callbacks.clock import completes_step
+from experiments.command_line import STOP_SIGNALS
 
 
 class StoppedError(Exception):
-    """A signal ended the run after a checkpoint; started again, it goes on there."""
+    """A signal ended the run after a checkpoint; started again, it continues there."""
 
     def __init__(self, number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step}; the same command goes on there")
+        super().__init__(f"stopped at step {step}; the same command continues there")
         self.number, self.step = number, step
 
 
 class StopOnSignal(lightning.Callback):
-    """SIGINT, SIGTERM and SIGUSR1 end training after the current step; a second one ends at once.
+    """Ends training after the step in which a signal comes; a second signal ends it at once.
 
     Args:
-        checkpoints: writes one before the end; comes after this callback
+        checkpoints: the callback after this one, which writes the last checkpoint
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
-        self._ranks: _Ranks | None = None
+        self._ranks: _RankVote | None = None
         self._received: int | None = None
         self._ending = False
         self._handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Take the signals over, from Lightning's own handlers too."""
+        """Replace the handlers of the signals, including Lightning's own."""
         if trainer.world_size > 1:
-            self._ranks = _Ranks()
+            self._ranks = _RankVote()
         if threading.current_thread() is threading.main_thread():
-            self._handlers = {s: signal.signal(s, self._receive) for s in _SIGNALS}
+            for number in STOP_SIGNALS:
+                # nohup ignores SIGHUP, so that the run outlives its terminal.
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                    self._handlers[number] = signal.signal(number, self._receive)
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Ask for a checkpoint if a signal has come."""
@@ -55,13 +56,13 @@ class StopOnSignal(lightning.Callback):
             return
         received = self._received is not None
         if self._ranks is not None:
-            received = self._ranks.any_before(received)
+            received = self._ranks.exchange(received)
         if received:
             self._ending = True
-            self._checkpoints.end()
+            self._checkpoints.write_at_this_step()
 
     def on_train_batch_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Stop once the step before is complete, its validation and its checkpoint too.
+        """Stop once the previous step is complete, with its validation and its checkpoint.
 
         Raises:
             StoppedError: if a signal has come.
@@ -70,13 +71,13 @@ class StopOnSignal(lightning.Callback):
             raise StoppedError(self._received or signal.SIGTERM, trainer.global_step)
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
-        """Give the signals back, before Lightning gives back those that it took over itself."""
+        """Restore the handlers, before Lightning restores those that it replaced itself."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers = {}
 
     def on_exception(self, *args: Any, **kwargs: Any) -> None:
-        """Give the signals back."""
+        """Restore the handlers."""
         self.on_train_end()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
@@ -86,24 +87,29 @@ class StopOnSignal(lightning.Callback):
         self._received = number
 
 
-class _Ranks:
-    """Lets ranks end at the same step. They tell each other of a signal while the next step is
-    computed, through the CPU: a GPU would have to be waited for.
+class _RankVote:
+    """Lets all ranks stop at the same step.
+
+    They tell each other of a signal while the next step is computed, through the CPU: a reduction
+    on the GPU would have to wait for it.
     """
 
     def __init__(self) -> None:
         self._group = distributed.new_group(backend="gloo")
-        self._asked: tuple[Any, Tensor] | None = None
+        self._pending: tuple[Any, Tensor] | None = None
 
-    def any_before(self, received: bool) -> bool:
-        """Whether any rank had ``received`` a signal when this was called last."""
-        asked, answer = self._asked, False
-        if asked is not None:
-            asked[0].wait()
-            answer = bool(asked[1].item())
+    def exchange(self, received: bool) -> bool:
+        """Send whether this rank has ``received`` a signal; return whether any rank had at the
+        previous call.
+        """
+        answer = False
+        if self._pending is not None:
+            work, flag = self._pending
+            work.wait()
+            answer = bool(flag.item())
         flag = torch.tensor([received], dtype=torch.int32)
         work = distributed.all_reduce(
             flag, distributed.ReduceOp.MAX, group=self._group, async_op=True
         )
-        self._asked = work, flag
+        self._pending = work, flag
         return answer

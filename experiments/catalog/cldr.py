@@ -1,4 +1,4 @@
-"""Phrases of the built-in corpus: a first run that needs no download."""
+"""The built-in corpus of phrases: a first run that needs no download."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Table 2 of the paper: base and big on WMT14 EN-DE and EN-FR; and a small one to try it first.
+"""Table 2 of the paper: base and big on WMT14 EN-DE and EN-FR, and a small model for a first try.
 
-The defaults are the paper's base model on EN-DE, so only what differs from them stands here.
+The defaults of the configuration are the paper's base model, so only differences stand here.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from experiments.run.experiment import Experiment
 from transformer.config import Config, DataConfig, override
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_DE_SMALL, WMT14_EN_FR
 
-# Section 6.1: the last 5, or 20, of checkpoints that were written every 10 minutes are averaged. At
-# 0.4 s and 1.0 s a step (section 5.2) these are so many steps, whatever the speed of the machine:
-# a fast one would have done after four of its own ten minutes.
+# Section 6.1 averages the last 5 (base) or 20 (big) of checkpoints written every 10 minutes. That
+# is every 1,500 and 600 steps, at 0.4 s and 1.0 s a step (section 5.2). In steps rather than
+# minutes, so that a faster machine averages the same ones.
 _BASE = override(
     Config(data=DataConfig(corpus=WMT14_EN_DE)),
     checkpoint_every_steps=1_500,
@@ -57,7 +57,7 @@ WMT14_EN_FR_BIG = Experiment(
 WMT14_EN_DE_FIRST = Experiment(
     name="wmt14_en_de_small",
     description="a small model on WMT14's News Commentary, EN-DE, for a first try",
-    # The model of multi30k, for sentences twice as long.
+    # The model of multi30k, with batches for sentences twice as long.
     config=override(
         multi30k.recipe(WMT14_EN_DE_SMALL),
         tokens_per_batch=2_000,

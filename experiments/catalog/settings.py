@@ -1,4 +1,4 @@
-"""``--set FIELD=VALUE``: one run of an experiment with some fields changed."""
+"""``--set FIELD=VALUE``: an experiment with some fields of its configuration changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.run.experiment import Experiment
 from transformer.config import Config, override
 from transformer.errors import InputError, unknown_name
 
-# What the command line has in another place.
+# Fields that have another place on the command line.
 _ELSEWHERE = {
     "corpus": "NAME, such as files:FOLDER",
     "vocab_size": "--vocab-size",
@@ -20,15 +20,17 @@ _ELSEWHERE = {
     "compile": "--compile",
     "checkpoint_every_minutes": "--checkpoint-minutes",
 }
-# A name of W&B ends at 128 letters, and a folder's at 255.
+# W&B allows names of 128 letters, file systems 255.
 _MOST_LETTERS = 100
 
 
 def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment:
-    """The experiment with each ``FIELD=VALUE`` or ``SECTION.FIELD=VALUE``, which its name then has.
+    """The experiment with each ``FIELD=VALUE`` or ``SECTION.FIELD=VALUE`` applied.
+
+    The settings become part of its name.
 
     Raises:
-        InputError: for an unknown field, or a value that the field does not take.
+        InputError: for an unknown field, or a value that does not fit it.
     """
     if not settings:
         return experiment
@@ -83,7 +85,7 @@ def _parse(field: str, text: str, kind: Any) -> object:
 
 
 def _value(text: str, kind: Any) -> tuple[object, str]:
-    """``text`` as that type, or None, and in words what the type takes."""
+    """``text`` as that type, or None; and a description of the values that the type takes."""
     if get_origin(kind) is Literal:
         choices: tuple[str, ...] = get_args(kind)
         return text if text in choices else None, f"one of {', '.join(choices)}"

@@ -1,4 +1,4 @@
-"""Scores of a run's model on a split, or on any text, and its translations."""
+"""BLEU and perplexity of a trained model, and which checkpoints make it up."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from experiments.run.files import write_atomically
 from experiments.run.progress import Progress, RunState
 from experiments.run.results import Averaged, hypotheses_path
 from transformer.config import DecodingConfig
+from transformer.data.prepared import PreparedCorpus
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.evaluation.bleu import Bleu, bleu, tokenised_bleu
@@ -24,8 +25,10 @@ from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import average_weights
 from transformer.training.module import TransformerModule
 
-# Of the lines, before which no one can say how long the rest will take.
-_FEWEST_SHARE = 0.02
+Text = tuple[list[str], list[str]]
+
+# Share of the lines after which the time left can be estimated.
+_SMALLEST_SHARE = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,22 +40,74 @@ class Scores:
     perplexity: Perplexity
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunScores:
+    """Scores of each split by the mean of the last ``checkpoints``; and on the validation set of
+    the mean of more of them, if the configuration asks for it and there are more.
+    """
+
+    by_split: dict[str, Scores]
+    checkpoints: int
+    averaged: Averaged | None
+
+
+def score_run(
+    experiment: Experiment,
+    directory: Path,
+    corpus: PreparedCorpus,
+    splits: tuple[str, ...],
+    *,
+    device: torch.device,
+    display: Display,
+) -> RunScores:
+    """Score the checkpoints of a run, and write its translations into ``directory``."""
+    vocabulary = corpus.vocabulary()
+
+    def score_mean(checkpoints: list[Path], names: dict[str, str]) -> dict[str, Scores]:
+        model = load_average(experiment, checkpoints, device)
+        return {
+            split: score(
+                model,
+                vocabulary,
+                corpus.text(split),
+                experiment.config.decoding,
+                language=experiment.config.data.corpus.target_language,
+                hypotheses_file=hypotheses_path(directory, name),
+                display=display,
+            )
+            for split, name in names.items()
+        }
+
+    checkpoints = choose_checkpoints(experiment, directory)
+    scores = score_mean(checkpoints, {split: split for split in splits if corpus.has(split)})
+    averaged, count = None, experiment.config.training.also_average
+    more = checkpoints if count is None else to_average(directory, count)
+    if more != checkpoints:
+        valid = score_mean(more, {"valid": "valid-averaged"})["valid"]
+        averaged = Averaged(
+            checkpoints=len(more),
+            bleu=valid.bleu.score,
+            tokenised_bleu=valid.tokenised_bleu.score,
+            perplexity=valid.perplexity.per_token,
+            perplexity_per_char=valid.perplexity.per_char,
+        )
+    return RunScores(by_split=scores, checkpoints=len(checkpoints), averaged=averaged)
+
+
 def choose_checkpoints(
     experiment: Experiment, directory: Path, average: int | None = None
 ) -> list[Path]:
-    """The last ``average`` checkpoints; if None as many as configured, or as there are.
+    """The last ``average`` checkpoints; if None, as many as configured or as there are.
 
     Raises:
         InputError: if the run has no checkpoint, or fewer than asked for.
     """
-    training = experiment.config.training
     if average is not None and average < 1:
         raise InputError(f"average is {average}, but must be at least 1")
-    wanted = average or training.average_checkpoints
-    paths = to_average(directory, wanted)
+    paths = to_average(directory, average or experiment.config.training.average_checkpoints)
     if not paths and has_checkpoints(directory):
         raise InputError(
-            f"none of the checkpoints of {directory} can be read: train it again, or copy them anew"
+            f"none of the checkpoints of {directory} can be read: train again, or copy them again"
         )
     if not paths:
         raise InputError(f"{directory} has no checkpoint yet: train it first")
@@ -64,8 +119,8 @@ def choose_checkpoints(
     return paths
 
 
-def load_model(
-    experiment: Experiment, checkpoints: list[Path], *, device: torch.device
+def load_average(
+    experiment: Experiment, checkpoints: list[Path], device: torch.device
 ) -> Transformer:
     """The model with the mean of the checkpoints' weights."""
     module = TransformerModule(experiment.config)
@@ -76,7 +131,7 @@ def load_model(
 def score(
     model: Transformer,
     vocabulary: Vocabulary,
-    text: tuple[list[str], list[str]],
+    text: Text,
     decoding: DecodingConfig,
     *,
     language: str,
@@ -84,11 +139,12 @@ def score(
     hypotheses_file: Path | None = None,
     display: Display,
 ) -> Scores:
-    """Score the translations of ``text``, source and reference lines, and write them down.
+    """Translate and score ``text``, source and reference lines.
 
     Args:
-        language: that of the references
+        language: of the references
         decode: the search, if not our own
+        hypotheses_file: where to write the translations
     """
     source, reference = text
     display.start(RunState.EVALUATE)
@@ -105,52 +161,14 @@ def score(
     )
 
 
-def score_average(
-    experiment: Experiment,
-    directory: Path,
-    vocabulary: Vocabulary,
-    valid: tuple[list[str], list[str]],
-    *,
-    besides: list[Path],
-    device: torch.device,
-    display: Display,
-) -> Averaged | None:
-    """The mean of as many checkpoints as ``also_average`` says, scored on the validation set.
-
-    None where that is not set, or there are no checkpoints but those scored already, ``besides``.
-    """
-    training = experiment.config.training
-    if training.also_average is None:
-        return None
-    checkpoints = to_average(directory, training.also_average)
-    if checkpoints == besides:
-        return None
-    scores = score(
-        load_model(experiment, checkpoints, device=device),
-        vocabulary,
-        valid,
-        experiment.config.decoding,
-        language=experiment.config.data.corpus.target_language,
-        hypotheses_file=hypotheses_path(directory, "valid-averaged"),
-        display=display,
-    )
-    return Averaged(
-        checkpoints=len(checkpoints),
-        bleu=scores.bleu.score,
-        tokenised_bleu=scores.tokenised_bleu.score,
-        perplexity=scores.perplexity.per_token,
-        perplexity_per_char=scores.perplexity.per_char,
-    )
-
-
 def show_lines(display: Display, lines: int) -> Callable[[int], None]:
-    """A callback for :func:`translate` that feeds ``display``."""
+    """A callback for :func:`translate` that updates ``display``."""
     started = time.monotonic()
 
     def update(done: int) -> None:
         elapsed = time.monotonic() - started
-        # The first of a batch comes as late as all of it.
-        left = elapsed / done * (lines - done) if done >= _FEWEST_SHARE * lines else None
+        # Lines arrive in batches, so the first few say nothing about the speed.
+        left = elapsed / done * (lines - done) if done >= _SMALLEST_SHARE * lines else None
         display.update(
             Progress(stage=RunState.EVALUATE, step=done, max_steps=lines, seconds_left=left)
         )

@@ -1,22 +1,27 @@
-"""Whether one system translates better than another, or by chance (Koehn 2004)."""
+"""Whether two systems differ by more than chance: the paired bootstrap (Koehn 2004)."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from experiments.run.data import recorded_data
+from experiments.run.experiment import Experiment, load_experiment
+from experiments.run.results import hypotheses_path
+from transformer.data.text import read_text
 from transformer.errors import InputError
 
 _SAMPLES = 1_000
-# A difference that chance makes more often than this is none.
+# A difference that chance produces more often than this is called noise.
 _LEVEL = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class System:
-    """One system's sacreBLEU; ``low`` and ``high`` bound it with 95 % confidence."""
+    """The BLEU of one system by sacreBLEU, with its 95 % confidence interval."""
 
     name: str
     bleu: float
@@ -31,7 +36,7 @@ class System:
 class Significance:
     """Two systems on one text of ``lines`` lines.
 
-    ``p_value`` is how often resampling alone makes a difference as large as theirs.
+    ``p_value`` is how often resampling alone produces a difference as large as theirs.
     """
 
     first: System
@@ -42,12 +47,12 @@ class Significance:
 
     @property
     def difference(self) -> float:
-        """The second's BLEU less the first's."""
+        """BLEU of the second minus that of the first."""
         return self.second.bleu - self.first.bleu
 
     @property
     def verdict(self) -> str:
-        """What it means, in one sentence."""
+        """What the test says, in one sentence."""
         if self.p_value >= _LEVEL:
             return "the difference is within noise"
         better, worse = (self.first, self.second)[:: -1 if self.difference > 0 else 1]
@@ -61,13 +66,70 @@ class Significance:
         )
 
 
+def compare_runs(first: Path, second: Path, split: str) -> Significance:
+    """Compare two runs by the translations of ``split`` that they wrote.
+
+    Raises:
+        InputError: if one is no run or wrote none, or they translated different text.
+    """
+    for path in (first, second):
+        if path.is_file():
+            raise InputError(
+                f"{path} is a file: to compare two files of translations give --reference FILE, "
+                "the lines that they should say"
+            )
+    from experiments.evaluate.trained import text_of_split  # imports torch
+
+    experiment = load_experiment(first)
+    _check_same_split(experiment, load_experiment(second), split)
+    ours, theirs = (_hypotheses(run, split) for run in (first, second))
+    data, other = recorded_data(first), recorded_data(second)
+    for name in (f"{split}/source.txt", f"{split}/reference.txt"):
+        if data and other and data.files.get(name) != other.files.get(name):
+            raise InputError(f"{first} and {second} were scored on different text: {name} differs")
+    _, references = text_of_split(experiment, split, data)
+    return paired_bootstrap((str(first), ours), (str(second), theirs), references)
+
+
+def compare_files(first: Path, second: Path, reference: Path) -> Significance:
+    """Compare two files of translations, a line for each line of ``reference``.
+
+    Raises:
+        InputError: if a file cannot be read, or the numbers of lines differ.
+    """
+    return paired_bootstrap(
+        (str(first), read_text(first)), (str(second), read_text(second)), read_text(reference)
+    )
+
+
+def _hypotheses(directory: Path, split: str) -> list[str]:
+    path = hypotheses_path(directory, split)
+    if not path.is_file():
+        raise InputError(
+            f"{directory} has no {path.name}: it is not finished, or was not scored on {split}"
+        )
+    return read_text(path)
+
+
+def _check_same_split(first: Experiment, second: Experiment, split: str) -> None:
+    one, other = first.config.data.corpus, second.config.data.corpus
+    for corpus in (one, other):
+        if split not in corpus.splits:
+            raise InputError(f"the corpus {corpus.name} has no {split} set")
+    if (one.splits[split], one.target_language) != (other.splits[split], other.target_language):
+        raise InputError(
+            f"the runs translated different {split} sets, of {one.name} and of {other.name}: "
+            "compare runs on one corpus"
+        )
+
+
 def paired_bootstrap(
     first: tuple[str, Sequence[str]], second: tuple[str, Sequence[str]], references: Sequence[str]
 ) -> Significance:
-    """sacreBLEU's paired bootstrap over 1,000 samples of the lines, drawn anew with its own seed.
+    """Compare two systems by sacreBLEU's paired bootstrap over 1,000 samples of the lines.
 
-    It speaks of the choice of lines: that another seed of training moves a system as far, it
-    cannot know. The result is the same at every call. It takes about 40 kB of memory a line.
+    It accounts for the choice of lines, not for how far another training seed would move a system.
+    The result is the same at every call. It takes about 40 kB of memory per line.
 
     Args:
         first: the name of a system, and its translations as detokenised lines
@@ -75,7 +137,8 @@ def paired_bootstrap(
         references: as many lines
 
     Raises:
-        InputError: if the numbers of lines differ, there are none, or ``SACREBLEU_SEED`` is unfit.
+        InputError: if the numbers of lines differ, there are none, or ``SACREBLEU_SEED`` is
+            invalid.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.significance import PairedTest
@@ -98,14 +161,14 @@ def paired_bootstrap(
         first=found[0],
         second=found[1],
         lines=len(references),
-        # sacreBLEU counts the samples that exceed the difference: if all are 0 it finds none.
+        # sacreBLEU counts samples above the difference; equal systems would get p = 0.
         p_value=1.0 if found[0].bleu == found[1].bleu else results[1].p_value,
         signature=str(signatures["BLEU"]),
     )
 
 
 def _check_seed() -> None:
-    """Refuse what sacreBLEU would read as no seed: ``none``, and 0 in one of its two places."""
+    """Refuse ``none`` and 0, which sacreBLEU reads as no seed in one or both of its two places."""
     seed = os.environ.get("SACREBLEU_SEED")
     if seed is not None and not (seed.isdecimal() and int(seed) > 0):
         raise InputError(f"SACREBLEU_SEED is {seed!r}, but must be a whole number above 0")

@@ -1,4 +1,4 @@
-"""The complete check of what a run or an experiment stands on."""
+"""Checking every byte of a run and of the data behind it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.callbacks.checkpoints import damaged_checkpoints, step_checkpoints
 from experiments.catalog.find import find_experiment
-from experiments.run.data import noted_data, run_vocabulary
+from experiments.run.data import recorded_data, run_vocabulary
 from experiments.run.experiment import CONFIG_FILE, load_experiment
 from transformer.data.preparation.integrity import verify
 from transformer.data.prepared import VOCABULARY_FILE
@@ -15,17 +15,17 @@ from transformer.errors import InputError
 
 
 def verify_all(name: str, vocab_size: int | None) -> None:
-    """Check every byte of the data of an experiment, or of a run in a directory with its
-    checkpoints; print each file that is not as it was, and how many were checked.
+    """Check the data of an experiment, or a run with its checkpoints and data; print each file that
+    has changed, and how many were checked.
 
     Raises:
-        InputError: if a file is not as it was, or there is nothing to check.
+        InputError: if a file has changed, or there is nothing to check.
     """
     directory = Path(name)
     if (directory / CONFIG_FILE).is_file():
         checked = [
             *_of_run(directory),
-            *verify(load_experiment(directory).config, noted_data(directory)),
+            *verify(load_experiment(directory).config, recorded_data(directory)),
         ]
     elif directory.is_dir():
         raise InputError(
@@ -50,4 +50,4 @@ def _of_run(directory: Path) -> Iterator[tuple[Path, str]]:
     yield directory / VOCABULARY_FILE, problem
     damaged = damaged_checkpoints(directory)
     for _, path in step_checkpoints(directory):
-        yield path, "damaged; train goes on from an earlier one" if path in damaged else ""
+        yield path, "damaged; train continues from an earlier one" if path in damaged else ""

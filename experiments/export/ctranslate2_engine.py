@@ -1,8 +1,8 @@
-"""Our search by CTranslate2, which is faster on CPUs.
+"""Our beam search carried out by CTranslate2, which is faster on CPUs.
 
-CTranslate2 ends a search as ours does, when as many hypotheses have finished as the beam is wide.
-Two things are made equal here: it penalises length by another formula, and it returns only the
-likeliest of what has finished.
+CTranslate2 ends a search as ours does: when as many hypotheses have finished as the beam is wide.
+Two differences are evened out here: its formula for the length penalty is another one, and it
+returns only the likeliest of the finished hypotheses.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences, length_penalty
 from transformer.model.encoder_decoder import Transformer
 
-# Source word-pieces of a batch, padding included: more, and the two cores wait for each other.
+# Source word-pieces per batch, with padding. With larger batches, cores wait for each other.
 _TOKENS_PER_BATCH = 1_024
-# Leaves log p as it is, and yet is not zero: with zero a search may end when its best has finished.
+# Leaves log p unchanged. Not zero: with zero, the search may end when its best has finished.
 _NO_PENALTY = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Hypothesis:
-    """``tokens`` are without the end of sentence; ``length`` counts it where there is one."""
+    """``tokens`` exclude the end of sentence; ``length`` includes it if there is one."""
 
     tokens: list[int]
     log_p: float
@@ -44,10 +44,11 @@ class _Hypothesis:
 class CTranslate2Decoder:
     """Decodes with the weights of ``model`` as :func:`decode_sentences` does.
 
-    One worker of one thread for each of torch's threads: faster than many threads on one batch.
+    It starts a worker with one thread for each of torch's threads, which is faster than many
+    threads on one batch.
 
     Args:
-        folder: an export for CTranslate2 to use; if None, one is made in fp32 and thrown away
+        folder: an export for CTranslate2; if None, a temporary one is made in fp32
     """
 
     def __init__(
@@ -91,14 +92,14 @@ class CTranslate2Decoder:
             yield left[index], tokens
 
     def _takes(self, source: Sequence[int]) -> bool:
-        """It translates nothing to nothing by itself, and has only so many positions."""
+        """Whether CTranslate2 can: it refuses empty sources and those with too many positions."""
         return 1 < len(source) <= POSITIONS - self._config.max_extra_length
 
     def _certain_best(self, found: list[_Hypothesis], limit: int) -> _Hypothesis | None:
-        """The best of all that finished, if it is sure to be among those returned.
+        """The best of all finished hypotheses, if it is certainly among those returned.
 
-        Others may have finished. None is likelier than the least likely returned; and none is
-        longer than the longest, for then the search would have ended before it finished.
+        Others may have finished. None of them is likelier than the least likely one returned, and
+        none is longer than the longest: the search would have ended before it finished.
         """
         longest = max(h.length for h in found)
         if longest > limit or not all(h.ends for h in found):
@@ -111,7 +112,7 @@ class CTranslate2Decoder:
     def _decode_again(
         self, sources: Sequence[Sequence[int]], again: dict[int, list[int]]
     ) -> Iterator[tuple[int, list[int]]]:
-        """Search up to the known last step, with patience enough that all is returned."""
+        """Search up to the known last step, with enough patience that everything is returned."""
         alpha = self._config.length_penalty
         batches = [(rows, steps) for steps, rows in again.items()]
         for row, found in self._search(sources, batches, patience=2):
@@ -126,7 +127,7 @@ class CTranslate2Decoder:
         batches: list[tuple[list[int], int]],
         patience: int = 1,
     ) -> Iterator[tuple[int, list[_Hypothesis]]]:
-        """What CTranslate2 finds for each row of the batches in at most so many steps."""
+        """What CTranslate2 finds for each row; each batch has its number of steps."""
         waiting = [
             (rows, self._submit([sources[row] for row in rows], steps, patience))
             for rows, steps in batches
@@ -162,7 +163,7 @@ class CTranslate2Decoder:
         return found
 
     def _batches(self, sources: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:
-        """Rows of like length, the longest first, and the length limit of the longest."""
+        """Rows of similar length, the longest first, with the length limit of the longest."""
         rows = [row for row, source in enumerate(sources) if self._takes(source)]
         batches: list[tuple[list[int], int]] = []
         start = 0
@@ -184,5 +185,5 @@ def _load(folder: Path) -> Any:
     translator = ctranslate2.Translator(
         str(folder), device="cpu", inter_threads=threads, intra_threads=1
     )
-    torch.set_num_threads(threads)  # it has set torch's too
+    torch.set_num_threads(threads)  # CTranslate2 changes torch's setting
     return translator

@@ -1,4 +1,4 @@
-"""The model as CTranslate2 reads it, for any d_k and d_v: sections 3.1 to 3.5 in its terms."""
+"""Our model (sections 3.1 to 3.5) written for CTranslate2, for any d_k and d_v."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from transformer.model.layers import DecoderLayer, EncoderLayer, FeedForward, Po
 
 # Rows of the table of positions; CTranslate2 refuses a sentence that needs more.
 POSITIONS = 2_048
-# Added to the logits of padding and begin, which our search does not choose either. A number that
-# fp16 holds, and no logit outweighs.
+# Added to the logits of padding and begin, which our search never chooses either. fp16 can hold
+# the number, and no logit outweighs it.
 _NEVER = -1e4
 
 
@@ -79,7 +79,7 @@ def _with_vocabulary(spec: Any, vocabulary: Vocabulary) -> Any:
 
 
 def _positions(embedding: Embedding, config: ModelConfig) -> Tensor:
-    """``(POSITIONS, d_model)``; learned positions go on with their last, as ours do."""
+    """``(POSITIONS, d_model)``; the last learned position is repeated, as in our model."""
     if embedding.positions is None:
         return sinusoids(POSITIONS, config.d_model)
     index = torch.arange(POSITIONS).clamp_(max=config.max_positions - 1)
@@ -87,8 +87,9 @@ def _positions(embedding: Embedding, config: ModelConfig) -> Tensor:
 
 
 def _set_attention(target: Any, attention: MultiHeadAttention, add: PostNorm) -> None:
-    """Queries, keys and values of one width: the narrower are filled with zeros, which changes
-    no product, and the scale stays that of the true d_k.
+    """Copy the weights, padding queries, keys and values with zeros to one width.
+
+    Zeros change no product, and the scale stays that of the true d_k.
     """
     heads, d_k, d_v = attention.num_heads, attention.d_k, attention.d_v
     width = max(d_k, d_v)
@@ -126,5 +127,5 @@ def _set_norm(target: Any, norm: nn.LayerNorm) -> None:
 
 
 def _copy(weight: Tensor) -> Tensor:
-    """In fp32 and of its own memory: CTranslate2 quantizes in place."""
+    """A copy in fp32, because CTranslate2 quantizes in place."""
     return weight.detach().to("cpu", torch.float32, copy=True)

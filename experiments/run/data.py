@@ -1,4 +1,4 @@
-"""The data that a run began with: noted in its directory, and no other is used for it."""
+"""The data that a run started with is recorded in its directory, and no other is used for it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from transformer.errors import InputError
 DATA_FILE = "data.json"
 
 
-def noted_data(directory: Path) -> Manifest | None:
-    """The data of the run in ``directory``; None before its first step, and for runs that were
-    made before data was noted.
+def recorded_data(directory: Path) -> Manifest | None:
+    """The data of the run in ``directory``; None before its first step, and for old runs that did
+    not record it.
 
     Raises:
         InputError: if the file is damaged.
@@ -28,11 +28,11 @@ def noted_data(directory: Path) -> Manifest | None:
     return read_manifest(path) if path.exists() else None
 
 
-def note_data(directory: Path, corpus: PreparedCorpus) -> None:
-    """Write down which data the run uses, and copy its vocabulary.
+def record_data(directory: Path, corpus: PreparedCorpus) -> None:
+    """Record which data the run uses, and copy its vocabulary.
 
     Raises:
-        InputError: if the run has noted no data, but has another vocabulary.
+        InputError: if the run has recorded no data, but has another vocabulary.
     """
     vocabulary, content = directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes()
     if not (directory / DATA_FILE).exists():
@@ -46,18 +46,21 @@ def note_data(directory: Path, corpus: PreparedCorpus) -> None:
 
 
 def share_data(directory: Path, others: Iterable[Path]) -> None:
-    """Have the run in ``directory``, unless it has noted its data, use those of the first of the
-    ``others`` that has, with the same corpus and settings: their figures are to be compared.
+    """Give a run that has not recorded its data the record of another run with the same corpus and
+    settings, so that their figures can be compared.
+
+    Args:
+        others: directories of runs; the first that fits is taken
     """
     if (directory / DATA_FILE).exists():
         return
     ours = load_experiment(directory).config
     for other in others:
-        with suppress(InputError):  # damaged, or not begun
-            noted, theirs = noted_data(other), load_experiment(other).config
+        with suppress(InputError):  # damaged, or not started
+            recorded, theirs = recorded_data(other), load_experiment(other).config
             same = (theirs.data, theirs.model.vocab_size) == (ours.data, ours.model.vocab_size)
-            if noted is not None and same:
-                write_json(directory / DATA_FILE, to_dict(noted))
+            if recorded is not None and same:
+                write_json(directory / DATA_FILE, to_dict(recorded))
                 return
 
 
@@ -65,11 +68,11 @@ def run_vocabulary(directory: Path) -> Vocabulary:
     """The vocabulary of the run, or of the export, in ``directory``.
 
     Raises:
-        InputError: if it is not the one that the run began with.
+        InputError: if it is not the one that the run started with.
     """
-    path, noted = directory / VOCABULARY_FILE, noted_data(directory)
-    trained_with = None if noted is None else noted.files[VOCABULARY_FILE].sha256
-    if trained_with is not None and path.exists() and sha256_of(path) != trained_with:
+    path, recorded = directory / VOCABULARY_FILE, recorded_data(directory)
+    expected = None if recorded is None else recorded.files[VOCABULARY_FILE].sha256
+    if expected is not None and path.exists() and sha256_of(path) != expected:
         raise InputError(
             f"{path} is not the vocabulary that the run was trained with: restore it from "
             "the prepared corpus, whose folder python -m experiments prepare prints"

@@ -1,14 +1,17 @@
-"""The devices and processes of a run, and which of the processes this is.
+"""The devices of a run: how many processes use them, their peak speed, and full memory.
 
-torch is imported where it is needed: a parent that only starts runs does without.
+torch is imported inside functions: a parent that only starts runs does without it.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,31 +22,58 @@ from transformer.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-# In the order in which Lightning asks them.
+# In the order in which Lightning looks them up.
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
+# Names as CUDA gives them, without the brand; TFLOP/s of fp32 outside tensor cores, and of dense
+# bf16 accumulated in fp32. Slices of a GPU (MIG) and laptop GPUs are not the same devices.
+_PEAK_TFLOPS: dict[str, tuple[float, float | None]] = {
+    r"K80": (2.8, None),
+    r"K40[cmst]?": (3.7, None),
+    r"M40( 24GB)?": (6.0, None),
+    r"P100-\w+-\d+GB": (9.5, None),
+    r"V100-SXM2-\d+GB": (15.7, None),
+    r"V100-PCIE-\d+GB": (14.0, None),
+    r"T4": (8.1, None),
+    r"A100-\w+-\d+GB|A100 80GB PCIe": (19.5, 312.0),
+    r"A10": (31.2, 125.0),
+    r"A40": (37.4, 149.7),
+    r"L4": (30.3, 121.0),
+    r"L40S": (91.6, 362.0),
+    r"H100 80GB HBM3|H200": (67.0, 989.0),
+    r"H100 PCIe": (51.0, 756.0),
+    r"GeForce RTX 3090": (35.6, 71.0),
+    r"GeForce RTX 4090": (82.6, 165.2),
+}
+# What torch, CUDA and its libraries say when they have no exception of its own for it.
+_OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "out of memory",
+    "Cannot allocate memory",
+    "ALLOC_FAILED",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The processes of one run: ``local`` of them on each of ``nodes`` machines."""
+    """The processes of one run: ``local`` on each of ``nodes`` machines."""
 
     local: int
     nodes: int = 1
 
     @property
     def size(self) -> int:
-        """All of them."""
+        """The number of processes on all machines."""
         return self.local * self.nodes
 
 
 def is_first_rank() -> bool:
-    """Whether this process is the one that writes; known before a Trainer is made."""
+    """Whether this process is the one that writes files; known before a Trainer is made."""
     ranks = (os.environ[name] for name in _RANK_VARIABLES if name in os.environ)
     return int(next(ranks, "0")) == 0
 
 
 def launched_world() -> World | None:
-    """The processes that ``torchrun`` has started, this one among them; None without it.
+    """The processes that ``torchrun`` has started, this one among them; None without torchrun.
 
     Raises:
         InputError: if it started more on one machine than on another.
@@ -61,48 +91,40 @@ def launched_world() -> World | None:
 
 def find_world(devices: int | None) -> World:
     """The processes of a run on ``devices`` of this machine; None takes those of ``torchrun``,
-    else one.
+    or one without it.
 
     Raises:
-        InputError: if there cannot be so many, or ``torchrun`` has started another number.
+        InputError: if there are not that many GPUs, or torchrun has started another number.
     """
+    import torch
+
     launched = launched_world()
     if devices is not None and devices < 1:
         raise InputError(f"devices is {devices}, but must be at least 1")
-    if launched is None:
-        return World(devices or 1)
-    if devices not in (None, launched.local):
+    if launched is not None and devices not in (None, launched.local):
         raise InputError(
             f"devices is {devices}, but torchrun has started {launched.local} processes here: "
             "leave --devices out, or give --nproc-per-node the same number"
         )
-    return launched
+    world = launched or World(devices or 1)
+    gpus = torch.cuda.device_count()
+    if 0 < gpus < world.local:  # without GPUs, several processes share the CPU
+        raise InputError(f"devices is {world.local}, but this machine has {gpus} GPU(s) to give")
+    return world
 
 
 def default_device() -> torch.device:
-    """A CUDA GPU where there is one, else the CPU: Apple's has no numbers of 64 bits, in which
-    validation is added up, and nothing here has been tried on it.
+    """A CUDA GPU if there is one, otherwise the CPU.
+
+    Apple's GPU is left alone: it has no float64, in which validation is summed, and is untested.
     """
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def refuse_more_than_there_are(devices: int) -> None:
-    """Check that each of ``devices`` processes can have a GPU of its own, where there is one.
-
-    Raises:
-        InputError: if not.
-    """
-    import torch
-
-    there = torch.cuda.device_count()
-    if 0 < there < devices:
-        raise InputError(f"devices is {devices}, but this machine has {there} GPU(s) to give")
-
-
 def device_name() -> str:
-    """The GPU, or the processor with the threads that torch uses on it."""
+    """The name of the GPU, or of the processor with the number of threads that torch uses."""
     import torch
 
     if torch.cuda.is_available():
@@ -119,11 +141,49 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def nominal_peak(device: str, precision: Precision) -> float | None:
+    """Peak operations per second that the maker states for ``device``; None if not known here.
+
+    The figures of the paper's own GPUs, K80 to P100, are its footnote 5; the others are from
+    NVIDIA's data sheets and whitepapers, without sparsity. (Lightning's table lacks the P100 and
+    does not know an H200 by name.) CPUs have no such figure that everyone agrees on.
+
+    Args:
+        device: its name as CUDA gives it
+        precision: ``bf16`` or ``fp32``
+    """
+    name = re.sub(r"^(NVIDIA )?(Tesla )?", "", device)
+    for pattern, (fp32, bf16) in _PEAK_TFLOPS.items():
+        if re.fullmatch(pattern, name):
+            tflops = bf16 if precision == "bf16" else fp32
+            return None if tflops is None else 1e12 * tflops
+    return None
+
+
+class OutOfMemoryError(Exception):
+    """Memory ran out. The message is one line: where, and what to change."""
+
+
+@contextmanager
+def explain_out_of_memory(where: Callable[[], str], advice: str) -> Generator[None]:
+    """Say in one line where memory ran out and what to do about it.
+
+    Raises:
+        OutOfMemoryError: in place of the many exceptions of Python, torch and CUDA.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
+        if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
+            raise OutOfMemoryError(f"out of memory {where()}: {advice}") from error
+        raise
+
+
 def native_precision() -> Precision:
     """What the precision ``auto`` means on this machine.
 
-    A process of its own looks: torch takes a second to import, and keeps memory of a GPU that it
-    has looked at.
+    Asked in a process of its own: torch takes a second to import, and a process that has looked at
+    a GPU keeps memory there.
     """
     command = [sys.executable, "-m", __spec__.name]
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.run.experiment import Experiment
-from experiments.run.limits import Limits
+from experiments.run.experiment import Experiment, Limits
 from experiments.run.progress import RunState
 
 
@@ -36,7 +35,7 @@ def execute(
         InputError: as ``run`` does.
     """
     from experiments.callbacks.stopping import StoppedError
-    from experiments.run.memory import OutOfMemoryError
+    from experiments.run.devices import OutOfMemoryError
     from experiments.run.run import run
     from transformer.training.module import NonFiniteError
 

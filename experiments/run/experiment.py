@@ -1,4 +1,4 @@
-"""A named run: what is trained, and under which names it is tracked."""
+"""A named run: its configuration, its limits, and the directory that belongs to it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from transformer.config import Config, differences, from_dict, to_dict
 from transformer.errors import InputError
 
 CONFIG_FILE = "config.json"
-# Where a search leaves its best configuration, below the folder of all runs.
+# Where a search writes its best configuration, below the folder of all runs.
 BEST_FILE = "best.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experiment:
-    """A configuration with a name. ``group`` and ``tags`` order the runs in W&B."""
+    """A configuration with a name. ``group`` and ``tags`` sort the runs in W&B."""
 
     name: str
     description: str
@@ -25,15 +25,37 @@ class Experiment:
     tags: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Where training ends sooner than configured; a later run with wider limits continues it."""
+
+    max_steps: int | None = None
+    max_minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_steps", self.max_steps), ("max_minutes", self.max_minutes)):
+            if value is not None and not value > 0:  # also refuses nan
+                raise InputError(f"{name} is {value}, but must be above 0")
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of training after which it ends."""
+        return None if self.max_minutes is None else 60.0 * self.max_minutes
+
+    def steps(self, configured: int) -> int:
+        """The step at which training ends, where ``configured`` is the last."""
+        return configured if self.max_steps is None else min(self.max_steps, configured)
+
+
 def load_experiment(directory: Path) -> Experiment:
-    """The experiment that a run's directory belongs to.
+    """Read the experiment that a run's directory belongs to.
 
     Raises:
         InputError: if the directory holds no run.
     """
     path = directory / CONFIG_FILE
     if not path.is_file():
-        runs = (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}")  # a search's, a table's
+        runs = (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}")  # of a search, of a table
         below = sorted(path for pattern in runs for path in directory.glob(pattern))
         hint = f"; one below it is {below[0].parent}" if below else ""
         raise InputError(
@@ -47,32 +69,32 @@ def load_experiment(directory: Path) -> Experiment:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """The experiment that a file of JSON describes, a run's or a search's.
+    """Read an experiment from the JSON file of a run or of a search.
 
     Raises:
-        InputError: if it is missing or damaged, or of another version.
+        InputError: if it is missing, damaged or of another version.
     """
     return from_dict(Experiment, read_json(path), str(path))
 
 
 def claim(directory: Path, experiment: Experiment, *, make: bool = True) -> None:
-    """Make ``directory`` the experiment's, or check that it is already.
+    """Make ``directory`` the experiment's, or check that it already is.
 
     Args:
-        make: the directory, where it is missing
+        make: create the directory if it is missing
 
     Raises:
-        InputError: as :func:`refuse_another` does.
+        InputError: as :func:`check_configuration`.
     """
-    refuse_another(directory, experiment)
+    check_configuration(directory, experiment)
     if not (directory / CONFIG_FILE).exists():
         if make:
             directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / CONFIG_FILE, to_dict(experiment))
 
 
-def refuse_another(directory: Path, experiment: Experiment) -> None:
-    """Check that ``directory`` is not another experiment's.
+def check_configuration(directory: Path, experiment: Experiment) -> None:
+    """Check that ``directory`` belongs to this experiment, or to none yet.
 
     Raises:
         InputError: if it belongs to another configuration; the message says what differs.
@@ -82,7 +104,7 @@ def refuse_another(directory: Path, experiment: Experiment) -> None:
     found = load_experiment(directory)
     changes = differences(to_dict(found.config), to_dict(experiment.config))
     if found.config.data.corpus.name != experiment.config.data.corpus.name:
-        # Another corpus differs in all that it is made of; its name says so.
+        # Everything in another corpus differs; its name is enough to say so.
         corpus = "data.corpus."
         changes = [x for x in changes if not x.startswith(corpus) or x.startswith(f"{corpus}name:")]
     if changes:

@@ -13,24 +13,25 @@ _UNFINISHED = ".part"
 
 
 def unfinished(path: Path) -> Path:
-    """Where the next content of ``path`` is written before it is renamed: a name of its own each
-    time, for a process of another machine may be at the same.
+    """Where new content of ``path`` is written before it is renamed.
+
+    The name is new each time: a process on another machine may be writing the same file.
     """
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}{_UNFINISHED}")
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove what killed processes had not finished in a run's directory."""
+    """Remove the half-written files that killed processes left in a run's directory."""
     for folder in (directory, directory / "checkpoints"):
         for path in folder.glob(f".*{_UNFINISHED}"):
             path.unlink(missing_ok=True)
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory and those above it, where they are missing.
+    """Make a directory and its parents.
 
     Raises:
-        InputError: if that cannot be.
+        InputError: if that is not possible.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ def make_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace ``path``: a reader or a crash sees the old file or the new one whole."""
+    """Replace ``path``: after a crash, and for any reader, it is the whole old or new file."""
     temporary = unfinished(path)
     try:
         with temporary.open("wb") as file:
@@ -57,7 +58,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write ``value`` atomically, indented, keys in their own order."""
+    """Write ``value`` atomically as indented JSON, keys in their own order."""
     write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -65,7 +66,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read an object that :func:`write_json` wrote.
 
     Raises:
-        InputError: if the file cannot be read, or is not an object in JSON.
+        InputError: if the file cannot be read or does not hold a JSON object.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -73,8 +74,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise InputError(
-            f"{path} cannot be read as JSON ({error}); delete it to make it anew"
+            f"{path} cannot be read as JSON ({error}); delete it to have it made again"
         ) from error
     if not isinstance(value, dict):
-        raise InputError(f"{path} does not hold a JSON object; delete it to make it anew")
+        raise InputError(f"{path} does not hold a JSON object; delete it to have it made again")
     return value

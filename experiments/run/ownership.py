@@ -1,4 +1,4 @@
-"""Whose a run's directory is: one process's at a time, and which left something half-written."""
+"""One process at a time writes to a run's directory, and notices if the directory is removed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from experiments.run.attempt import read_attempt
 from experiments.run.devices import is_first_rank
-from experiments.run.experiment import CONFIG_FILE, Experiment, refuse_another
+from experiments.run.experiment import CONFIG_FILE, Experiment, check_configuration
 from experiments.run.files import make_directory, remove_unfinished
 from transformer.errors import InputError
 
@@ -19,11 +19,11 @@ _LOCK_SECONDS = 10
 
 
 @contextmanager
-def own(directory: Path, experiment: Experiment, *, make: bool) -> Generator[None]:
-    """Claim the directory and keep other processes out; ranks of one run share it.
+def lock_directory(directory: Path, experiment: Experiment, *, make: bool) -> Generator[None]:
+    """Keep other processes out of the directory; the ranks of one run share it.
 
     Args:
-        make: the directory where it is missing
+        make: create the directory if it is missing
 
     Raises:
         InputError: if it cannot be made, is in use or belongs to another configuration.
@@ -31,10 +31,10 @@ def own(directory: Path, experiment: Experiment, *, make: bool) -> Generator[Non
     if not is_first_rank():
         yield
         return
-    refuse_another(directory, experiment)
+    check_configuration(directory, experiment)
     if make:
         make_directory(directory)
-    # An earlier attempt may be paused and hold its lock, which went with the directory.
+    # A paused earlier attempt may still hold its own lock, which was renamed with the directory.
     attempt = read_attempt(directory)
     lock = ".lock" if attempt is None else f".lock-{attempt.number}"
     try:
@@ -45,11 +45,11 @@ def own(directory: Path, experiment: Experiment, *, make: bool) -> Generator[Non
         raise InputError(f"{directory} is in use by another process") from error
 
 
-def refuse_removed(directory: Path) -> None:
+def check_not_removed(directory: Path) -> None:
     """Check that nobody has removed the run's directory since it was claimed.
 
     Raises:
-        InputError: if somebody has, even where another program has made it anew.
+        InputError: if somebody has, even if another program has made the directory again.
     """
     if is_first_rank() and not (directory / CONFIG_FILE).is_file():
         raise InputError(
@@ -58,10 +58,10 @@ def refuse_removed(directory: Path) -> None:
 
 
 @contextmanager
-def explaining_removal(directory: Path) -> Generator[None]:
-    """Say that the directory was removed where what is in it is missed because of that."""
+def explain_removal(directory: Path) -> Generator[None]:
+    """Report a missing file as a removed directory where that is the cause."""
     try:
         yield
     except (FileNotFoundError, InputError):
-        refuse_removed(directory)
+        check_not_removed(directory)
         raise

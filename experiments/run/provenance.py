@@ -1,4 +1,4 @@
-"""What a result was made with: commit and versions."""
+"""What a result was made with: the commit and the versions of packages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "sacremoses", "
 
 @functools.cache
 def commit() -> str:
-    """The commit of this project, ``-dirty`` where files differ from it; else ``unknown``.
+    """The commit of this project, with ``-dirty`` if files differ from it; or ``unknown``.
 
-    Without optional locks: a run that is killed here would leave one in the user's repository,
-    which then refuses to commit.
+    Git is told to take no optional locks: a run killed here would leave one behind, and the user's
+    repository would refuse to commit.
     """
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
     try:
@@ -37,9 +37,9 @@ def commit() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide results."""
+    """Versions of Python and of the packages on which results depend."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
-        with suppress(PackageNotFoundError):  # a benchmark needs but the first two
+        with suppress(PackageNotFoundError):  # a benchmark needs only the first two
             found[name] = version(name)
     return found

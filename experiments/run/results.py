@@ -1,7 +1,11 @@
-"""What a run leaves behind for tables and reports: one ``result.json``."""
+"""What a run leaves for tables and reports: ``result.json``, ``metrics.csv`` and translations.
+
+Nothing here imports torch, so that reports are quick.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,11 +14,18 @@ from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 
 RESULT_FILE = "result.json"
+METRICS_FILE = "metrics.csv"
+TRAINING_COLUMNS: tuple[str, ...] = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
+VALIDATION_COLUMNS: tuple[str, ...] = ("valid_loss", "valid_perplexity")
+COLUMNS: tuple[str, ...] = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
+
+_NUMBER = r"-?(\d+(\.\d+)?(e[-+]\d+)?|inf|nan)"
+_LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Averaged:
-    """Scores of the validation set by the mean of the last ``checkpoints`` ones."""
+    """Scores on the validation set of the mean of the last ``checkpoints`` checkpoints."""
 
     checkpoints: int
     bleu: float
@@ -25,18 +36,20 @@ class Averaged:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """One finished run. BLEU and perplexities are of the validation set, as in Table 3; those of
-    the test set, where one was scored, begin with ``test_``. ``bleu`` is sacreBLEU's and
-    ``tokenised_bleu`` the paper's way (:mod:`transformer.evaluation.bleu`); ``averaged`` is there where the
-    configuration asks to score the mean of more checkpoints besides.
+    """One finished run.
 
-    ``perplexity`` is per word-piece and ``perplexity_per_char`` per character of the reference;
-    ``parameters`` is the model's own count and ``parameters_paper_vocab`` the count at the 40,960
-    rows that the paper's column fits. Tokens are real ones, padding left out, summed over all
-    steps; ``corpus_target_tokens`` is what one epoch has, None in old results. ``flops`` is
-    analytic and ``flops_nominal`` what Table 2 would say, None where the device has no nominal
-    peak; ``train_seconds`` leaves preparation and evaluation out. ``finished_at`` is UTC.
-    ``data_digest`` is that of the data's manifest; results from before it was noted have none.
+    BLEU and perplexity are of the validation set, as in Table 3; those of the test set, if it was
+    scored, begin with ``test_``. ``bleu`` is sacreBLEU's and ``tokenised_bleu`` is computed as in
+    the paper (:mod:`transformer.evaluation.bleu`). ``perplexity`` is per word-piece,
+    ``perplexity_per_char`` per character of the reference. ``averaged`` holds the scores of an
+    average of more checkpoints, if the configuration asks for them too.
+
+    ``parameters`` is the model's own count, ``parameters_paper_vocab`` that with the 40,960
+    embedding rows that fit the paper's column. Tokens exclude padding and are summed over all
+    steps; ``corpus_target_tokens`` are those of one epoch. ``flops`` is analytic; ``flops_nominal``
+    is counted as in Table 2, None for a device without a nominal peak. ``train_seconds`` leaves out
+    preparation and evaluation. ``finished_at`` is UTC. ``data_digest`` identifies the data. Fields
+    with a default may be missing in older results.
     """
 
     experiment: str
@@ -73,17 +86,16 @@ class Result:
 
 
 def score_lines(result: Result) -> list[str]:
-    """What a person is told of a finished run: a line for each text and each signature."""
+    """What is printed of a finished run: a line for each text and each signature."""
     lines = [_scores("valid", result.bleu, result.tokenised_bleu, result.perplexity)]
     if result.averaged is not None:
         mean = result.averaged
         scores = _scores("valid", mean.bleu, mean.tokenised_bleu, mean.perplexity)
         lines.append(f"{scores}  (mean of {mean.checkpoints} checkpoints)")
     if result.test_bleu is not None and result.test_perplexity is not None:
-        scores = _scores(
-            "test", result.test_bleu, result.test_tokenised_bleu, result.test_perplexity
+        lines.append(
+            _scores("test", result.test_bleu, result.test_tokenised_bleu, result.test_perplexity)
         )
-        lines.append(scores)
     lines.append(f"BLEU: {result.bleu_signature}")
     if result.tokenised_bleu_signature is not None:
         lines.append(f"tokenised BLEU: {result.tokenised_bleu_signature}")
@@ -93,11 +105,6 @@ def score_lines(result: Result) -> list[str]:
 def _scores(name: str, bleu: float, tokenised_bleu: float | None, perplexity: float) -> str:
     tokenised = "" if tokenised_bleu is None else f"  tokenised BLEU {tokenised_bleu:.2f}"
     return f"{name:5}  BLEU {bleu:.2f}{tokenised}  perplexity {perplexity:.2f}"
-
-
-def hypotheses_path(directory: Path, split: str) -> Path:
-    """Where the run in ``directory`` leaves its translations of ``split``."""
-    return directory / f"{split}.hypotheses.txt"
 
 
 def load_result(directory: Path) -> Result | None:
@@ -113,9 +120,35 @@ def load_result(directory: Path) -> Result | None:
     try:
         return from_dict(Result, values, str(path))
     except InputError as error:
-        raise InputError(f"{error}; remove the file, and the same command scores anew") from error
+        raise InputError(f"{error}; remove the file, and the same command scores again") from error
 
 
 def save_result(directory: Path, result: Result) -> None:
-    """Write the result atomically: from then on the run counts as finished."""
+    """Write the result atomically; from then on the run counts as finished."""
     write_json(directory / RESULT_FILE, to_dict(result))
+
+
+def hypotheses_path(directory: Path, split: str) -> Path:
+    """Where the run in ``directory`` writes its translations of ``split``."""
+    return directory / f"{split}.hypotheses.txt"
+
+
+def read_metrics(directory: Path) -> tuple[list[list[str]], int]:
+    """The fields of each line of ``metrics.csv`` below the header, and how many lines were left
+    out because a full disk, a power cut or a bad block damaged them or they are still being
+    written.
+    """
+    try:
+        content = (directory / METRICS_FILE).read_bytes()
+    except FileNotFoundError:
+        return [], 0
+    *whole, last = content.decode(errors="replace").split("\n")
+    lines = [line.removesuffix("\r") for line in whole[1:]]
+    sound = [line.split(",") for line in lines if _LINE.fullmatch(line)]
+    return sound, len(lines) - len(sound) + bool(last)
+
+
+def valid_perplexities(directory: Path) -> dict[int, float]:
+    """Perplexity on the validation set by step; empty before the first validation."""
+    lines, _ = read_metrics(directory)
+    return {int(line[0]): float(line[-1]) for line in lines if line[-1]}

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import lightning.pytorch as lightning
-import torch
-from rich.console import Console
 
 from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
 from experiments.callbacks.clock import Clock
-from experiments.callbacks.display import Display, ShowTraining
+from experiments.callbacks.display import Display, ShowTraining, quieten_lightning
 from experiments.callbacks.metrics import MetricsCsv
 from experiments.callbacks.stopping import StopOnSignal
-from experiments.evaluate.scoring import (
-    Scores,
-    choose_checkpoints,
-    load_model,
-    score,
-    score_average,
-)
-from experiments.run.data import note_data, noted_data
+from experiments.evaluate.scoring import RunScores, score_run
+from experiments.run.data import record_data, recorded_data
 from experiments.run.devices import (
     World,
     default_device,
     device_name,
+    explain_out_of_memory,
     find_world,
     is_first_rank,
-    refuse_more_than_there_are,
+    nominal_peak,
 )
-from experiments.run.experiment import Experiment, claim
-from experiments.run.limits import Limits
-from experiments.run.memory import explained
-from experiments.run.ownership import explaining_removal, own, refuse_removed
-from experiments.run.peak import nominal_peak
+from experiments.run.experiment import Experiment, Limits, claim
+from experiments.run.ownership import check_not_removed, explain_removal, lock_directory
 from experiments.run.progress import RunState
 from experiments.run.provenance import commit, versions
-from experiments.run.quiet import quieten_libraries
-from experiments.run.results import Averaged, Result, hypotheses_path, load_result, save_result
+from experiments.run.results import Result, load_result, save_result
 from experiments.run.tracking import Tracking
 from transformer.data.module import TranslationDataModule
 from transformer.data.prepared import PreparedCorpus
@@ -49,22 +37,13 @@ from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
 
-# Rows of the embedding that the paper's column of parameters fits.
+# Rows of the embedding with which the parameters add up to the paper's column.
 _PAPER_VOCAB_SIZE = 40_960
 _FEWER_AT_ONCE = "run fewer things on the device at once; training is done and is not lost"
 _SMALLER_STEPS = (
-    "part each step into more pieces (--accumulate), share it among more devices (--devices, of a "
+    "divide each step into more parts (--accumulate), share it among more devices (--devices, of a "
     "table --devices-per-trial), or set fewer tokens_per_batch"
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Setup:
-    """What a run's configuration leaves open."""
-
-    world: World
-    accumulate: int
-    limits: Limits
 
 
 def run(
@@ -77,103 +56,100 @@ def run(
     splits: tuple[str, ...] = ("valid", "test"),
     fenced: bool = False,
 ) -> Result | None:
-    """Train, evaluate and write the result; go on where an earlier run in ``directory`` was.
+    """Train, evaluate and write the result, continuing where an earlier run in ``directory`` was.
 
-    Of several ranks the first alone scores; the others return None as soon as training is over.
+    Of several ranks only the first scores; the others return None as soon as training is over.
 
     Args:
         experiment: the configuration, with its seed
-        directory: is made; gets the files that the README lists
-        devices: GPUs, or processes on the CPU where there is none; None takes as many as
-            ``torchrun`` has started, else one
+        directory: of the run; docs/runs.md lists the files in it
+        devices: GPUs, or processes on the CPU if there is no GPU; None takes as many as
+            ``torchrun`` has started, or one
         accumulate: parts into which each device divides its share of a batch, to hold one at a
-            time: one device with eight takes the steps of eight devices with one, up to rounding
-        limits: where training ends sooner
-        splits: what is scored at the end, as far as the corpus has it; must hold ``valid``
-        fenced: another attempt takes the run over by renaming ``directory``, which is therefore
-            there already and never made anew: from then on whatever is written here fails
+            time: one device with eight parts takes the same steps as eight devices with one, up to
+            rounding
+        limits: where training ends sooner than configured
+        splits: what is scored at the end, if the corpus has it; must include ``valid``
+        fenced: another attempt may take the run over by renaming ``directory``. It exists already,
+            and is not made again after that, so that whatever this process still writes fails.
 
     Raises:
         InputError: if the directory belongs to another configuration, is in use or is removed
-            meanwhile, the data cannot be had, or there are not so many devices.
+            during the run, the data cannot be had, or there are not enough devices.
         NonFiniteError: if training diverges.
         OutOfMemoryError: if there is not enough memory.
-        StoppedError: if a signal ended it; a checkpoint is written.
+        StoppedError: if a signal ended it, after a checkpoint.
     """
     limits = limits or Limits()
     world = find_world(devices)
-    refuse_more_than_there_are(world.local)
     if accumulate < 1:
         raise InputError(f"accumulate is {accumulate}, but must be at least 1")
-    quieten_libraries()
+    quieten_lightning()
     with (
-        own(directory, experiment, make=not fenced),
+        lock_directory(directory, experiment, make=not fenced),
         torch_threads(experiment.config.training.threads),
+        Display(directory) as display,
     ):
         result = load_result(directory)
-        if result is not None and limits.reached_by(result, experiment):
+        if result is not None and _has_reached(limits, result, experiment):
             return result
-        display = Display(directory) if is_first_rank() else Display(None, Console(quiet=True))
-        try:
-            setup = _Setup(world=world, accumulate=accumulate, limits=limits)
-            return _train_and_score(experiment, directory, setup, splits, display)
-        finally:
-            display.stop()
-
-
-def _train_and_score(
-    experiment: Experiment,
-    directory: Path,
-    setup: _Setup,
-    splits: tuple[str, ...],
-    display: Display,
-) -> Result | None:
-    display.start(RunState.PREPARE)
-    data = TranslationDataModule(experiment.config, noted_data(directory))
-    corpus = data.corpus
-    if is_first_rank():
-        claim(directory, experiment, make=False)  # not before the data is known to be usable
-        note_data(directory, corpus)
-    with Tracking(experiment, directory) as tracking, explaining_removal(directory):
-        display.start(RunState.TRAIN)
-        trainer, clock = _train(experiment, directory, setup, data, tracking, display)
-        if not trainer.is_global_zero:
-            return None
-        with explained(lambda: "while scoring", _FEWER_AT_ONCE):
-            checkpoints, scores, averaged = _score(
-                experiment, directory, corpus, splits, trainer.strategy.root_device, display
+        display.start(RunState.PREPARE)
+        data = TranslationDataModule(experiment.config, recorded_data(directory))
+        corpus = data.corpus  # prepared before the claim: it may be refused
+        if is_first_rank():
+            claim(directory, experiment, make=False)
+            record_data(directory, corpus)
+        with Tracking(experiment, directory) as tracking, explain_removal(directory):
+            display.start(RunState.TRAIN)
+            trainer, clock = _train(
+                experiment, directory, data, tracking, display, world, accumulate, limits
             )
-        result = _result(experiment, trainer, corpus, clock, scores, checkpoints, averaged)
-        refuse_removed(directory)
-        save_result(directory, result)
-        display.start(RunState.DONE)
-        tracking.summarise(result)
+            if not trainer.is_global_zero:
+                return None
+            with explain_out_of_memory(lambda: "while scoring", _FEWER_AT_ONCE):
+                device = trainer.strategy.root_device
+                scores = score_run(
+                    experiment, directory, corpus, splits, device=device, display=display
+                )
+            result = _result(experiment, trainer, corpus, clock, scores)
+            check_not_removed(directory)
+            save_result(directory, result)
+            display.start(RunState.DONE)
+            tracking.summarise(result)
     return result
+
+
+def _has_reached(limits: Limits, result: Result, experiment: Experiment) -> bool:
+    """Whether nothing is left to train within the limits."""
+    out_of_time = limits.seconds is not None and result.train_seconds >= limits.seconds
+    return result.steps >= limits.steps(experiment.config.training.max_steps) or out_of_time
 
 
 def _train(
     experiment: Experiment,
     directory: Path,
-    setup: _Setup,
     data: TranslationDataModule,
     tracking: Tracking,
     display: Display,
+    world: World,
+    accumulate: int,
+    limits: Limits,
 ) -> tuple[lightning.Trainer, Clock]:
+    """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off."""
     config = experiment.config.training
-    newest = newest_sound(directory)
-    step, checkpoint = newest or (0, None)
-    max_steps, max_seconds = setup.limits.steps(experiment), setup.limits.seconds
-    clock = Clock(max_seconds)
+    step, checkpoint = newest_sound(directory) or (0, None)
+    max_steps = limits.steps(config.max_steps)
+    clock = Clock(limits.seconds)
     checkpoints = Checkpoints(directory, config, clock)
     trainer = lightning.Trainer(
         accelerator=default_device().type,
-        devices=setup.world.local,
-        num_nodes=setup.world.nodes,
-        strategy="ddp" if setup.world.size > 1 else "auto",
+        devices=world.local,
+        num_nodes=world.nodes,
+        strategy="ddp" if world.size > 1 else "auto",
         max_steps=max_steps,
         max_epochs=-1,
-        accumulate_grad_batches=setup.accumulate,
-        val_check_interval=config.validate_every_steps * setup.accumulate,  # in micro-batches
+        accumulate_grad_batches=accumulate,
+        val_check_interval=config.validate_every_steps * accumulate,  # in micro-batches
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=config.log_every_steps,
@@ -183,7 +159,7 @@ def _train(
             StopOnSignal(checkpoints),
             MetricsCsv(directory, every=config.log_every_steps, resumed_step=step),
             checkpoints,
-            ShowTraining(display, max_steps, max_seconds),
+            ShowTraining(display, max_steps, limits.seconds),
         ],
         plugins=[AtomicCheckpointIO()],
         default_root_dir=directory,
@@ -194,46 +170,12 @@ def _train(
     )
     if checkpoint is not None:
         display.say(f"resuming at step {step} of {max_steps}")
-    with explained(lambda: f"in step {trainer.global_step + 1} of training", _SMALLER_STEPS):
+    with explain_out_of_memory(
+        lambda: f"in step {trainer.global_step + 1} of training", _SMALLER_STEPS
+    ):
         module = TransformerModule(experiment.config)
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock
-
-
-def _score(
-    experiment: Experiment,
-    directory: Path,
-    corpus: PreparedCorpus,
-    splits: tuple[str, ...],
-    device: torch.device,
-    display: Display,
-) -> tuple[int, dict[str, Scores], Averaged | None]:
-    """The number of checkpoints that are averaged, their scores, and those of more of them."""
-    checkpoints = choose_checkpoints(experiment, directory)
-    model = load_model(experiment, checkpoints, device=device)
-    scores = {
-        split: score(
-            model,
-            corpus.vocabulary(),
-            corpus.text(split),
-            experiment.config.decoding,
-            language=experiment.config.data.corpus.target_language,
-            hypotheses_file=hypotheses_path(directory, split),
-            display=display,
-        )
-        for split in splits
-        if corpus.has(split)
-    }
-    averaged = score_average(
-        experiment,
-        directory,
-        corpus.vocabulary(),
-        corpus.text("valid"),
-        besides=checkpoints,
-        device=device,
-        display=display,
-    )
-    return len(checkpoints), scores, averaged
 
 
 def _result(
@@ -241,12 +183,10 @@ def _result(
     trainer: lightning.Trainer,
     corpus: PreparedCorpus,
     clock: Clock,
-    scores: dict[str, Scores],
-    averaged_checkpoints: int,
-    averaged: Averaged | None,
+    scores: RunScores,
 ) -> Result:
     config = experiment.config
-    valid, test = scores["valid"], scores.get("test")
+    valid, test = scores.by_split["valid"], scores.by_split.get("test")
     precision = effective_precision(config.training.precision, trainer.strategy.root_device)
     peak = nominal_peak(device_name(), precision)
     return Result(
@@ -266,7 +206,7 @@ def _result(
         tokens_per_second=clock.target_tokens / clock.seconds,
         device=device_name(),
         precision=precision,
-        averaged_checkpoints=averaged_checkpoints,
+        averaged_checkpoints=scores.checkpoints,
         versions=versions(),
         commit=commit(),
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -278,7 +218,7 @@ def _result(
         tokenised_bleu=valid.tokenised_bleu.score,
         tokenised_bleu_signature=valid.tokenised_bleu.signature,
         test_tokenised_bleu=test.tokenised_bleu.score if test else None,
-        averaged=averaged,
+        averaged=scores.averaged,
         data_digest=corpus.manifest.digest,
         corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
     )

@@ -1,4 +1,4 @@
-"""Weights & Biases: offline without being asked for more, and never in the way of a run."""
+"""Weights & Biases: offline unless asked for more, and never in the way of a run."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _FINISH_SECONDS = 60
 
 
 class Tracking:
-    """The W&B run of one run of ours: the same one again after a resume, or, where others may
-    take the run over, one for each attempt, which names the one before. Leaving the context
-    closes it; of several ranks only the first tracks.
+    """The W&B run of one of our runs, closed when the context is left; only the first rank tracks.
+
+    A resumed run continues the same W&B run. If other workers may take the run over, each attempt
+    has a W&B run of its own, which names the one before.
     """
 
     def __init__(self, experiment: Experiment, directory: Path) -> None:
@@ -40,12 +41,12 @@ class Tracking:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the run; wait for no dead network."""
+        """Close the run without waiting for a dead network."""
         if self._run is not None:
             _finish(self._run)
 
     def loggers(self) -> list[WandbLogger]:
-        """For a Trainer; none where W&B could not be started."""
+        """Loggers for a Trainer; none if W&B could not be started."""
         from lightning.pytorch.loggers.wandb import WandbLogger
 
         return [] if self._run is None else [WandbLogger(experiment=self._run)]
@@ -63,14 +64,14 @@ def track_table(
     rows: Sequence[Sequence[object]],
     config: Mapping[str, object],
 ) -> None:
-    """Show a whole table as a W&B run of its own, the same one at each call; it never fails.
+    """Log a whole table to one W&B run, the same at each call; failures become warnings.
 
     Args:
-        directory: of the table; the run's id is kept there
+        directory: the table's, where the run's id is kept
         name: of the run
         columns: headings
-        rows: a cell for each column: text, numbers, or None
-        config: what the table is made of, as JSON can hold it
+        rows: a cell for each column: text, a number, or None
+        config: what the table is made of, in types that JSON can hold
     """
     run = _start(directory, _kept_id(directory), name=name, job_type="table", config=dict(config))
     if run is None:
@@ -116,8 +117,8 @@ def _start_run(experiment: Experiment, directory: Path) -> Any:
     return run
 
 
-def _start(directory: Path, run_id: str, **told: Any) -> Any:
-    """A W&B run: offline where it cannot be online, None where it cannot be at all."""
+def _start(directory: Path, run_id: str, **settings: Any) -> Any:
+    """Start a W&B run: offline if it cannot be online, None if it cannot start at all."""
     import wandb
 
     for mode in dict.fromkeys((tracking_mode(), "offline")):
@@ -131,12 +132,12 @@ def _start(directory: Path, run_id: str, **told: Any) -> Any:
                 resume="allow",
                 reinit="create_new",
                 settings=wandb.Settings(console="off", init_timeout=_INIT_SECONDS),
-                **told,
+                **settings,
             )
-        except Exception as error:  # a wrong setting, key or answer: training goes on all the same
+        except Exception as error:  # a wrong setting, key or answer must not stop training
             reason = _one_line(error)
             warnings.warn(f"W&B does not start in mode {mode}: {reason}", stacklevel=2)
-            wandb.teardown()  # else its service holds on to the id
+            wandb.teardown()  # otherwise its service keeps the id in use
     return None
 
 
@@ -153,9 +154,9 @@ def _one_line(error: Exception) -> str:
 
 
 def tracking_mode() -> str:
-    """``offline`` unless ``WANDB_MODE`` or an ``WANDB_API_KEY`` says otherwise.
+    """``offline`` unless ``WANDB_MODE`` or ``WANDB_API_KEY`` says otherwise.
 
-    Decided before W&B is started: a start that fails for want of a network takes minutes.
+    Checked before W&B starts, because a start without a network takes minutes to fail.
     """
     mode = os.environ.get("WANDB_MODE") or (
         "online" if os.environ.get("WANDB_API_KEY") else "offline"

@@ -39,7 +39,7 @@ def test_a_password_on_the_command_line_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_password_after_a_mistyped_option_is_not_shown(
+def test_a_password_after_a_mistyped_option_is_not_echoed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["run", "table3", "--scale", "quick", "--storge", "postgresql://me:geheim7@host/db"]
@@ -55,9 +55,7 @@ def test_a_password_among_the_parameters_is_not_shown() -> None:
 
 
 @pytest.mark.slow
-def test_a_password_in_the_environment_is_in_no_file_of_a_table(
-    tmp_path: Path, postgresql: Server
-) -> None:
+def test_a_password_from_the_environment_is_in_no_file(tmp_path: Path, postgresql: Server) -> None:
     place = make_place(tmp_path, steps=2, every=1, step_seconds=None)
     url = make_url(postgresql.create("password"))
     assert url.password

@@ -1,4 +1,4 @@
-"""A tiny experiment, and what two runs of it are compared by."""
+"""A tiny experiment, and how two runs of it are compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from transformer.data.corpora.folders import folder_corpus
 
 
 def tiny_experiment(folder: Path, **changes: object) -> Experiment:
-    """Some nine steps an epoch, so that forty end in the middle of the fifth."""
+    """About nine steps per epoch, so that forty steps end in the middle of the fifth."""
     config = tiny(
         folder_corpus(folder),
         dropout=0.1,
@@ -40,19 +40,19 @@ def tiny_experiment(folder: Path, **changes: object) -> Experiment:
 
 
 def result_of(experiment: Experiment, directory: Path, **settings: Any) -> Result:
-    """Run on this process alone, which gets the result."""
+    """Run in this process and return the result."""
     result = run(experiment, directory, **settings)
     assert result is not None
     return result
 
 
 def copy_of(directory: Path, target: Path) -> Path:
-    """A run's directory that a test may spoil."""
+    """A copy of a run's directory that a test may change."""
     return shutil.copytree(directory, target, symlinks=True)
 
 
 def forget_result(directory: Path) -> None:
-    """Make a finished run one that was stopped right after its last checkpoint."""
+    """Turn a finished run into one that was stopped right after its last checkpoint."""
     (directory / "result.json").unlink()
 
 
@@ -63,7 +63,7 @@ def last_checkpoint(directory: Path) -> dict[str, Any]:
 
 
 def assert_same_end(directory: Path, other: Path) -> None:
-    """Bitwise the same weights and optimiser, and every logged figure the same."""
+    """Check for bitwise equal weights and optimiser states and equal logged figures."""
     mine, theirs = (last_checkpoint(d) for d in (directory, other))
     assert mine["global_step"] == theirs["global_step"]
     _assert_same(mine["state_dict"], theirs["state_dict"])
@@ -73,7 +73,7 @@ def assert_same_end(directory: Path, other: Path) -> None:
 
 
 def outcome(directory: Path) -> dict[str, object]:
-    """The result without the time it took and was made at."""
+    """The result without times and the commit."""
     result = load_result(directory)
     assert result is not None
     incidental = ("train_seconds", "tokens_per_second", "finished_at", "commit")

@@ -1,4 +1,4 @@
-"""What a user sees of the commands, in processes of their own: the right lines and no others."""
+"""What the commands print and return, in processes of their own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.__main__ import parser
 from experiments.catalog.find import EXPERIMENTS
 from experiments.catalog.settings import with_settings
-from experiments.command_line import Parser, run_command_line
+from experiments.cli import PROGRAM
+from experiments.command_line import Program
 from experiments.run.execute import Outcome
 from experiments.run.experiment import Experiment, load_experiment
 from experiments.run.progress import RunState
@@ -29,7 +29,7 @@ _SLOW = (
 )  # fmt: skip
 
 
-def test_list_names_every_experiment_with_a_line(command: Command):
+def test_list_prints_a_line_for_every_experiment(command: Command):
     ended = command("experiments", "list")
     assert ended.code == 0
     assert not ended.stderr
@@ -46,7 +46,7 @@ def test_help_is_short_and_says_how_it_is_used(name: str, command: Command):
 
 
 @pytest.mark.parametrize("arguments", [("list",), *((name, "--help") for name in _COMMANDS)])
-def test_neither_help_nor_list_imports_what_is_slow(arguments: tuple[str, ...]):
+def test_help_and_list_import_nothing_slow(arguments: tuple[str, ...]):
     script = (
         "import runpy, sys\n"
         f"sys.argv = ['experiments', *{arguments!r}]\n"
@@ -58,7 +58,7 @@ def test_neither_help_nor_list_imports_what_is_slow(arguments: tuple[str, ...]):
     assert ended.stdout.splitlines()[-1] == "[]", ended
 
 
-def test_prepare_says_what_it_read_and_what_it_dropped(
+def test_prepare_prints_what_it_read_and_dropped(
     command: Command, tmp_path: Path, shared_cache: Path
 ):
     folder = write_corpus(tmp_path / "mine")
@@ -77,9 +77,7 @@ def test_prepare_says_what_it_read_and_what_it_dropped(
     assert again.stdout == ended.stdout
 
 
-def test_train_ends_with_its_scores_and_where_they_are(
-    command: Command, folder: Path, tmp_path: Path
-):
+def test_train_prints_the_scores_and_the_directory(command: Command, folder: Path, tmp_path: Path):
     arguments = (
         "experiments", "train", f"files:{folder}", "--directory", tmp_path / "run",
         "--vocab-size", "61", "--max-steps", "2", "--set", "dropout=0.3", "--seed", "5",
@@ -104,7 +102,7 @@ def test_train_ends_with_its_scores_and_where_they_are(
     assert len(other.lines) == 1 and "training.seed: 5 -> 6" in other.stderr
 
 
-def test_a_field_set_for_one_run_is_part_of_its_name_and_its_directory(
+def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
     monkeypatch: pytest.MonkeyPatch,
 ):
     runs: list[tuple[Experiment, Path]] = []
@@ -116,7 +114,7 @@ def test_a_field_set_for_one_run_is_part_of_its_name_and_its_directory(
     monkeypatch.setattr("experiments.run.execute.execute", execute)
     settings = "training.max_steps=2 dropout=0.20 clip_norm=none schedule=inverse_sqrt"
     words = [word for setting in settings.split() for word in ("--set", setting)]
-    arguments = vars(parser().parse_args(["train", "multi30k", "--seed", "5", *words]))
+    arguments = vars(PROGRAM.parser.parse_args(["train", "multi30k", "--seed", "5", *words]))
     arguments.pop("command")(**arguments)
     ((experiment, directory),) = runs
     name = "multi30k-dropout=0.2-max_steps=2-schedule=inverse_sqrt-clip_norm=None"
@@ -166,59 +164,29 @@ def test_a_field_that_cannot_be_set_is_refused(settings: str, said: str):
     assert said in str(refused.value)
 
 
-def _unequal(folder: Path) -> None:
-    with (folder / "train.de").open("a") as file:
-        file.write("eins\n")
+# How a folder of text is spoiled: the content of some files, None for no file.
+SPOILED: dict[str, dict[str, bytes | None]] = {
+    "train.de has 3": {"train.de": b"eins\nzwei\ndrei\n"},
+    "valid.en, line 1 is not UTF-8": {"valid.en": b"caf\xe9\n", "valid.de": b"eins\n"},
+    "the corpus is empty": {"train.en": b"", "train.de": b""},
+    "are empty": {"valid.en": b"", "valid.de": b""},
+    "holds no valid.de": {"valid.de": None},
+    "holds no test.de": {"test.de": None},
+    "train.en.gz": {"train.en": None, "train.en.gz": b"\x1f\x8b\x08\x00\x00\x00\x00\x00"},
+}
 
 
-def _invalid(folder: Path) -> None:
-    with (folder / "valid.en").open("ab") as file:
-        file.write(b"caf\xe9\n")
-    with (folder / "valid.de").open("a") as file:
-        file.write("eins\n")
-
-
-def _empty(folder: Path) -> None:
-    for language in ("en", "de"):
-        (folder / f"train.{language}").write_text("")
-
-
-def _empty_valid(folder: Path) -> None:
-    for language in ("en", "de"):
-        (folder / f"valid.{language}").write_text("")
-
-
-def _no_valid(folder: Path) -> None:
-    (folder / "valid.de").unlink()
-
-
-def _half_a_test(folder: Path) -> None:
-    (folder / "test.de").unlink()
-
-
-def _truncated_archive(folder: Path) -> None:
-    (folder / "train.en").unlink()
-    (folder / "train.en.gz").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (_unequal, "train.de has 212"),
-        (_invalid, "valid.en, line 14 is not UTF-8"),
-        (_empty, "the corpus is empty"),
-        (_empty_valid, "are empty"),
-        (_no_valid, "holds no valid.de"),
-        (_half_a_test, "holds no test.de"),
-        (_truncated_archive, "train.en.gz"),
-    ],
-)
 @pytest.mark.parametrize("verb", ["prepare", "train"])
+@pytest.mark.parametrize("said", SPOILED)
 def test_files_that_cannot_be_used_are_refused_in_one_line(
-    spoil: type, said: str, verb: str, command: Command, tmp_path: Path
+    said: str, verb: str, command: Command, tmp_path: Path
 ):
     folder = write_corpus(tmp_path / "mine")
-    spoil(folder)
+    for name, content in SPOILED[said].items():
+        if content is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_bytes(content)
     directory = tmp_path / "run"
     where = ("--directory", directory) if verb == "train" else ()
     cache = tmp_path / "cache"
@@ -264,7 +232,7 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
         (("trian", "cldr"), "invalid choice: 'trian'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(
+def test_wrong_arguments_are_refused_in_one_line(
     arguments: tuple[str, ...], said: str, command: Command, tmp_path: Path
 ):
     where = ("--directory", tmp_path / "run") if "train" in arguments else ()
@@ -276,7 +244,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_more_word_pieces_than_the_text_allows_are_refused_and_may_be_mended(
+def test_too_large_a_vocabulary_is_refused_and_can_be_corrected(
     command: Command, folder: Path, tmp_path: Path
 ):
     arguments = ("experiments", "train", f"files:{folder}", "--directory", tmp_path / "run")
@@ -307,16 +275,18 @@ def test_a_download_that_is_not_what_was_declared_is_refused(
     assert not [p for p in cache.rglob("*") if p.is_file() and p.suffix != ".lock"]
 
 
-def test_a_place_that_may_not_be_written_to_is_told_with_the_remedy(
+def test_a_place_without_permission_is_reported_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def refused() -> int:
+    program = Program("experiments", "A program.", examples=())
+
+    @program.command("refused", examples=())
+    def refused() -> int:  # pyright: ignore[reportUnusedFunction]
+        """Fail."""
         raise PermissionError(errno.EACCES, "Permission denied", "runs/x")
 
-    parser = Parser(prog="experiments")
-    parser.set_defaults(command=refused)
-    monkeypatch.setattr(sys, "argv", ["experiments"])
-    assert run_command_line(parser) == 2
+    monkeypatch.setattr(sys, "argv", ["experiments", "refused"])
+    assert program.run() == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(
         "Permission denied: 'runs/x': check whose it is, or choose a place that you may write to"

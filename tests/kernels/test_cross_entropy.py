@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.benchmark.shapes import Product, ProductShapes
+from experiments.benchmark.growth import Product, ProductShapes
 from transformer.kernels import cross_entropy
 from transformer.training.loss import smoothed_cross_entropy
 

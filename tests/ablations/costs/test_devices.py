@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from ablations.costs.devices import Device, checkpoint_bytes, find_gpu, training_bytes
 from ablations.tables.table3 import BASE
 from experiments.benchmark.training import our_step
-from experiments.run.peak import nominal_peak
+from experiments.run.devices import nominal_peak
 from tests.samples import random_sentences, tiny
 from transformer.config import Config, Corpus
 from transformer.data.batches import Batch

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ablations.commands import compare
+from ablations.cli import compare
 from ablations.report.compare import compare_rows
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
@@ -32,7 +32,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             claim(cell.directory(tmp_path), plan.experiment(cell))
             leave(tmp_path, cell, share)
     monkeypatch.setattr(
-        "experiments.evaluate.evaluate.text_of_split", lambda *_: (REFERENCES, REFERENCES)
+        "experiments.evaluate.trained.text_of_split", lambda *_: (REFERENCES, REFERENCES)
     )
     return tmp_path
 

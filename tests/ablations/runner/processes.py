@@ -23,7 +23,7 @@ from ablations.runner.forkserver import unblock_signals
 
 _PRELOADED = [
     "experiments.run.run",
-    "experiments.evaluate.evaluate",
+    "experiments.evaluate.trained",
     "experiments.catalog.find",
     "wandb",
 ]

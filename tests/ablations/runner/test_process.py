@@ -146,7 +146,7 @@ def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outli
     parent.stdin.close()
     parent.stdout.close()
     assert len(step_checkpoints(directory)) == 1
-    assert "the same command goes on there" in (directory / "log.txt").read_text()
+    assert "the same command continues there" in (directory / "log.txt").read_text()
     assert (directory / "mains").read_text() == "one\n"
 
 

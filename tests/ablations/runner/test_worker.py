@@ -29,7 +29,7 @@ from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.runs import TableRuns
 from ablations.tables.table import Cell
 from experiments.run.attempt import read_attempt
-from experiments.run.data import DATA_FILE, noted_data
+from experiments.run.data import DATA_FILE, recorded_data
 from experiments.run.experiment import claim
 from experiments.run.files import write_json
 from experiments.run.progress import read_progress
@@ -183,7 +183,7 @@ def test_a_run_uses_the_same_data_as_the_others(tmp_path: Path) -> None:
     write_json(BASE.directory(tmp_path) / DATA_FILE, to_dict(manifest))
     clear_failures(NARROW.directory(tmp_path))
     work_on(tmp_path, {})
-    assert noted_data(NARROW.directory(tmp_path)) == manifest
+    assert recorded_data(NARROW.directory(tmp_path)) == manifest
 
 
 def test_a_row_whose_folder_is_a_file_is_refused(tmp_path: Path) -> None:

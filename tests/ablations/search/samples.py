@@ -18,10 +18,9 @@ from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
 from ablations.tables.plan import Value
 from ablations.tables.table import Cell
-from experiments.callbacks.curve import METRICS_FILE
 from experiments.run.attempt import Attempt, Failure, write_attempt
 from experiments.run.experiment import claim
-from experiments.run.results import save_result
+from experiments.run.results import METRICS_FILE, save_result
 from tests.ablations.samples import TINY, result
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -10,7 +10,7 @@ from ablations.search.search import Search, claim_search, make_search
 from ablations.search.spaces import BASE_LR
 from ablations.search.trials import read_trials, write_best
 from ablations.tables.scales import SMALL
-from experiments import commands
+from experiments import cli
 from experiments.catalog.find import find_experiment, searched
 from experiments.run.experiment import load_experiment
 from tests.ablations.search.samples import leave, small_search
@@ -64,7 +64,7 @@ def test_names_are_listed_and_those_of_two_searches_refused(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     searched_small(root)
-    commands.list_experiments()
+    cli.list_experiments()
     assert f"{NAME} Learning rate and warm-up, the best of 2" in capsys.readouterr().out
     with pytest.raises(InputError, match=f"did you mean '{NAME}'"):
         find_experiment("base_lr-smal-best")
@@ -84,7 +84,7 @@ def test_a_broken_file_does_not_hide_the_others(root: Path) -> None:
 def test_nothing_in_runs_is_executed(root: Path) -> None:
     root.mkdir(parents=True)
     (root / "best.py").write_text("from pathlib import Path; Path('executed').touch()")
-    commands.list_experiments()
+    cli.list_experiments()
     with pytest.raises(InputError, match="unknown experiment"):
         find_experiment(NAME)
     assert not Path("executed").exists()

@@ -15,9 +15,8 @@ from optuna.trial import TrialState
 
 from ablations.tables.find import load_table
 from ablations.tables.plan import load_plan, make_plan
-from experiments.callbacks.curve import METRICS_FILE, read_metrics
 from experiments.run.experiment import claim
-from experiments.run.results import RESULT_FILE
+from experiments.run.results import METRICS_FILE, RESULT_FILE, read_metrics
 from experiments.run.run import run
 from tests.ablations.storm import stand_in
 from tests.ablations.storm.damage import FlippedBit

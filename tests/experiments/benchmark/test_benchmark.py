@@ -1,4 +1,4 @@
-"""The benchmark as a user runs it: a plain copy of the tree with torch and lightning alone."""
+"""The benchmark runs from a plain copy of the tree with only torch and lightning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from tests.experiments.conftest import Command
 
 ROOT = Path(__file__).parents[3]
-# What the project needs otherwise, less what Lightning may take itself.
+# What else the project needs, except for what Lightning may import itself.
 _ABSENT = "babel dacite filelock jinja2 num2words optuna sacrebleu sentencepiece wandb".split()  # noqa: SIM905
 _RUN = """
 import runpy, sys
@@ -59,7 +59,7 @@ def measured(copy: Path, *options: str) -> tuple[dict[str, Any], str]:
 
 
 @pytest.mark.slow
-def test_batching_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: Path):
+def test_batching_is_measured_from_a_plain_copy(copy: Path):
     figures, printed = measured(copy, "--what", "data")
     assert figures["workload"] == {
         "text": "multi30k",
@@ -74,7 +74,7 @@ def test_batching_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(c
 
 
 @pytest.mark.slow
-def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: Path):
+def test_everything_is_measured_from_a_plain_copy(copy: Path):
     figures, printed = measured(copy, "--size", "tiny")
     train, decode = figures["train"], figures["decode"]
     per_second = train["target_tokens_per_second"]
@@ -82,7 +82,6 @@ def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: 
     assert train["ratio"]["median"] == pytest.approx(
         per_second / train["plain_target_tokens_per_second"]
     )
-    # Both products were timed beside the one step; FLOPs are those of evaluation.counts.
     for name, peak in train["peak_tflops"].items():
         assert train["mfu"][name]["median"] == pytest.approx(train["tflops"] / peak)
     assert 20 < decode["mean_length"] <= 25
@@ -93,16 +92,18 @@ def test_all_is_measured_from_a_plain_copy_with_torch_and_lightning_alone(copy: 
         assert word in printed
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_one_line(command: Command):
-    ended = command("experiments", "benchmark", "--device", "cuda")
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--turns", "0", "--turns is 0, but must be at least 1"),
+        pytest.param(
+            *("--device", "cuda", "torch finds no GPU here; use --device cpu"),
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_bad_input_is_one_line(option: str, value: str, said: str, command: Command):
+    ended = command("experiments", "benchmark", option, value)
     assert ended.code == 2
-    assert len(ended.stderr.splitlines()) == 1
-    assert "torch finds no GPU" in ended.stderr and "--device cpu" in ended.stderr
-
-
-def test_no_turns_is_one_line(command: Command):
-    ended = command("experiments", "benchmark", "--turns", "0")
-    assert ended.code == 2
-    assert len(ended.stderr.splitlines()) == 1
-    assert "turns" in ended.stderr
+    (line,) = ended.lines
+    assert said in line

@@ -1,4 +1,4 @@
-"""What memory grows to and which steps bring new shapes, by steps that are known."""
+"""How far memory grows and which steps bring new shapes, with known steps."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_step_has_a_new_shape_if_none_before_had_it(threads: int, small: None) -> None:
-    """On two threads, too, where each works out a part of the batch."""
+def test_a_shape_is_new_if_no_step_before_had_it(threads: int, small: None) -> None:
+    """Also with two threads, where each computes a part of the batch."""
     with torch_threads(threads):
         found = growth.train_watched("tiny", DEVICE, "fp32", 5)
     assert found.new_shape_steps == pytest.approx(3 / 5)
     assert (found.steps, found.settled, found.precision) == (5, 2, "fp32")
 
 
-def test_growth_is_from_where_memory_has_settled(
+def test_growth_starts_where_memory_has_settled(
     small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = iter([10, 900, 400, 500, 450])
@@ -64,7 +64,7 @@ def test_growth_is_from_where_memory_has_settled(
     assert found.growth == pytest.approx(0.25)
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux alone tells")
-def test_what_the_process_holds_counts(small: None) -> None:
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux says")
+def test_the_memory_of_the_process_is_measured(small: None) -> None:
     found = growth.train_watched("tiny", DEVICE, "fp32", 2)
     assert found.peak_bytes >= found.bytes_when_settled > 2**26

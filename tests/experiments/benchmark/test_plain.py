@@ -1,4 +1,4 @@
-"""What is compared with does the same work: the same model but for its biases, the same search."""
+"""The plain code does the same work: the same model except for biases, the same search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_it_has_as_many_parameters_and_some_biases() -> None:
     assert parameters == count_parameters(CONFIG) + biases + last_norms
 
 
-def test_a_beam_of_one_takes_the_likeliest_each_time() -> None:
+def test_a_beam_of_one_takes_the_likeliest_word_each_time() -> None:
     torch.manual_seed(3)
     model = PlainTransformer(CONFIG).eval()
     src = random_sentences([5, 9, 3])
@@ -40,7 +40,7 @@ def test_a_beam_of_one_takes_the_likeliest_each_time() -> None:
         assert hypothesis == [token for token in tokens[1:] if token != EOS_ID]
 
 
-def test_a_wider_beam_finds_what_is_no_less_likely() -> None:
+def test_a_wider_beam_finds_nothing_less_likely() -> None:
     torch.manual_seed(3)
     model = PlainTransformer(dataclasses.replace(CONFIG, vocab_size=11)).eval()
     src = torch.tensor([[5, 7, 4, EOS_ID]])
@@ -55,7 +55,7 @@ def test_a_wider_beam_finds_what_is_no_less_likely() -> None:
     assert log_p(wide) >= log_p(narrow)
 
 
-def test_all_are_timed_for_each_item_in_turn() -> None:
+def test_functions_are_timed_in_turn_for_each_item() -> None:
     calls: list[tuple[str, int]] = []
     times = in_turn(
         range(3),
@@ -67,7 +67,7 @@ def test_all_are_timed_for_each_item_in_turn() -> None:
     assert [len(seconds) for seconds in times] == [3, 3]
 
 
-def test_a_ratio_is_of_turns_and_not_of_sums() -> None:
+def test_a_ratio_is_the_median_over_the_turns() -> None:
     ratio = ratio_of([2.0, 40.0, 9.0, 5.0], [1.0, 10.0, 3.0, 1.0])
     assert ratio.median == 3.5 and ratio.low < 3 < 4 < ratio.high
     assert str(ratio_of([3.0], [2.0])) == "1.50 (1.50 to 1.50)"

@@ -1,4 +1,4 @@
-"""The benchmark of preparing: its text, its figures, and what it is refused for."""
+"""The benchmark of the preparation: its text, its figures and what it refuses."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.benchmark.memory import peak_memory_of_all
-from experiments.benchmark.multiplied import multiply
-from experiments.benchmark.preparation import measure_opening, measure_preparation
-from experiments.benchmark.stages import measure_stages
+from experiments.benchmark.memory import watch_peak_memory
+from experiments.benchmark.preparation import (
+    measure_opening,
+    measure_preparation,
+    measure_stages,
+    multiply,
+)
 from tests.samples import number_pairs
 from transformer.errors import InputError
 
@@ -51,10 +54,10 @@ def test_stages_and_opening_are_measured(text: Path) -> None:
     assert opening.seconds_per_batch > 0
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux alone tells")
-def test_the_memory_of_children_counts() -> None:
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux says")
+def test_the_memory_of_children_is_included() -> None:
     script = "held = bytearray(100 * 2**20); print(len(held), flush=True); input()"
-    with peak_memory_of_all() as alone:
+    with watch_peak_memory() as alone:
         pass
     child = subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -62,7 +65,7 @@ def test_the_memory_of_children_counts() -> None:
     with child:
         assert child.stdout is not None
         child.stdout.readline()
-        with peak_memory_of_all() as both:
+        with watch_peak_memory() as both:
             pass
         child.kill()
     assert alone.bytes is not None and both.bytes is not None

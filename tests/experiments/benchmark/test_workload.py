@@ -1,4 +1,4 @@
-"""The shapes are the paper's, the lengths those of real text."""
+"""The sizes are the paper's, the lengths those of real text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.benchmark.workload import SIZES, Workload, config_of, workload
+from experiments.benchmark.workload import Workload, config_of, workload
 from experiments.catalog.multi30k import MULTI30K
 from transformer.config import EOS_ID, ModelConfig, override
 from transformer.data.preparation.prepare import prepare
 
 SMALL = Workload(text="multi30k", vocab_size=50, tokens_per_batch=300)
-
-
-def test_base_is_the_papers() -> None:
-    assert SIZES["base"] == ModelConfig()
 
 
 @pytest.mark.parametrize("text", ["multi30k", "news"])
@@ -40,7 +36,7 @@ def test_batches_are_those_of_training() -> None:
         assert max(batch.source_tokens, batch.target_tokens) == pytest.approx(300, rel=0.15)
 
 
-def test_a_gpu_gets_the_papers_batches_and_vocabulary() -> None:
+def test_a_gpu_gets_the_papers_model_and_batches() -> None:
     load = workload(torch.device("cuda"))
     config = config_of("base", load)
     assert config.model == ModelConfig()

@@ -1,4 +1,4 @@
-"""Damaged checkpoints are noticed and passed over; the right ones are averaged."""
+"""Damaged checkpoints are noticed and skipped; the right ones are averaged."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ def unfinished(finished: Path, tmp_path: Path) -> Path:
 
 
 def _refuse(path: Path) -> None:
-    """Make it what torch reads with ``weights_only=False`` alone."""
+    """Make it a file that torch reads only with ``weights_only=False``."""
     torch.save(torch.load(path, weights_only=True) | {"path": path}, path)
 
 
 @pytest.mark.parametrize("damage", [_truncate, _empty, _flip, _refuse])
-def test_a_damaged_newest_checkpoint_costs_nothing_but_its_steps(
+def test_a_damaged_newest_checkpoint_costs_only_its_steps(
     damage: type, unfinished: Path, finished: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     _, newest = step_checkpoints(unfinished)[-1]
     damage(newest)
-    with pytest.warns(UserWarning, match="00000040.ckpt is damaged: going on from the one before"):
+    with pytest.warns(UserWarning, match="00000040.ckpt is damaged: continuing from"):
         run(tiny_experiment(folder), unfinished)
     assert _steps(unfinished) == [30, 40]
     assert_same_end(unfinished, finished)
@@ -81,11 +81,11 @@ def test_without_a_sound_checkpoint_it_starts_over(
     with pytest.warns(UserWarning) as warned:
         run(tiny_experiment(folder), unfinished)
     endings = [str(warning.message).partition(".ckpt is damaged: ")[2] for warning in warned]
-    assert endings == ["going on from the one before it", "starting over"]
+    assert endings == ["continuing from the one before it", "starting over"]
     assert_same_end(unfinished, finished)
 
 
-def test_one_written_on_a_gpu_is_sound_on_a_machine_without(
+def test_a_checkpoint_of_a_gpu_can_be_read_without_one(
     unfinished: Path, monkeypatch: pytest.MonkeyPatch
 ):
     step, path = step_checkpoints(unfinished)[-1]
@@ -97,12 +97,12 @@ def test_one_written_on_a_gpu_is_sound_on_a_machine_without(
     assert AtomicCheckpointIO().load_checkpoint(path, weights_only=True)["global_step"] == step
 
 
-def test_no_damaged_byte_passes_for_sound(unfinished: Path):
-    """Whatever byte is flipped: it is noticed, or it was one that means nothing."""
+def test_a_flipped_byte_is_noticed(unfinished: Path):
+    """Any flipped byte is noticed, unless it has no meaning."""
     random = Random(1)
     (_, older), (_, newest) = step_checkpoints(unfinished)
     content, expected = newest.read_bytes(), torch.load(newest, weights_only=True)["state_dict"]
-    contents = content.index(b"PK\x01\x02")  # the list of them, of which all is easily broken
+    contents = content.index(b"PK\x01\x02")  # of the archive, the easiest part to break
     for number in range(150):
         flipped = bytearray(content)
         where = random.randrange(contents if number % 2 else 0, len(content))
@@ -143,7 +143,7 @@ def test_the_average_is_of_the_last_regular_checkpoints(
 
 
 class _Clock(Clock):
-    """One by which each step takes 40 seconds."""
+    """A clock by which each step takes 40 seconds."""
 
     _steps = 0
 
@@ -158,7 +158,7 @@ class _Clock(Clock):
         self._steps = trainer.global_step
 
 
-def test_checkpoints_by_the_clock_keep_their_rhythm_over_stops(
+def test_checkpoints_by_the_clock_keep_their_interval_over_stops(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Every five minutes: after steps 8, 15, 23, 30 and 38; on 15 and 30 after a validation."""
@@ -176,17 +176,13 @@ def test_checkpoints_by_the_clock_keep_their_rhythm_over_stops(
     assert [path.stem[-2:] for path in to_average(tmp_path, 9)] == ["30", "38", "op"]
 
 
-def test_damaged_checkpoints_are_not_averaged(tmp_path: Path):
+def test_damaged_checkpoints_are_not_averaged_and_other_files_are_left_alone(tmp_path: Path):
     _touch(tmp_path, 10, 20, 30)
     _flip(tmp_path / "checkpoints" / "step-00000020.ckpt")
-    assert [path.stem for path in to_average(tmp_path, 3)] == ["step-00000010", "step-00000030"]
-
-
-def test_what_is_no_checkpoint_of_a_step_is_left_alone(tmp_path: Path):
-    _touch(tmp_path, 10)
-    (tmp_path / "checkpoints" / ".step-00000020.ckpt.part").touch()
+    (tmp_path / "checkpoints" / ".step-00000040.ckpt.part").touch()
     (tmp_path / "checkpoints" / "step-of-mine.ckpt").touch()
-    assert _steps(tmp_path) == [10]
+    assert _steps(tmp_path) == [10, 20, 30]
+    assert [path.stem for path in to_average(tmp_path, 3)] == ["step-00000010", "step-00000030"]
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one_and_nothing_else(

@@ -1,4 +1,4 @@
-"""What a person sees of a run under way, and what other processes read of it."""
+"""What a person sees of a run in progress, and what other processes read of it."""
 
 from __future__ import annotations
 
@@ -31,61 +31,37 @@ def _progress(step: int, stage: RunState = RunState.TRAIN) -> Progress:
     )
 
 
-def test_off_a_terminal_each_stage_begins_and_ends_with_a_line():
+@pytest.mark.parametrize(("seconds", "shown"), [(30.0, [1, 1_000]), (0.0, [1, 2, 3, 1_000])])
+def test_without_a_terminal_a_line_is_printed_now_and_then_and_at_the_end(
+    seconds: float, shown: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(experiments.callbacks.display, "_LINE_SECONDS", seconds)
     console, out = _console(terminal=False)
-    display = Display(None, console)
-    display.start(RunState.TRAIN)
-    for step in (1, 2, 3, 1_000):
-        display.update(_progress(step))
-    display.stop()
-    assert out.getvalue().splitlines() == [
-        "train 1/1000  loss 2.346  12,346 tokens/s  1:01 left",
-        "train 1000/1000  loss 2.346  12,346 tokens/s  1:01 left",
-    ]
+    with Display(None, console) as display:
+        display.start(RunState.TRAIN)
+        for step in (1, 2, 3, 1_000):
+            display.update(_progress(step))
+    figures = "loss 2.346  12,346 tokens/s  1:01 left"
+    assert out.getvalue().splitlines() == [f"train {step}/1000  {figures}" for step in shown]
 
 
-def test_off_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(experiments.callbacks.display, "_LINE_SECONDS", 0.0)
-    console, out = _console(terminal=False)
-    display = Display(None, console)
-    display.start(RunState.TRAIN)
-    for step in (1, 2, 3):
-        display.update(_progress(step))
-    assert [line.split()[1] for line in out.getvalue().splitlines()] == [
-        "1/1000",
-        "2/1000",
-        "3/1000",
-    ]
-
-
-def test_preparing_is_left_to_its_own_bars():
-    console, out = _console(terminal=True)
-    display = Display(None, console)
-    display.start(RunState.PREPARE)
-    display.stop()
-    assert out.getvalue() == ""
-    display.start(RunState.TRAIN)
-    display.stop()
-    assert "train" in out.getvalue()
-
-
-def test_what_is_not_known_is_not_shown():
+def test_figures_that_are_not_known_are_left_out():
     console, out = _console(terminal=False)
     Display(None, console).update(Progress(stage=RunState.TRAIN, step=1, max_steps=5))
     assert out.getvalue().strip() == "train 1/5"
 
 
-def test_on_a_terminal_a_bar_says_all_of_it_and_a_message_stands_above():
+def test_a_terminal_shows_a_bar_with_messages_above_it():
     console, out = _console(terminal=True)
-    display = Display(None, console)
-    display.start(RunState.TRAIN)
-    display.update(_progress(250))
-    display.say("resuming at step 250 of 1000")
-    display.stop()
-    shown = out.getvalue()
+    with Display(None, console) as display:
+        display.start(RunState.PREPARE)  # which has bars of its own
+        assert out.getvalue() == ""
+        display.start(RunState.TRAIN)
+        display.update(_progress(250))
+        display.say("resuming at step 250 of 1000")
     for part in ("train", "250/1000", "loss 2.346", "12,346 tokens/s", "1:01 left"):
-        assert part in shown
-    assert "resuming at step 250 of 1000\n" in shown
+        assert part in out.getvalue()
+    assert "resuming at step 250 of 1000\n" in out.getvalue()
 
 
 def test_a_message_is_one_line_however_long():
@@ -94,7 +70,7 @@ def test_a_message_is_one_line_however_long():
     assert out.getvalue().count("\n") == 1
 
 
-def test_the_file_follows_the_stages(tmp_path: Path):
+def test_progress_json_follows_the_stages(tmp_path: Path):
     display = Display(tmp_path, _console(terminal=False)[0])
     display.start(RunState.PREPARE)
     assert json.loads((tmp_path / "progress.json").read_text())["stage"] == "prepare"
@@ -111,41 +87,32 @@ def test_the_file_follows_the_stages(tmp_path: Path):
         "seconds_left": 61.4,
         "message": "",
     }
-
-
-def test_the_file_is_written_no_more_than_once_a_second_but_at_the_end(tmp_path: Path):
-    display = Display(tmp_path, _console(terminal=False)[0])
-    display.start(RunState.TRAIN)
-    for step in (1, 2, 3):
-        display.update(_progress(step))
+    display.update(_progress(2))  # within the same second
     first = read_progress(tmp_path)
-    display.update(_progress(1_000))
+    display.update(_progress(1_000))  # the end is always written
     last = read_progress(tmp_path)
-    assert first is not None and first.step == 1
-    assert last is not None and last.step == 1_000
-
-
-def test_progress_comes_back_as_it_was_written(tmp_path: Path):
-    write_progress(tmp_path, _progress(7))
-    found = read_progress(tmp_path)
-    assert found is not None
-    assert (found.stage, found.step, found.loss) == ("train", 7, 2.34567)
+    assert first is not None and last is not None
+    assert (first.step, last.step) == (1, 1_000)
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", '{"stage": "unheard of"}'])
 def test_progress_that_cannot_be_read_is_none(content: str | None, tmp_path: Path):
+    write_progress(tmp_path, _progress(7))
+    found = read_progress(tmp_path)
+    assert found is not None and (found.stage, found.step) == ("train", 7)
+    (tmp_path / "progress.json").unlink()
     if content is not None:
         (tmp_path / "progress.json").write_text(content)
     assert read_progress(tmp_path) is None
 
 
-def test_of_the_first_lines_of_a_text_no_time_left_is_told(tmp_path: Path):
+def test_no_time_left_is_estimated_from_the_first_lines_of_a_text(tmp_path: Path):
     display = Display(tmp_path, _console(terminal=False)[0])
     update = show_lines(display, 101)
-    told: list[bool] = []
+    estimated: list[bool] = []
     for done in (1, 3, 101):
-        display.start(RunState.EVALUATE)  # so that the next is written at once
+        display.start(RunState.EVALUATE)  # so that the next update is written at once
         update(done)
         written = json.loads((tmp_path / "progress.json").read_text())
-        told.append(written["seconds_left"] is not None)
-    assert told == [False, True, True]
+        estimated.append(written["seconds_left"] is not None)
+    assert estimated == [False, True, True]

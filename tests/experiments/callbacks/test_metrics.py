@@ -1,4 +1,4 @@
-"""``metrics.csv`` when a run is taken up again."""
+"""``metrics.csv`` when a run is resumed, and read while it is being written."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.callbacks.curve import valid_perplexities
 from experiments.callbacks.metrics import MetricsCsv
+from experiments.run.results import METRICS_FILE, valid_perplexities
 
 _HEADER = "step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\n"
 _ROWS = ["10,4.1,60,0.1,1.5,,\n", "20,3.9,50,0.2,1.4,,\n", "20,,,,,3.8,45\n", "30,3.7,40,0.3,1,,\n"]
@@ -16,6 +16,7 @@ _ROWS = ["10,4.1,60,0.1,1.5,,\n", "20,3.9,50,0.2,1.4,,\n", "20,,,,,3.8,45\n", "3
 @pytest.mark.parametrize(
     ("before", "step", "kept"),
     [
+        (None, 0, []),
         ("", 0, []),
         (_HEADER, 0, []),
         (_HEADER + "".join(_ROWS), 0, []),
@@ -24,11 +25,12 @@ _ROWS = ["10,4.1,60,0.1,1.5,,\n", "20,3.9,50,0.2,1.4,,\n", "20,,,,,3.8,45\n", "3
         (_HEADER + "".join(_ROWS), 30, _ROWS),
     ],
 )
-def test_lines_from_after_the_step_are_dropped(
-    before: str, step: int, kept: list[str], tmp_path: Path
+def test_lines_after_the_resumed_step_are_dropped(
+    before: str | None, step: int, kept: list[str], tmp_path: Path
 ):
     path = tmp_path / "metrics.csv"
-    path.write_text(before)
+    if before is not None:
+        path.write_text(before)
     MetricsCsv(tmp_path, every=10, resumed_step=step)
     assert path.read_text().splitlines() == (_HEADER + "".join(kept)).splitlines()
 
@@ -58,6 +60,8 @@ def test_damaged_lines_are_dropped_with_one_warning(
     assert set(valid_perplexities(tmp_path)) <= {20}
 
 
-def test_a_new_run_begins_with_a_header(tmp_path: Path):
-    MetricsCsv(tmp_path, every=10, resumed_step=0)
-    assert (tmp_path / "metrics.csv").read_text().splitlines() == _HEADER.splitlines()
+def test_only_complete_lines_of_validations_are_read(tmp_path: Path):
+    assert valid_perplexities(tmp_path) == {}
+    lines = "50,2.5,12.2,0.001,1.5,,\n101,,,,,1.1,3.004\n211,,,,,7.0,inf\n307,,,,,1.0,2.7"
+    (tmp_path / METRICS_FILE).write_text(_HEADER + lines, encoding="utf-8")
+    assert valid_perplexities(tmp_path) == {101: 3.004, 211: float("inf")}

@@ -1,4 +1,4 @@
-"""Signals are a run's only while it trains."""
+"""A signal ends a run after a checkpoint; the handlers are restored."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import pytest
 from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.callbacks.display import ShowTraining
 from experiments.callbacks.stopping import StoppedError
+from experiments.command_line import STOP_SIGNALS
 from experiments.run.run import run
 from tests.experiments.samples import assert_same_end, tiny_experiment
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +23,7 @@ def _no_tracking(monkeypatch: pytest.MonkeyPatch):
 
 
 def _signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a signal come in the middle of a step, once."""
+    """Send a signal in the middle of a step, once."""
     original = ShowTraining.on_train_batch_end
 
     def show(self: ShowTraining, trainer: lightning.Trainer, *args: object) -> None:
@@ -35,10 +34,17 @@ def _signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ShowTraining, "on_train_batch_end", show)
 
 
-def test_a_run_gives_the_signals_back(folder: Path, tmp_path: Path):
-    before = [signal.getsignal(number) for number in _SIGNALS]
-    run(tiny_experiment(folder, max_steps=2), tmp_path)
-    assert [signal.getsignal(number) for number in _SIGNALS] == before
+def test_a_run_restores_the_handlers_and_leaves_sighup_ignored_under_nohup(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        before = [signal.getsignal(number) for number in STOP_SIGNALS]
+        _signal_at(1, signal.SIGHUP, monkeypatch)
+        run(tiny_experiment(folder, max_steps=2), tmp_path)
+        assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+    finally:
+        signal.signal(signal.SIGHUP, hangup)
 
 
 # 9 is an epoch's last step; a validation follows on 15 and 30, a regular checkpoint on 20 and 30.
@@ -49,11 +55,11 @@ def test_a_run_gives_the_signals_back(folder: Path, tmp_path: Path):
         (8, signal.SIGTERM),
         (9, signal.SIGUSR1),
         pytest.param(14, signal.SIGTERM, marks=pytest.mark.slow),
-        (19, signal.SIGINT),
+        (19, signal.SIGHUP),
         pytest.param(29, signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
-def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not(
+def test_a_run_stopped_at_any_step_continues_as_if_it_had_not_been(
     step: int,
     number: int,
     finished: Path,
@@ -61,13 +67,13 @@ def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    before = [signal.getsignal(number) for number in _SIGNALS]
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
     with monkeypatch.context() as patch:
         _signal_at(step, number, patch)
         with pytest.raises(StoppedError, match=f"stopped at step {step + 1}") as caught:
             run(tiny_experiment(folder), tmp_path)
     assert caught.value.number == number
-    assert [signal.getsignal(number) for number in _SIGNALS] == before
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
     assert step_checkpoints(tmp_path)[-1][0] == step + 1
     run(tiny_experiment(folder), tmp_path)
     assert_same_end(tmp_path, finished)

@@ -1,4 +1,4 @@
-"""The experiments of Table 2 against the paper's numbers, field by field."""
+"""The experiments of Table 2 have the paper's settings, field by field."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE_2 = {
 
 
 @pytest.mark.parametrize("name", TABLE_2)
-def test_what_table_2_was_trained_with(name: str):
+def test_table_2_is_trained_as_in_the_paper(name: str):
     config = find_experiment(name).config
     model, training, decoding = config.model, config.training, config.decoding
     assert TABLE_2[name] == (
@@ -53,17 +53,17 @@ def test_what_table_2_was_trained_with(name: str):
     ("name", "seconds_per_step", "reported"),
     [("wmt14_en_de_base", 0.4, "3.3e+18"), ("wmt14_en_de_big", 1.0, "2.3e+19")],
 )
-def test_its_steps_on_eight_p100_cost_what_table_2_says(
+def test_its_steps_on_eight_p100_cost_the_flops_of_table_2(
     name: str, seconds_per_step: float, reported: str
 ):
-    """By the times a step of section 5.2, which it rounds to 12 hours and 3.5 days."""
+    """With the step times of section 5.2, which it rounds to 12 hours and 3.5 days."""
     training = find_experiment(name).config.training
     assert training.checkpoint_every_steps * seconds_per_step == 600, "every ten minutes"
     seconds = training.max_steps * seconds_per_step
     assert nominal_flops(8 * seconds, 9.5e12) == pytest.approx(float(reported), rel=0.09)
 
 
-def test_the_small_one_is_made_of_news_commentary_alone():
+def test_the_small_one_uses_only_news_commentary():
     small = EXPERIMENTS["wmt14_en_de_small"].config
     (text,) = small.data.corpus.train
     assert "training-parallel-nc-v9.tgz" in text.source.location

@@ -1,4 +1,4 @@
-"""A corpus or an experiment in a Python file of the user's."""
+"""A corpus or an experiment in a user's Python file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_corpus_is_trained_with_the_small_recipe(file: Path) -> None:
+def test_a_corpus_is_trained_like_multi30k(file: Path) -> None:
     found = find_experiment(str(file), seed=5)
     corpus = found.config.data.corpus
     assert (found.name, found.config.training.seed) == ("europarl_en_de", 5)
@@ -56,7 +56,7 @@ def test_a_corpus_is_trained_with_the_small_recipe(file: Path) -> None:
     assert corpus.valid == WMT14_EN_DE.valid
 
 
-def test_an_experiment_is_what_it_says(file: Path) -> None:
+def test_an_experiment_keeps_its_configuration(file: Path) -> None:
     file.write_text(EXPERIMENT)
     found = find_experiment(str(file))
     assert (found.name, found.config.model.num_layers, found.config.model.d_model) == (
@@ -84,7 +84,7 @@ def test_an_experiment_is_what_it_says(file: Path) -> None:
         (CORPUS.replace("europarl_en_de", "a/b"), "corpus name 'a/b' becomes a folder name"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_in_one_line(content: str, said: str, file: Path) -> None:
+def test_a_wrong_file_is_refused_in_one_line(content: str, said: str, file: Path) -> None:
     file.write_text(content)
     with pytest.raises(InputError) as error:
         find_experiment(str(file))

@@ -1,4 +1,4 @@
-"""CTranslate2 gives our logits for every row of Table 3, and finds what our own search finds."""
+"""CTranslate2 gives our scores for every row of Table 3 and finds the same translations."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import torch
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
 from experiments.catalog.find import find_experiment
-from experiments.evaluate.comparison import compare
-from experiments.evaluate.evaluate import text_of_split
-from experiments.evaluate.weights import load_trained
+from experiments.evaluate.trained import load_trained, text_of_split
 from experiments.export import ctranslate2_engine
+from experiments.export.check import compare_engines
 from experiments.export.ctranslate2_engine import CTranslate2Decoder
 from experiments.export.ctranslate2_model import write_ctranslate2_model
 from experiments.run.run import run
@@ -38,7 +37,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
 
 
 def lively_model(config: ModelConfig, *, seed: int = 0, end: float = 0.5) -> Transformer:
-    """Far from its start, with hypotheses of many lengths; a larger ``end`` makes them shorter."""
+    """A random model with hypotheses of many lengths; a larger ``end`` makes them shorter."""
     torch.manual_seed(seed)
     model = Transformer(config).eval()
     with torch.no_grad():
@@ -98,7 +97,7 @@ def test_the_same_hypotheses_as_ours(
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The patience of each batch that CTranslate2 is given; 0 for sentences left to ours."""
+    """The patience of each batch given to CTranslate2; 0 for sentences left to our search."""
     calls: list[int] = []
     submit, ours = CTranslate2Decoder._submit, decode_sentences
 
@@ -118,7 +117,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(("end", "expected"), [(3.0, {1}), (-3.0, {1, 2})])
-def test_what_reaches_its_length_limit_is_searched_again(
+def test_a_search_that_reaches_the_length_limit_is_repeated(
     end: float, expected: set[int], vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = counted(monkeypatch)
@@ -147,7 +146,7 @@ def test_padding_and_the_begin_are_never_chosen(beam_size: int, vocabulary: Voca
     assert not any({PAD_ID, BOS_ID, EOS_ID} & set(hypothesis) for hypothesis in found.values())
 
 
-def test_a_sentence_beyond_its_positions_is_left_to_ours(
+def test_a_sentence_with_too_many_positions_is_left_to_our_search(
     vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = counted(monkeypatch)
@@ -159,7 +158,7 @@ def test_a_sentence_beyond_its_positions_is_left_to_ours(
     assert found == dict(decode_sentences(model, sources, decoding))
 
 
-def test_a_comparison_tells_ties_from_differences(vocabulary: Vocabulary) -> None:
+def test_a_comparison_separates_ties_from_differences(vocabulary: Vocabulary) -> None:
     model = lively_model(TINY_MODEL, end=3.0)
     with torch.no_grad():  # two word-pieces that are alike
         model.embedding.weight[9] = model.embedding.weight[8]
@@ -168,10 +167,8 @@ def test_a_comparison_tells_ties_from_differences(vocabulary: Vocabulary) -> Non
 
     mine = [[8], [8], [8], [8]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "experiments.evaluate.comparison.decode_sentences", lambda *_: enumerate(mine)
-        )
-        found = compare(
+        patch.setattr("experiments.export.check.decode_sentences", lambda *_: enumerate(mine))
+        found = compare_engines(
             model, vocabulary, decoding, lines, lambda _: enumerate([[8], [9], [10, 11], [8]])
         )
     assert [(x.line, x.tie) for x in found.differences] == [(3, True), (4, False)]
@@ -194,7 +191,9 @@ def test_a_thousand_sentences_of_a_trained_model(tmp_path: Path) -> None:
     for beam_size in (1, 4):
         decoding = DecodingConfig(beam_size=beam_size)
         decoder = CTranslate2Decoder(trained.model, trained.vocabulary, decoding)
-        found = compare(trained.model, trained.vocabulary, decoding, lines[:1_000], decoder.decode)
+        found = compare_engines(
+            trained.model, trained.vocabulary, decoding, lines[:1_000], decoder.decode
+        )
         assert all(x.tie for x in found.differences), str(found)
         assert len(found.differences) < 5, str(found)
 

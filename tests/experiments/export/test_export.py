@@ -1,4 +1,4 @@
-"""Exports as a user makes and uses them."""
+"""Exporting a run and using the export, as a user does."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.__main__ import parser
-from experiments.command_line import run_command_line
+from experiments.cli import PROGRAM
 from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of
 
@@ -26,10 +25,11 @@ formats = pytest.mark.parametrize("format", FORMATS)
 
 
 @formats
-def test_an_export_is_written_beside_the_checkpoints_and_made_anew(
+def test_an_export_is_written_beside_the_checkpoints_and_replaced(
     format: str, finished: Path, command: Command, tmp_path: Path
 ):
     directory = copy_of(finished, tmp_path / "run")
+    (directory / f".{format}.part").mkdir()  # left by an export that was killed
     for _ in range(2):
         ended = command("experiments", "export", directory, "--format", format)
         assert (ended.code, ended.stderr) == (0, "")
@@ -40,7 +40,7 @@ def test_an_export_is_written_beside_the_checkpoints_and_made_anew(
 
 @pytest.mark.parametrize("source", ["run", "safetensors"])
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
-def test_every_engine_and_export_evaluates_and_translates_as_the_run(
+def test_every_engine_and_export_gives_the_results_of_the_run(
     source: str, engine: str, finished: Path, command: Command, tmp_path: Path
 ):
     directory = finished
@@ -57,7 +57,7 @@ def test_every_engine_and_export_evaluates_and_translates_as_the_run(
     assert found == command("experiments", "translate", finished, stdin=text)
 
 
-def test_a_check_counts_what_is_the_same(finished: Path, command: Command, tmp_path: Path):
+def test_a_check_counts_equal_translations(finished: Path, command: Command, tmp_path: Path):
     arguments = ("experiments", "export", finished, "--format", "ctranslate2")
     ended = command(*arguments, "--output", tmp_path / "export", "--check", "5")
     assert ended.code == 0, ended
@@ -91,24 +91,8 @@ def test_a_full_disk_leaves_nothing_behind(
     assert not [path for path in tmp_path.iterdir() if "export" in path.name]
 
 
-@pytest.mark.parametrize("fails", [True, False])
-def test_what_a_killed_export_left_is_put_right_by_the_next(
-    fails: bool, finished: Path, command: Command, tmp_path: Path
-):
-    directory, format = copy_of(finished, tmp_path / "run"), "safetensors"
-    arguments = ("experiments", "export", directory, "--format", format)
-    assert command(*arguments).code == 0
-    (directory / format).rename(directory / f"{format}.replaced")  # killed between two renames
-    (directory / f".{format}.part").mkdir()
-    (directory / f".{format}.part" / "model.safetensors").touch()
-    ended = command(*arguments, largest_file=1_000 if fails else None)
-    assert ended.code == (2 if fails else 0), ended
-    assert names(directory / format) == FORMATS[format]
-    assert names(directory) == sorted([*names(finished), format])
-
-
 @formats
-def test_what_is_not_an_export_is_not_overwritten(
+def test_only_an_export_is_overwritten(
     format: str, finished: Path, command: Command, tmp_path: Path
 ):
     output = tmp_path / "export"
@@ -143,7 +127,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
     assert not ended.stdout
 
 
-def test_an_export_for_ctranslate2_is_told_from_a_run(
+def test_an_export_for_ctranslate2_is_not_taken_for_a_run(
     finished: Path, command: Command, tmp_path: Path
 ):
     output = tmp_path / "export"
@@ -172,7 +156,7 @@ def test_an_export_has_no_checkpoints_to_average(finished: Path, command: Comman
         ("translate", "--engine", "ctranslate2"),
     ],
 )
-def test_without_the_extra_one_line_says_how_to_install_it(
+def test_a_missing_extra_is_reported_with_how_to_install_it(
     arguments: tuple[str, ...],
     finished: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -183,7 +167,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
     verb, *options = arguments
     monkeypatch.setattr(sys, "argv", ["experiments", verb, str(finished), *options])
-    assert run_command_line(parser()) == 2
+    assert PROGRAM.run() == 2
     said = capsys.readouterr()
     (line,) = said.err.splitlines()
     assert "is not installed: pip install '.[export]'" in line

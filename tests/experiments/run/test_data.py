@@ -1,4 +1,4 @@
-"""A run goes on, and is scored, with the data that it began with or not at all."""
+"""A run continues, and is scored, only with the data that it started with."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from experiments.callbacks.checkpoints import step_checkpoints
-from experiments.run.data import noted_data
+from experiments.run.data import recorded_data
 from experiments.run.results import load_result
 from experiments.run.run import run
 from tests.data.test_prepared import flip_a_bit
 from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of, forget_result, tiny_experiment
 from tests.samples import write_corpus
-from transformer.config import from_dict, to_dict
+from transformer.config import from_dict
+from transformer.data import prepared
 from transformer.data.prepared import Manifest
 from transformer.errors import InputError
 
@@ -39,15 +40,15 @@ def change_a_word(folder: Path) -> Path:
 
 
 def test_the_digest_is_in_the_result_and_in_each_checkpoint(finished: Path):
-    noted, result = noted_data(finished), load_result(finished)
-    assert noted is not None and result is not None
-    assert result.data_digest == noted.digest
+    data, result = recorded_data(finished), load_result(finished)
+    assert data is not None and result is not None
+    assert result.data_digest == data.digest
     for path in (finished / "checkpoints").iterdir():
         state = torch.load(path, weights_only=True)
-        assert state["TranslationDataModule"] == {"digest": noted.digest}
+        assert state["TranslationDataModule"] == {"digest": data.digest}
 
 
-def test_a_resume_over_a_changed_text_is_refused_by_name(own_run: tuple[Path, Path]):
+def test_a_resume_with_changed_text_is_refused_with_the_file(own_run: tuple[Path, Path]):
     own, directory = own_run
     vocabulary = (directory / "vocabulary.model").read_bytes()
     changed = change_a_word(own)
@@ -57,14 +58,14 @@ def test_a_resume_over_a_changed_text_is_refused_by_name(own_run: tuple[Path, Pa
     assert not (directory / "result.json").exists()
 
 
-def test_a_resume_over_the_same_text_goes_on(own_run: tuple[Path, Path]):
+def test_a_resume_with_the_same_text_continues(own_run: tuple[Path, Path]):
     own, directory = own_run
     flip_a_bit(directory / "vocabulary.model")  # written again, as the data is the same
     result = run(tiny_experiment(own), directory)
     assert result is not None and result.steps == 40
 
 
-def test_a_run_from_before_data_was_noted_keeps_its_vocabulary(own_run: tuple[Path, Path]):
+def test_an_old_run_without_recorded_data_keeps_its_vocabulary(own_run: tuple[Path, Path]):
     own, directory = own_run
     (directory / "data.json").unlink()
     vocabulary = (directory / "vocabulary.model").read_bytes()
@@ -75,7 +76,7 @@ def test_a_run_from_before_data_was_noted_keeps_its_vocabulary(own_run: tuple[Pa
     assert (directory / "vocabulary.model").read_bytes() == vocabulary
     changed.write_text(changed.read_text().replace("einst", "eins"))
     run(tiny_experiment(own), directory)
-    assert noted_data(directory) is not None
+    assert recorded_data(directory) is not None
 
 
 def test_a_checkpoint_of_other_data_is_refused(own_run: tuple[Path, Path]):
@@ -87,7 +88,7 @@ def test_a_checkpoint_of_other_data_is_refused(own_run: tuple[Path, Path]):
         run(tiny_experiment(own), directory)
 
 
-def test_an_evaluation_over_a_changed_text_is_refused_by_name(
+def test_an_evaluation_with_changed_text_is_refused_with_the_file(
     own_run: tuple[Path, Path], command: Command
 ):
     own, directory = own_run
@@ -116,13 +117,11 @@ def test_runs_scored_on_different_text_are_not_compared(
     finished: Path, command: Command, tmp_path: Path
 ):
     other = copy_of(finished, tmp_path / "run")
-    noted = json.loads((other / "data.json").read_text())
-    noted["files"]["valid/reference.txt"]["sha256"] = "0" * 64
-    changed = from_dict(Manifest, noted)
-    from transformer.data import prepared
-
-    noted["digest"] = prepared._digest(changed)  # pyright: ignore[reportPrivateUsage]
-    (other / "data.json").write_text(json.dumps(to_dict(from_dict(Manifest, noted))))
+    data = json.loads((other / "data.json").read_text())
+    data["files"]["valid/reference.txt"]["sha256"] = "0" * 64
+    changed = from_dict(Manifest, data)
+    data["digest"] = prepared._digest(changed)  # pyright: ignore[reportPrivateUsage]
+    (other / "data.json").write_text(json.dumps(data))
     ended = command("experiments", "compare", finished, other)
     assert ended.code == 2
     assert "different text: valid/reference.txt differs" in ended.stderr

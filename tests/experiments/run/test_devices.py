@@ -1,11 +1,29 @@
-"""How many processes a run has, by the command line or by torchrun."""
+"""How many processes a run has, what its devices do at best, and what it says without memory."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from experiments.run.devices import World, find_world, is_first_rank
+import pytest
+import torch
+
+from experiments.run.devices import (
+    OutOfMemoryError,
+    World,
+    explain_out_of_memory,
+    find_world,
+    is_first_rank,
+    nominal_peak,
+)
+from experiments.run.experiment import claim
+from experiments.run.progress import RunState, final_state, read_progress
+from tests.experiments.conftest import Command
+from tests.experiments.samples import tiny_experiment
 from transformer.errors import InputError
+
+# The weights take a quarter of a gigabyte, and so do their gradient and each moment.
+_WIDE = 300_000
+_SPARE_BYTES = 700 * 2**20
 
 
 def _launch(monkeypatch: pytest.MonkeyPatch, *, local: int, size: int, rank: int = 0) -> None:
@@ -15,42 +33,111 @@ def _launch(monkeypatch: pytest.MonkeyPatch, *, local: int, size: int, rank: int
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
 
 
-@pytest.mark.parametrize(("devices", "expected"), [(None, World(1)), (3, World(3))])
-def test_without_torchrun_it_is_as_one_says(devices: int | None, expected: World):
-    assert find_world(devices) == expected
+def test_without_torchrun_there_are_as_many_processes_as_asked_for():
+    assert (find_world(None), find_world(3)) == (World(1), World(3))
 
 
-@pytest.mark.parametrize("devices", [None, 3])
-def test_torchrun_says_how_many_on_how_many_machines(
-    devices: int | None, monkeypatch: pytest.MonkeyPatch
-):
+def test_torchrun_decides_the_number_of_processes_and_machines(monkeypatch: pytest.MonkeyPatch):
     _launch(monkeypatch, local=3, size=6)
-    assert find_world(devices) == World(3, nodes=2)
-    assert find_world(devices).size == 6
+    assert find_world(None) == find_world(3) == World(3, nodes=2)
+    assert find_world(3).size == 6
 
 
-def test_devices_that_contradict_torchrun_are_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_wrong_number_of_devices_is_refused(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match="devices is 0, but must be at least 1"):
+        find_world(0)
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.cuda.device_count", lambda: 2)
+        with pytest.raises(InputError, match=r"devices is 3, but this machine has 2 GPU"):
+            find_world(3)
     _launch(monkeypatch, local=3, size=3)
     with pytest.raises(InputError, match="devices is 2, but torchrun has started 3 processes"):
         find_world(2)
-
-
-def test_machines_with_different_numbers_of_processes_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-):
     _launch(monkeypatch, local=3, size=5)
     with pytest.raises(InputError, match="3 processes here and 5 in all"):
         find_world(None)
 
 
-def test_no_device_is_refused():
-    with pytest.raises(InputError, match="devices is 0, but must be at least 1"):
-        find_world(0)
-
-
-def test_the_first_rank_is_that_of_all_machines(monkeypatch: pytest.MonkeyPatch):
+def test_only_one_process_of_all_machines_is_the_first_rank(monkeypatch: pytest.MonkeyPatch):
     assert is_first_rank()
     monkeypatch.setenv("LOCAL_RANK", "0")
     assert is_first_rank()
     _launch(monkeypatch, local=2, size=4, rank=2)
     assert not is_first_rank()
+
+
+@pytest.mark.parametrize(
+    ("device", "fp32", "bf16"),
+    [
+        ("Tesla K80", 2.8e12, None),
+        ("Tesla P100-SXM2-16GB", 9.5e12, None),
+        ("Tesla V100-PCIE-32GB", 14.0e12, None),
+        ("NVIDIA A100-SXM4-40GB", 19.5e12, 312e12),
+        ("NVIDIA A100 80GB PCIe", 19.5e12, 312e12),
+        ("NVIDIA H100 80GB HBM3", 67e12, 989e12),
+        ("NVIDIA H100 PCIe", 51e12, 756e12),
+        ("NVIDIA H200", 67e12, 989e12),
+        ("NVIDIA L4", 30.3e12, 121e12),
+        ("NVIDIA GeForce RTX 4090", 82.6e12, 165.2e12),
+        # not the devices whose names these begin with
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None, None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None, None),
+        ("NVIDIA A10G", None, None),
+        ("Intel(R) Xeon(R) Processor @ 2.50GHz, 2 threads", None, None),
+    ],
+)
+def test_the_nominal_peak_depends_on_device_and_precision(
+    device: str, fp32: float | None, bf16: float | None
+):
+    assert (nominal_peak(device, "fp32"), nominal_peak(device, "bf16")) == (fp32, bf16)
+
+
+@pytest.mark.parametrize(
+    ("error", "reported"),
+    [
+        (MemoryError(), OutOfMemoryError),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), OutOfMemoryError),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), OutOfMemoryError),
+        (RuntimeError("a shape does not fit"), RuntimeError),
+    ],
+)
+def test_lack_of_memory_is_recognised_and_other_errors_are_kept(
+    error: Exception, reported: type[Exception]
+):
+    message = "out of memory here: do this" if reported is OutOfMemoryError else "a shape does"
+    with (
+        pytest.raises(reported, match=message),
+        explain_out_of_memory(lambda: "here", "do this"),
+    ):
+        raise error
+
+
+def test_a_step_that_does_not_fit_into_memory_says_what_to_change(
+    folder: Path, command: Command, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, tiny_experiment(folder, max_steps=2, d_ff=_WIDE))
+    ended = command("ablations.runner.process", directory, stdin=None, spare_memory=_SPARE_BYTES)
+    assert ended.code == 1, ended
+    assert "Traceback" not in ended.stderr
+    message = ended.lines[-1]
+    assert message.startswith("out of memory in step 1 of training: ")
+    for remedy in ("--accumulate", "--devices-per-trial", "tokens_per_batch"):
+        assert remedy in message
+    progress = read_progress(directory)
+    assert progress is not None
+    assert (progress.stage, progress.message) == ("failed", message)
+    assert final_state(directory, 1, 0.0) == RunState.FAILED
+
+
+def test_train_reports_a_model_that_does_not_fit(folder: Path, command: Command, tmp_path: Path):
+    module = tmp_path / "wide.py"
+    module.write_text(
+        "from pathlib import Path\n"
+        "from tests.experiments.samples import tiny_experiment\n"
+        f"EXPERIMENT = tiny_experiment(Path({str(folder)!r}), d_ff=10**13)\n"
+    )
+    ended = command("experiments", "train", module, "--directory", tmp_path / "run")
+    assert ended.code == 1, ended
+    assert ended.lines[-1].startswith("out of memory in step 1 of training: ")
+    assert "Traceback" not in ended.stderr

@@ -1,4 +1,4 @@
-"""Whose a directory is: one configuration's, and one process's at a time."""
+"""A directory belongs to one configuration, and to one process at a time."""
 
 from __future__ import annotations
 
@@ -19,28 +19,23 @@ from tests.experiments.samples import copy_of, tiny_experiment
 from transformer.errors import InputError
 
 
-def test_another_configuration_is_refused_and_told_what_differs(finished: Path, folder: Path):
-    with pytest.raises(InputError) as caught:
+def test_another_configuration_is_refused_with_the_differences(finished: Path, folder: Path):
+    with pytest.raises(InputError, match=f"{finished} belongs to another configuration") as caught:
         run(tiny_experiment(folder, seed=4, d_ff=19), finished)
-    said = str(caught.value)
-    assert f"{finished} belongs to another configuration" in said
-    assert "model.d_ff: 17 -> 19" in said
-    assert "training.seed: 3 -> 4" in said
-    assert "dropout" not in said
+    message = str(caught.value)
+    assert "model.d_ff: 17 -> 19" in message and "training.seed: 3 -> 4" in message
+    assert "dropout" not in message
     assert load_experiment(finished) == tiny_experiment(folder)
-
-
-def test_another_corpus_is_told_by_its_name_alone(finished: Path):
     with pytest.raises(InputError) as caught:
         run(CLDR, finished)
-    said = str(caught.value)
-    assert "data.corpus.name: 'numbers' -> 'cldr_en_de'" in said
-    assert said.count("data.corpus") == 1
-    assert "model.d_ff: 17 -> 256" in said
+    message = str(caught.value)
+    assert "data.corpus.name: 'numbers' -> 'cldr_en_de'" in message
+    assert message.count("data.corpus") == 1  # the name says it all
+    assert "model.d_ff: 17 -> 256" in message
 
 
 @pytest.mark.parametrize("below", ["base/seed-1", "trial-0003"])
-def test_the_directory_of_a_table_is_no_runs_and_names_one(
+def test_the_directory_of_a_table_is_refused_and_a_run_in_it_is_named(
     below: str, folder: Path, tmp_path: Path
 ):
     claim(tmp_path / below, tiny_experiment(folder))
@@ -65,11 +60,11 @@ def test_a_directory_in_use_is_refused(
     [
         ((MetricsCsv, "_append"), False),
         ((MetricsCsv, "_append"), True),
-        ((experiments.run.run, "_score"), True),
+        ((experiments.run.run, "score_run"), True),
         ((experiments.run.run, "_result"), True),
     ],
 )
-def test_one_that_is_removed_meanwhile_ends_the_run_in_one_line(
+def test_a_directory_that_is_removed_ends_the_run_in_one_line(
     moment: tuple[Any, str],
     anew: bool,
     folder: Path,
@@ -77,13 +72,13 @@ def test_one_that_is_removed_meanwhile_ends_the_run_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    directory, goes_on = tmp_path / "run", getattr(*moment)
+    directory, original = tmp_path / "run", getattr(*moment)
 
-    def remove_first(*arguments: Any) -> Any:
+    def remove_first(*arguments: Any, **settings: Any) -> Any:
         shutil.rmtree(directory, ignore_errors=True)
         if anew:  # as W&B's process does
             directory.mkdir()
-        return goes_on(*arguments)
+        return original(*arguments, **settings)
 
     monkeypatch.setattr(*moment, remove_first)
     experiment = tiny_experiment(folder, max_steps=2, average_checkpoints=1)
@@ -92,16 +87,20 @@ def test_one_that_is_removed_meanwhile_ends_the_run_in_one_line(
     assert not (directory / "result.json").exists()
 
 
-def test_one_that_cannot_be_made_is_refused_with_the_reason(folder: Path):
-    with pytest.raises(InputError, match=r"/proc/x cannot be made \(No such file or directory\)"):
-        run(tiny_experiment(folder), Path("/proc/x"))
-
-
-@pytest.mark.parametrize("below", ["", "deeper/"])
-def test_a_file_in_the_place_of_the_directory_is_refused(below: str, folder: Path, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/proc/x", r"/proc/x cannot be made \(No such file or directory\)"),
+        ("file", "a file is in its place"),
+        ("file/deeper", "a file is in its place"),
+    ],
+)
+def test_a_directory_that_cannot_be_made_is_refused_with_the_reason(
+    path: str, reason: str, folder: Path, tmp_path: Path
+):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="a file is in its place"):
-        run(tiny_experiment(folder), tmp_path / "file" / below)
+    with pytest.raises(InputError, match=reason):
+        run(tiny_experiment(folder), tmp_path / path)
 
 
 def test_a_run_whose_data_is_refused_leaves_its_directory_to_the_next(
@@ -114,14 +113,13 @@ def test_a_run_whose_data_is_refused_leaves_its_directory_to_the_next(
     claim(tmp_path, tiny_experiment(folder))
 
 
-def test_a_configuration_that_cannot_be_read_is_told_by_its_file(tmp_path: Path, folder: Path):
-    (tmp_path / "config.json").write_text('{"name": "x"')
+def test_a_damaged_configuration_and_one_of_another_version_are_refused(
+    finished: Path, folder: Path, tmp_path: Path
+):
+    text = (finished / "config.json").read_text()
+    (tmp_path / "config.json").write_text(text[:50])
     with pytest.raises(InputError, match=r"config\.json cannot be read as JSON"):
         run(tiny_experiment(folder), tmp_path)
-
-
-def test_one_of_another_version_is_told_by_its_field(finished: Path, tmp_path: Path):
-    text = (finished / "config.json").read_text()
     (tmp_path / "config.json").write_text(text.replace('"d_ff"', '"width"'))
     with pytest.raises(InputError, match="does not fit this version of the project"):
         load_experiment(tmp_path)

@@ -41,21 +41,19 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_json_is_for_people_too(tmp_path: Path):
-    write_json(tmp_path / "file", {"b": "ä", "a": [1]})
-    assert (tmp_path / "file").read_text(encoding="utf-8").startswith('{\n  "b": "ä",\n')
-    assert read_json(tmp_path / "file") == {"b": "ä", "a": [1]}
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[1]", b"null"])
-def test_what_is_not_an_object_is_told_by_its_file(content: bytes, tmp_path: Path):
+def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, tmp_path: Path):
     path = tmp_path / "file.json"
+    write_json(path, {"b": "ä", "a": [1]})
+    assert path.read_text(encoding="utf-8").startswith('{\n  "b": "ä",\n')
+    assert read_json(path) == {"b": "ä", "a": [1]}
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"file\.json .*delete it to make it anew"):
+    with pytest.raises(InputError, match=r"file\.json .*delete it to have it made again"):
         read_json(path)
 
 
 def test_a_result_comes_back_as_it_was(finished: Path, tmp_path: Path):
+    assert load_result(tmp_path) is None
     result = load_result(finished)
     assert result is not None
     for changed in (result, dataclasses.replace(result, test_bleu=None, perplexity=float("inf"))):
@@ -63,18 +61,16 @@ def test_a_result_comes_back_as_it_was(finished: Path, tmp_path: Path):
         assert load_result(tmp_path) == changed
 
 
-def test_no_result_is_none(tmp_path: Path):
-    assert load_result(tmp_path) is None
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [({"blue": 1.0}, "blue"), ({"bleu": None}, "bleu"), ({"steps": "many"}, "steps")],
 )
-def test_a_result_of_another_version_is_told_by_its_file_and_field(
+def test_a_result_of_another_version_is_refused_with_its_file_and_field(
     changes: dict[str, object], said: str, finished: Path, tmp_path: Path
 ):
     written = json.loads((finished / "result.json").read_text())
     (tmp_path / "result.json").write_text(json.dumps(written | changes))
-    with pytest.raises(InputError, match=rf"result\.json does not fit this version.*{said}"):
+    with pytest.raises(
+        InputError, match=rf"result\.json does not fit this version.*{said}.*; remove the file"
+    ):
         load_result(tmp_path)

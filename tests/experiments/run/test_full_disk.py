@@ -1,4 +1,4 @@
-"""Where no more can be written, a run ends in one line, and goes on once there is room."""
+"""A full disk ends a run in one line; once there is room, it continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that end sooner than configured, and go on later."""
+"""Runs that end sooner than configured, and continue later."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.callbacks.checkpoints import step_checkpoints
-from experiments.callbacks.curve import METRICS_FILE
-from experiments.run.results import load_result
+from experiments.run.results import METRICS_FILE, load_result
 from experiments.run.run import Limits, run
 from tests.experiments.samples import (
     assert_same_end,
@@ -19,7 +18,6 @@ from tests.experiments.samples import (
     result_of,
     tiny_experiment,
 )
-from transformer.errors import InputError
 
 
 def _files(directory: Path) -> dict[Path, int]:
@@ -38,20 +36,17 @@ def _course(directory: Path) -> tuple[list[str], list[int], int]:
     )
 
 
-def test_a_finished_run_started_again_does_nothing(finished: Path, folder: Path):
+@pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
+def test_a_finished_run_started_again_does_nothing(
+    limits: Limits | None, finished: Path, folder: Path
+):
     before = _files(finished)
-    assert run(tiny_experiment(folder), finished) == load_result(finished)
-    assert _files(finished) == before
-
-
-def test_fewer_steps_than_a_finished_run_has_done_change_nothing(finished: Path, folder: Path):
-    before = _files(finished)
-    assert result_of(tiny_experiment(folder), finished, limits=Limits(max_steps=5)).steps == 40
+    assert run(tiny_experiment(folder), finished, limits=limits) == load_result(finished)
     assert _files(finished) == before
 
 
 @pytest.mark.parametrize("stop", [10, 13])
-def test_a_run_ended_by_max_steps_goes_on_as_if_it_had_not(
+def test_a_run_ended_by_max_steps_continues_as_if_it_had_not_been(
     stop: int,
     finished: Path,
     folder: Path,
@@ -67,14 +62,19 @@ def test_a_run_ended_by_max_steps_goes_on_as_if_it_had_not(
     assert_same_end(tmp_path, finished)
 
 
+@pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
 def test_a_run_that_was_stopped_before_its_evaluation_is_only_evaluated(
-    finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limits: Limits | None,
+    finished: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     directory = copy_of(finished, tmp_path / "run")
     before = load_result(directory)
     forget_result(directory)
-    after = result_of(tiny_experiment(folder), directory)
+    after = result_of(tiny_experiment(folder), directory, limits=limits)
     assert outcome(directory) == outcome(finished)
     assert before is not None
     # The checkpoint was written just before the clock stopped; evaluation is no training.
@@ -97,16 +97,7 @@ def test_a_run_ends_when_its_minutes_are_up_and_is_scored(
     assert longer.train_seconds >= seconds
 
 
-def test_a_stopped_run_is_scored_where_it_is_if_it_is_past_max_steps(
-    finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    directory = copy_of(finished, tmp_path / "run")
-    forget_result(directory)
-    assert result_of(tiny_experiment(folder), directory, limits=Limits(max_steps=5)).steps == 40
-
-
-def test_a_run_in_parts_may_go_on_in_others(
+def test_a_run_may_continue_with_another_number_of_parts(
     finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Steps, epochs, validations and checkpoints stay where they were."""
@@ -117,26 +108,3 @@ def test_a_run_in_parts_may_go_on_in_others(
     expected = load_result(finished)
     assert expected is not None and result.source_tokens == expected.source_tokens
     assert _course(tmp_path) == _course(finished)
-
-
-@pytest.mark.parametrize(
-    ("limits", "said"),
-    [
-        ({"max_steps": 0}, "max_steps is 0"),
-        ({"max_steps": -1}, "max_steps is -1"),
-        ({"max_minutes": 0.0}, "max_minutes is 0.0"),
-        ({"max_minutes": float("nan")}, "max_minutes is nan"),
-    ],
-)
-def test_a_limit_must_be_above_zero(limits: dict[str, int], said: str):
-    with pytest.raises(InputError, match=said):
-        Limits(**limits)
-
-
-@pytest.mark.parametrize(("devices", "accumulate", "said"), [(0, 1, "devices"), (1, 0, "acc")])
-def test_no_devices_and_no_parts_are_refused(
-    devices: int, accumulate: int, said: str, folder: Path, tmp_path: Path
-):
-    with pytest.raises(InputError, match=rf"{said}\w* is 0, but must be at least 1"):
-        run(tiny_experiment(folder), tmp_path / "run", devices=devices, accumulate=accumulate)
-    assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""WMT14 from its archives to a score, small, from a server that fails in every way it can."""
+"""A small WMT14, from its archives to a score, with a server that fails in many ways."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.__main__ import parser
 from experiments.catalog.find import find_experiment
-from experiments.command_line import run_command_line
+from experiments.cli import PROGRAM
 from tests.data.scripted_server import (
     ScriptedServer,
     cut,
@@ -42,7 +41,7 @@ NEWS_COMMENTARY = "/www.statmt.org/wmt14/training-parallel-nc-v9.tgz"
 
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache, and no patience with servers."""
+    """An empty cache and short time-outs."""
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
     monkeypatch.setattr(download, "_TIMEOUT", (1, 0.3))
@@ -52,7 +51,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def prepare(file: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of ``python -m experiments prepare``, in this process and its patches."""
     monkeypatch.setattr(sys, "argv", ["experiments", "prepare", str(file)])
-    return run_command_line(parser())
+    return PROGRAM.run()
 
 
 def prepared(file: Path) -> PreparedCorpus:
@@ -117,7 +116,7 @@ def test_en_fr_with_packed_members_in_a_plain_archive(
     check(prepared(file), WMT14_EN_FR)
 
 
-def test_a_network_that_asks_to_log_in_costs_nothing_that_has_come(
+def test_a_login_page_of_the_network_costs_no_downloaded_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     served = archives(WMT14_EN_DE)

@@ -1,4 +1,4 @@
-"""Stopped in whatever way at whatever step, a run ends bit by bit where it would have ended."""
+"""However and wherever it is stopped, a run ends bit for bit as it would have ended."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _start(begin: Start, directory: Path) -> Running:
 
 
 def _disturb(begin: Start, directory: Path, *, times: int, seed: int) -> int:
-    """Stop the run so many times, each in some way at some step; how often it came too late."""
+    """Stop the run ``times`` times at random steps; return how often it had ended before."""
     random, late = Random(seed), 0
     for number in range(times):
         stop = _steps(directory) + random.randint(1, max(2, _STEPS // (2 * times)))
@@ -67,7 +67,7 @@ def _disturb(begin: Start, directory: Path, *, times: int, seed: int) -> int:
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_a_run_killed_over_and_over_ends_as_an_undisturbed_one(
+def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
     seed: int, experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
 ):
     directory = tmp_path / "run"
@@ -80,7 +80,7 @@ def test_a_run_killed_over_and_over_ends_as_an_undisturbed_one(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_so_does_one_killed_many_times(
+def test_a_run_killed_many_times_ends_as_an_undisturbed_one(
     seed: int, experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
 ):
     directory = tmp_path / "run"
@@ -91,7 +91,7 @@ def test_so_does_one_killed_many_times(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_after_a_checkpoint_of_the_step_it_came_in(
+def test_a_signal_ends_a_run_after_a_checkpoint_of_its_step(
     number: signal.Signals, experiment: Experiment, begin: Start, tmp_path: Path
 ):
     directory = tmp_path / "run"
@@ -102,4 +102,4 @@ def test_a_signal_ends_after_a_checkpoint_of_the_step_it_came_in(
     assert ended.code == STOPPED_EXIT_CODE
     saved, _ = step_checkpoints(directory)[-1]
     assert saved == _steps(directory)
-    assert ended.lines[-1] == f"stopped at step {saved}; the same command goes on there"
+    assert ended.lines[-1] == f"stopped at step {saved}; the same command continues there"

@@ -1,4 +1,4 @@
-"""What Weights & Biases is told, and that a dead network is no one's trouble."""
+"""What is sent to Weights & Biases, and that a dead network stops nothing."""
 
 from __future__ import annotations
 
@@ -56,17 +56,12 @@ def records(finished: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in _inspect(finished).splitlines()]
 
 
-def test_the_run_says_what_it_is(records: list[dict[str, Any]]):
-    (run,) = (record["run"] for record in records if record["type"] == "run")
-    assert run["run_group"] == "tests/tiny"
-    assert run["job_type"] == "train"
-    assert run["tags"] == ["tiny", "numbers"]
-    assert run["display_name"] == "numbers-seed3"
-
-
-def test_the_run_holds_the_whole_configuration_and_the_commit(
-    summary: dict[str, Any], folder: Path
+def test_the_run_has_its_names_its_configuration_and_the_commit(
+    records: list[dict[str, Any]], summary: dict[str, Any], folder: Path
 ):
+    (run,) = (record["run"] for record in records if record["type"] == "run")
+    assert (run["run_group"], run["job_type"]) == ("tests/tiny", "train")
+    assert (run["tags"], run["display_name"]) == (["tiny", "numbers"], "numbers-seed3")
     config = to_dict(tiny_experiment(folder).config)
     assert summary["config"] == config | {"experiment": "numbers", "commit": commit()}
 
@@ -80,31 +75,28 @@ def test_the_summary_is_the_result(summary: dict[str, Any], finished: Path):
         assert summary["summary"].get(name) == expected, name  # W&B keeps no None
 
 
-def test_the_history_is_that_of_the_metrics(records: list[dict[str, Any]], finished: Path):
-    losses = [r["history"]["item"].get("loss") for r in records if r["type"] == "history"]
+def test_the_history_holds_the_metrics_under_names_of_their_own(
+    records: list[dict[str, Any]], finished: Path
+):
+    history = [r["history"]["item"] for r in records if r["type"] == "history"]
+    losses = [item["loss"] for item in history if "loss" in item]
     lines = (finished / "metrics.csv").read_text().splitlines()[1:]
     expected = [float(line.split(",")[1]) for line in lines if line.split(",")[1]]
-    assert [x for x in losses if x is not None] == pytest.approx(expected, rel=1e-5)
-
-
-def test_no_figure_of_the_result_has_the_name_of_another_in_the_history(
-    records: list[dict[str, Any]],
-):
-    logged = {name for r in records if r["type"] == "history" for name in r["history"]["item"]}
+    assert losses == pytest.approx(expected, rel=1e-5)
+    logged = {name for item in history for name in item}
     assert {"train_perplexity", "valid_perplexity"} <= logged
     assert not logged & {field.name for field in dataclasses.fields(Result)}
 
 
 @pytest.mark.parametrize(
-    ("environment", "mode"),
-    [({}, "offline"), ({"WANDB_MODE": "disabled"}, "disabled"), ({"WANDB_MODE": ""}, "offline")],
+    ("value", "mode"), [(None, "offline"), ("disabled", "disabled"), ("", "offline")]
 )
-def test_it_is_offline_unless_asked(
-    environment: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch
+def test_tracking_is_offline_unless_asked_for_more(
+    value: str | None, mode: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("WANDB_MODE")
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+    if value is not None:
+        monkeypatch.setenv("WANDB_MODE", value)
     assert tracking_mode() == mode
 
 
@@ -115,7 +107,7 @@ class _Quiet(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def answering() -> Iterator[str]:
-    """A server that answers at once, if not with what W&B would say."""
+    """A server that answers at once, though not as W&B would."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Quiet) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -124,20 +116,20 @@ def answering() -> Iterator[str]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """A server that takes a connection and never says a word."""
+    """A server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.fixture
 def closed() -> str:
-    """A port at which no one listens."""
+    """A port on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("asked", [{"WANDB_MODE": "online"}, {"WANDB_API_KEY": _KEY}])
-def test_it_is_online_where_one_asks_and_the_server_answers(
+def test_tracking_is_online_if_asked_for_and_the_server_answers(
     asked: dict[str, str], answering: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("WANDB_MODE")
@@ -148,7 +140,7 @@ def test_it_is_online_where_one_asks_and_the_server_answers(
 
 
 @pytest.mark.parametrize("server", ["silent", "closed"])
-def test_a_dead_network_is_told_within_seconds_and_means_offline(
+def test_a_dead_network_is_noticed_within_seconds_and_means_offline(
     server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(experiments.run.tracking, "_PROBE_SECONDS", 0.5)
@@ -160,7 +152,7 @@ def test_a_dead_network_is_told_within_seconds_and_means_offline(
     assert time.monotonic() - started < 5
 
 
-def test_a_run_without_its_network_ends_as_one_that_is_offline(
+def test_a_run_without_a_network_is_tracked_offline(
     folder: Path, command: Command, closed: str, tmp_path: Path
 ):
     directory = tmp_path / "run"
@@ -176,21 +168,21 @@ def test_a_run_without_its_network_ends_as_one_that_is_offline(
 
 
 class _Init:
-    """Stands in for ``wandb.init``: keeps what it was told, and fails in some modes."""
+    """Stands in for ``wandb.init``: keeps its arguments, and fails in some modes."""
 
     def __init__(self, *failing: str) -> None:
-        self.failing, self.told = failing, list[dict[str, Any]]()
+        self.failing, self.given = failing, list[dict[str, Any]]()
         self._init = wandb.init
 
-    def __call__(self, **told: Any) -> Any:
-        self.told.append(told)
-        if told["mode"] in self.failing:
+    def __call__(self, **given: Any) -> Any:
+        self.given.append(given)
+        if given["mode"] in self.failing:
             raise CommError("no\nsuch key")
         return self._init(mode="disabled")
 
 
 @pytest.mark.parametrize("fails", [("online",), ("online", "offline")])
-def test_what_goes_wrong_at_the_start_stops_no_run(
+def test_a_failed_start_of_wandb_does_not_stop_the_run(
     fails: tuple[str, ...],
     answering: str,
     folder: Path,
@@ -206,10 +198,10 @@ def test_what_goes_wrong_at_the_start_stops_no_run(
         Tracking(tiny_experiment(folder), tmp_path) as tracking,
     ):
         assert len(tracking.loggers()) == (len(fails) == 1)
-    assert [told["mode"] for told in init.told] == ["online", "offline"]
+    assert [given["mode"] for given in init.given] == ["online", "offline"]
 
 
-def test_a_server_that_goes_silent_holds_the_end_up_only_for_a_while(
+def test_a_silent_server_delays_the_end_only_for_a_while(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(experiments.run.tracking, "_FINISH_SECONDS", 0.1)
@@ -223,7 +215,7 @@ def test_a_server_that_goes_silent_holds_the_end_up_only_for_a_while(
     release.set()
 
 
-def test_a_resumed_run_is_the_same_run(
+def test_a_resumed_run_continues_its_wandb_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     init = _Init()
@@ -231,11 +223,11 @@ def test_a_resumed_run_is_the_same_run(
     for _ in range(2):
         with Tracking(tiny_experiment(folder), tmp_path):
             pass
-    first, second = (told["id"] for told in init.told)
+    first, second = (given["id"] for given in init.given)
     assert first and first == second
 
 
-def test_each_attempt_is_a_run_of_its_own_that_names_the_one_before(
+def test_each_attempt_has_its_own_wandb_run_which_names_the_one_before(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     init = _Init()
@@ -248,17 +240,17 @@ def test_each_attempt_is_a_run_of_its_own_that_names_the_one_before(
         last = wandb_id(tmp_path)
         assert last is not None
         ids.append(last)
-    assert [told["id"] for told in init.told] == ids
+    assert [given["id"] for given in init.given] == ids
     assert ids[0] != ids[1]
-    first, second = (told["config"] for told in init.told)
+    first, second = (given["config"] for given in init.given)
     assert (first["resumed_from"], second["resumed_from"]) == (None, ids[0])
     assert (second["study"], second["cell"]) == ("table3-quick", "base/seed-1")
     assert (second["attempt"], second["host"]) == (2, "node7")
-    assert init.told[1]["name"] == "numbers-seed3-attempt2"
-    assert {told["group"] for told in init.told} == {"tests/tiny"}
+    assert init.given[1]["name"] == "numbers-seed3-attempt2"
+    assert {given["group"] for given in init.given} == {"tests/tiny"}
 
 
-def test_a_table_is_a_run_with_the_table_itself(tmp_path: Path):
+def test_a_table_is_one_wandb_run_with_the_table_in_it(tmp_path: Path):
     rows = [["base", 25.8, None], ["big", None, "missing"]]
     for _ in range(2):
         track_table(tmp_path, "table3-quick", ["row", "BLEU", "state"], rows, {"scale": "quick"})
@@ -274,7 +266,7 @@ def test_a_table_is_a_run_with_the_table_itself(tmp_path: Path):
     assert "table-file" in str(logged)
 
 
-def test_a_table_that_wandb_refuses_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     with pytest.warns(UserWarning, match="W&B does not take the table: "):
         track_table(tmp_path, "table3-quick", ["row", "BLEU"], [["base"]], {})

@@ -1,4 +1,4 @@
-"""Two processes train as one does that accumulates, dropout and all."""
+"""Two processes train like one process that accumulates, including dropout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _losses(directory: Path, column: str) -> list[float]:
 def test_two_ranks_take_the_global_batches_of_one_process(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Without dropout, which each shard of a batch has of its own."""
+    """Without dropout, which is drawn separately for each shard of a batch."""
     monkeypatch.setenv("WANDB_MODE", "disabled")
     one, two = tmp_path / "one", tmp_path / "two"
     experiment = tiny_experiment(folder, max_steps=20, dropout=0.0)
@@ -73,7 +73,7 @@ def test_ranks_end_together(
     progress = read_progress(directory)
     assert progress is not None
     assert step_checkpoints(directory)[-1][0] == progress.step
-    assert progress.message == f"stopped at step {progress.step}; the same command goes on there"
+    assert progress.message == f"stopped at step {progress.step}; the same command continues there"
 
 
 @pytest.mark.slow
@@ -109,9 +109,7 @@ def test_two_processes_take_the_steps_of_one(
     ]
 
 
-def test_a_gpu_of_apples_is_left_alone(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_apple_gpu_is_not_used(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
     result = result_of(tiny_experiment(folder, max_steps=3), tmp_path)

@@ -1,4 +1,4 @@
-"""The last checkpoint is scored, and the mean of more of them besides."""
+"""A run scores its checkpoints, and a mean of more of them if that is configured."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import torch
 
 from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.callbacks.display import Display
-from experiments.evaluate.scoring import choose_checkpoints, load_model, score_average
+from experiments.evaluate.scoring import score_run
+from experiments.evaluate.trained import load_trained
 from experiments.run.results import load_result, score_lines
-from tests.experiments.samples import result_of, tiny_experiment
+from tests.experiments.samples import copy_of, result_of, tiny_experiment
 from transformer.data.preparation.prepare import prepare
 from transformer.evaluation.perplexity import perplexity, translate
 
 CPU = torch.device("cpu")
 
 
-def test_both_are_scored_and_their_translations_kept(
+def test_both_means_are_scored_and_their_translations_kept(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
@@ -28,34 +29,25 @@ def test_both_are_scored_and_their_translations_kept(
     result = result_of(experiment, tmp_path / "run")
     assert [step for step, _ in step_checkpoints(tmp_path / "run")] == [6, 8, 10]
     assert result == load_result(tmp_path / "run")
-    corpus = prepare(experiment.config)
-    model = load_model(experiment, choose_checkpoints(experiment, tmp_path / "run", 3), device=CPU)
-    sources, references = corpus.text("valid")
-    vocabulary = corpus.vocabulary()
+    sources, references = prepare(experiment.config).text("valid")
+    trained = load_trained(tmp_path / "run", 3, device=CPU)
+    model, vocabulary = trained.model, trained.vocabulary
     assert result.averaged is not None and result.averaged.checkpoints == 3
     expected = perplexity(model, vocabulary, sources, references).per_token
     assert result.averaged.perplexity == expected != result.perplexity
     translations = translate(model, vocabulary, sources, experiment.config.decoding)
-    files = [f"{name}.hypotheses.txt" for name in ("valid", "valid-averaged", "test")]
-    averaged = (tmp_path / "run" / files[1]).read_text(encoding="utf-8")
+    files = {path.name: path for path in (tmp_path / "run").glob("*.hypotheses.txt")}
+    assert sorted(files) == [
+        f"{name}.hypotheses.txt" for name in ("test", "valid-averaged", "valid")
+    ]
+    averaged = files["valid-averaged.hypotheses.txt"].read_text(encoding="utf-8")
     assert averaged == "".join(f"{line}\n" for line in translations)
-    found = sorted(path.name for path in (tmp_path / "run").glob("*.hypotheses.txt"))
-    assert found == sorted(files)
     assert "(mean of 3 checkpoints)" in score_lines(result)[1]
 
 
-def test_what_was_scored_already_is_not_scored_again(finished: Path, folder: Path):
-    """The run was scored with both its checkpoints, and has no more of them."""
+def test_the_same_checkpoints_are_not_scored_twice(finished: Path, folder: Path, tmp_path: Path):
+    directory = copy_of(finished, tmp_path / "run")  # it has two checkpoints, which are averaged
     experiment = tiny_experiment(folder, also_average=5)
-    corpus = prepare(experiment.config)
-    besides = choose_checkpoints(experiment, finished)
-    scored = score_average(
-        experiment,
-        finished,
-        corpus.vocabulary(),
-        corpus.text("valid"),
-        besides=besides,
-        device=CPU,
-        display=Display(None),
-    )
-    assert scored is None
+    corpus, display = prepare(experiment.config), Display(None)
+    scores = score_run(experiment, directory, corpus, ("valid",), device=CPU, display=display)
+    assert (scores.checkpoints, scores.averaged) == (2, None)

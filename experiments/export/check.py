@@ -1,4 +1,4 @@
-"""Whether another engine finds the same hypotheses as our own decoder, and how fast."""
+"""Whether another engine finds the same translations as our own search, and how fast."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from transformer.decoding import decode_sentences, length_penalty
 from transformer.evaluation.perplexity import Decode
 from transformer.model.encoder_decoder import Transformer
 
-# Scores nearer than this differ by fp32's rounding alone.
+# Scores closer than this differ by the rounding of fp32 alone.
 _TIE = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """A line, counted from 1, in which the engines differ; both scores are by our model."""
+    """A line, counted from 1, that the engines translate differently; both scores are by our
+    model.
+    """
 
     line: int
     ours: float
@@ -32,8 +34,8 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
-    """Of ``lines`` lines those in which the engines differ, and the seconds each took."""
+class EngineComparison:
+    """The lines among ``lines`` that the engines translate differently, and their seconds."""
 
     lines: int
     differences: list[Difference]
@@ -55,14 +57,14 @@ class Comparison:
         return "\n".join([*listed, summary])
 
 
-def compare(
+def compare_engines(
     model: Transformer,
     vocabulary: Vocabulary,
     config: DecodingConfig,
     lines: Sequence[str],
     decode: Decode,
-) -> Comparison:
-    """Decode ``lines``, blank ones left out, by our own search and by ``decode``."""
+) -> EngineComparison:
+    """Translate ``lines``, except blank ones, by our own search and by ``decode``."""
     numbers = [number for number, line in enumerate(lines, start=1) if line.strip()]
     sources = vocabulary.encode([lines[number - 1] for number in numbers])
     started = time.perf_counter()
@@ -73,13 +75,13 @@ def compare(
     differences = [
         Difference(
             line=number,
-            ours=hypothesis_score(model, source, ours[row], config),
-            theirs=hypothesis_score(model, source, theirs[row], config),
+            ours=_hypothesis_score(model, source, ours[row], config),
+            theirs=_hypothesis_score(model, source, theirs[row], config),
         )
         for row, (number, source) in enumerate(zip(numbers, sources, strict=True))
         if ours[row] != theirs[row]
     ]
-    return Comparison(
+    return EngineComparison(
         lines=len(numbers),
         differences=differences,
         seconds=ended - between,
@@ -88,10 +90,10 @@ def compare(
 
 
 @torch.inference_mode()
-def hypothesis_score(
+def _hypothesis_score(
     model: Transformer, source: Sequence[int], hypothesis: Sequence[int], config: DecodingConfig
 ) -> float:
-    """log p / length penalty, with the end of sentence unless the length limit was reached."""
+    """log p / length penalty, including the end of sentence unless the length limit was reached."""
     at_limit = len(hypothesis) == len(source) + config.max_extra_length
     tokens = [*hypothesis] if at_limit else [*hypothesis, EOS_ID]
     device = model.embedding.weight.device

@@ -1,4 +1,4 @@
-"""Two systems on one text: noise, or a difference."""
+"""Two systems on one text: do they differ by more than chance?"""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from random import Random
 import pytest
 import sacrebleu
 
-from experiments.commands import compare
-from experiments.evaluate.compare import compare_runs
-from experiments.evaluate.significance import paired_bootstrap
+from experiments.cli import compare
+from experiments.evaluate.significance import compare_runs, paired_bootstrap
 from experiments.run.experiment import claim
 from experiments.run.results import hypotheses_path
 from tests.experiments.samples import tiny_experiment
@@ -31,7 +30,7 @@ def worsened(share: float, seed: int) -> list[str]:
 GOOD, AS_GOOD, BAD = worsened(0.1, 1), worsened(0.1, 2), worsened(0.4, 3)
 
 
-def test_a_large_difference_is_one_whichever_comes_first() -> None:
+def test_a_large_difference_is_found_in_either_order() -> None:
     forth = paired_bootstrap(("good", GOOD), ("bad", BAD), REFERENCES)
     back = paired_bootstrap(("bad", BAD), ("good", GOOD), REFERENCES)
     assert forth.verdict == back.verdict == "good is better than bad"
@@ -49,7 +48,7 @@ def test_the_scores_are_sacrebleus_and_lie_in_their_intervals() -> None:
     assert found.signature.startswith("nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|")
 
 
-def test_chance_is_told_from_a_difference_and_the_same_each_time() -> None:
+def test_a_chance_difference_is_noise_and_the_result_is_the_same_each_time() -> None:
     found = paired_bootstrap(("one", GOOD), ("other", AS_GOOD), REFERENCES)
     assert found.difference != 0 and found.p_value > 0.05
     assert found.verdict == "the difference is within noise"
@@ -65,7 +64,9 @@ def test_equal_scores_are_no_difference(one: list[str], other: list[str]) -> Non
     assert found.verdict == "the difference is within noise"
 
 
-def test_what_cannot_be_compared_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unequal_texts_and_invalid_seeds_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(InputError, match="other has 210 lines but the references 211"):
         paired_bootstrap(("one", GOOD), ("other", GOOD[1:]), REFERENCES)
     with pytest.raises(InputError, match="no lines to compare"):
@@ -91,7 +92,7 @@ def test_files_of_translations_are_compared(
     assert signature == found.signature
 
 
-def test_runs_are_compared_by_what_they_left(
+def test_runs_are_compared_by_their_translations(
     finished: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other"

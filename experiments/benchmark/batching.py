@@ -1,8 +1,9 @@
-"""Batching: our plan and collate, and a DataLoader over shuffled pairs, from the same store."""
+"""Batching: our planned batches, and a DataLoader over shuffled pairs of the same store."""
 
 from __future__ import annotations
 
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-from experiments.benchmark.timing import Ratio, in_turn, ratio_of
+from experiments.benchmark.timing import Ratio, Row, in_turn, ratio_of
 from experiments.benchmark.workload import workload
 from transformer.config import PAD_ID
 from transformer.data.batches import BatchPlan, collate
@@ -22,10 +23,11 @@ from transformer.data.store import TokenStore, write_store
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSpeed:
-    """Pairs made into batches per second, the planning of the epoch included.
+    """Pairs per second made into batches, including the planning of the epoch.
 
-    ``fill`` is the share of a batch's positions that hold real tokens. The plain loader takes as
-    many shuffled pairs a batch as make up the same number of tokens on average, in this process.
+    ``fill`` is the share of positions that hold real tokens. The plain loader works in this process
+    and takes a fixed number of shuffled pairs per batch, so that batches hold as many tokens on
+    average.
     """
 
     rounds: int
@@ -38,9 +40,18 @@ class DataSpeed:
     plain_fill: float
     ratio: Ratio
 
+    def rows(self) -> list[Row]:
+        """What is printed."""
+        ours, plain = self.pairs_per_second, self.plain_pairs_per_second
+        return [
+            ("data: pairs/s", f"{ours:,.0f}", f"{plain:,.0f}", str(self.ratio)),
+            ("  fill of the batches", f"{self.fill:.1%}", f"{self.plain_fill:.1%}"),
+            ("  ms a batch", f"{1e3 * self.seconds_per_batch:.2f}"),
+        ]
+
 
 def measure_data(device: torch.device, rounds: int) -> DataSpeed:
-    """Make all batches of an epoch by both ways, ``rounds`` times."""
+    """Make all batches of an epoch in both ways, ``rounds`` times."""
     load = workload(device)
     pairs = load.pairs()
     number = len(pairs.lengths)
@@ -55,8 +66,8 @@ def measure_data(device: torch.device, rounds: int) -> DataSpeed:
         per_batch = max(1, int(load.tokens_per_batch / store.lengths.mean(axis=0).max()))
         times, plain_times = in_turn(
             range(rounds),
-            lambda epoch: _exhaust(_batches(store, plan, epoch)),
-            lambda epoch: _exhaust(_plain_batches(store, per_batch, epoch)),
+            lambda epoch: deque(_batches(store, plan, epoch), maxlen=0),
+            lambda epoch: deque(_plain_batches(store, per_batch, epoch), maxlen=0),
             device=torch.device("cpu"),
         )
         fill = _fill(_batches(store, plan, 0))
@@ -102,11 +113,6 @@ class _PlainPairs(Dataset[Sides]):
     def __getitem__(self, index: int) -> Sides:
         source, target = self._store[index]
         return torch.from_numpy(source.astype("int64")), torch.from_numpy(target.astype("int64"))
-
-
-def _exhaust(batches: Iterator[Sides]) -> None:
-    for _ in batches:
-        pass
 
 
 def _fill(batches: Iterator[Sides]) -> float:

@@ -1,0 +1,362 @@
+"""The commands of ``python -m ablations``, each below the declaration of its arguments."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+from experiments.command_line import Program, arg
+from transformer.config import Precision
+
+PROGRAM = Program(
+    "python -m ablations",
+    "Train a table of runs, and report it next to the paper's figures.",
+    examples=(
+        "run table3 --scale quick",
+        "status runs/table3-quick --watch",
+        "report runs/table3-quick",
+    ),
+)
+main = PROGRAM.run
+
+# As SQLAlchemy reads a URL: before the host, or among the parameters.
+_PASSWORD = re.compile(r"://[^:/]*:[^@]*@|[?&](ssl)?password=")
+
+
+def _storage(url: str) -> str:
+    """Refuse a password: W&B records the command line, and all users can list processes."""
+    if _PASSWORD.search(url):
+        raise argparse.ArgumentTypeError(
+            "the command line is no place for a password, as W&B records it: "
+            "put the URL into OPTUNA_STORAGE, or the password into ~/.pgpass"
+        )
+    return url
+
+
+_SCALE = arg(
+    "--scale", required=True, metavar="SCALE", help="what the sizes become; list prints them"
+)
+_TABLE = (
+    arg("table", metavar="TABLE", help="a name that list prints, or a file like my_table.py"),
+    _SCALE,
+    arg("--seeds", default="1", metavar="1-3,7", help="each row is trained once with each"),
+    arg("--rows", metavar="base,A-h1,...", help="only these (default: all)"),
+    arg("--directory", type=Path, metavar="DIR", help="of the runs (default: runs/TABLE-SCALE)"),
+)
+_DIRECTORY = arg(
+    "directory", type=Path, metavar="DIRECTORY", help="of a table's or a search's runs"
+)
+# How many runs there are at a time.
+_PLACES = (
+    arg(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="runs at a time (default: one for each GPU, or for each core if there is no GPU)",
+    ),
+    arg("--devices-per-trial", type=int, default=1, metavar="K", help="GPUs of one run"),
+    arg("--trials-per-device", type=int, default=1, metavar="K", help="runs on a GPU, or core"),
+)
+_WORKER = (
+    arg(
+        "--storage",
+        type=_storage,
+        metavar="URL",
+        help="database that all workers share, such as postgresql://user@host/name "
+        "(default: OPTUNA_STORAGE, or a file in the directory, for one machine)",
+    ),
+    *_PLACES,
+    arg("--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory"),
+    arg("--retries", type=int, default=2, metavar="N", help="of a run that failed"),
+)
+_STARTING = (
+    arg("--retry-failed", action="store_true", help="also run what was given up before"),
+    # What follows changes the rounding, and so is the same for all runs of a directory.
+    arg(
+        "--precision",
+        choices=("bf16", "fp32"),
+        help="of products (default: as in earlier runs, or bf16 if this machine multiplies it)",
+    ),
+    arg("--threads", type=int, metavar="N", help="CPU threads of a run (default: as before, or 1)"),
+    *_WORKER,
+)
+_STORAGE_EXAMPLE = "--storage postgresql://me@host/table3"
+
+
+@PROGRAM.command("list", examples=("list",))
+def list_tables() -> int:
+    """Print the tables with their rows, the search spaces, and the scales."""
+    from ablations.search.spaces import SPACES
+    from ablations.tables.find import TABLES, load_table
+    from ablations.tables.scales import SCALES
+
+    for name in TABLES:
+        table = load_table(name)
+        print(f"{name}: {table.title}")
+        print(f"    rows: {', '.join(row.name for row in table.rows)}")
+    for space in SPACES.values():
+        print(f"search {space.name}: {space.title}")
+        print(f"    varies: {', '.join(each.name for each in space.parameters)}")
+    print("scales:")
+    for scale in SCALES:
+        print(
+            f"    {scale.name}: {scale.corpus.name}, widths divided by {scale.divide_widths}, "
+            f"N by {scale.divide_layers}, {scale.max_steps:,} steps"
+        )
+    return 0
+
+
+@PROGRAM.command(
+    "plan",
+    *_TABLE,
+    arg(
+        "--device",
+        metavar="NAME",
+        help="a GPU that need not be here, such as H100 (default: what this machine has)",
+    ),
+    arg(
+        "--devices",
+        type=int,
+        metavar="N",
+        help="GPUs, or cores (default: those of this machine, or of one run with --device)",
+    ),
+    *_PLACES,
+    arg("--json", action="store_true", help="one object, see ablations/costs/estimate.py"),
+    examples=(
+        "plan table3 --scale small --seeds 1-3",
+        "plan table3 --scale paper --device H100 --devices 8",
+    ),
+)
+def plan(json: bool, **words: Any) -> int:
+    """Print what a table will cost: hours, FLOPs, memory, disk.
+
+    The hours are estimated from the nominal peak of the --device, or from the runs that the
+    table's directory has, or else from a few steps that are measured on this machine.
+    """
+    from ablations.costs.estimate import describe, plan_table, to_json
+
+    estimate = plan_table(**words)
+    print(dumps(to_json(estimate), ensure_ascii=False) if json else "\n".join(describe(estimate)))
+    return 0
+
+
+@PROGRAM.command(
+    "run",
+    *_TABLE,
+    arg(
+        "--from",
+        dest="earlier",
+        type=Path,
+        metavar="DIR",
+        help="copy the finished runs of DIR, such as a committed result, first (default: none)",
+    ),
+    *_STARTING,
+    examples=(
+        "run table3 --scale quick",
+        "run table3 --scale small --seeds 1-3 --rows base,A-h1 --workers 2",
+        "run my_table.py --scale quick",
+    ),
+)
+def run(
+    table: str,
+    scale: str,
+    seeds: str,
+    rows: str | None,
+    directory: Path | None,
+    retry_failed: bool,
+    earlier: Path | None,
+    precision: Precision | None,
+    threads: int | None,
+    **options: Any,
+) -> int:
+    """Train the runs that a table lacks, then write and print its report.
+
+    Interrupted and called again, it continues where it was. The report and the runs are in the
+    table's directory; you can add seeds and rows later.
+    """
+    from ablations.run import Options, run_table
+
+    return run_table(
+        table,
+        scale,
+        seeds=seeds,
+        rows=rows,
+        directory=directory,
+        retry_failed=retry_failed,
+        earlier=earlier,
+        precision=precision,
+        threads=threads,
+        options=Options(**options),
+    )
+
+
+@PROGRAM.command(
+    "worker",
+    _DIRECTORY,
+    *_WORKER,
+    examples=(f"worker runs/table3-paper {_STORAGE_EXAMPLE}",),
+)
+def worker(directory: Path, **options: Any) -> int:
+    """Work on the runs of a directory, together with other workers, until none is left.
+
+    The directory and the storage are those of a run or search that was started on this machine or
+    another. Workers may come and go; what one leaves unfinished, another continues.
+    """
+    from ablations.run import Options, work_in
+
+    return work_in(directory, Options(**options))
+
+
+@PROGRAM.command(
+    "search",
+    arg("space", metavar="SPACE", help="a name that list prints, or a file like my_space.py"),
+    _SCALE,
+    arg("--trials", type=int, required=True, metavar="N", help="how many in all"),
+    arg("--seed", type=int, default=1, metavar="N", help="of all trials, and of the sampling"),
+    arg("--directory", type=Path, metavar="DIR", help="of the runs (default: runs/SPACE-SCALE)"),
+    *_STARTING,
+    examples=(
+        "search base_lr --scale small --trials 40",
+        "search my_space.py --scale quick --trials 9",
+    ),
+)
+def search(
+    space: str,
+    scale: str,
+    trials: int,
+    seed: int,
+    directory: Path | None,
+    retry_failed: bool,
+    precision: Precision | None,
+    threads: int | None,
+    **options: Any,
+) -> int:
+    """Search a space of settings for the lowest perplexity, then write and print its report.
+
+    The perplexity is that of the validation set; poor trials are ended early. Interrupted and
+    called again, it continues where it was; with more trials it goes further.
+    """
+    from ablations.run import Options, run_search
+
+    return run_search(
+        space,
+        scale,
+        trials=trials,
+        seed=seed,
+        directory=directory,
+        retry_failed=retry_failed,
+        precision=precision,
+        threads=threads,
+        options=Options(**options),
+    )
+
+
+@PROGRAM.command(
+    "status",
+    _DIRECTORY,
+    arg(
+        "--storage",
+        type=_storage,
+        metavar="URL",
+        help="database to ask if the directory is not visible here (default: OPTUNA_STORAGE)",
+    ),
+    arg("--watch", action="store_true", help="show it again and again until all is done"),
+    arg("--json", action="store_true", help="one object, see ablations/status/model.py"),
+    examples=("status runs/table3-small --watch", f"status runs/table3-paper {_STORAGE_EXAMPLE}"),
+)
+def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int:
+    """Print how far a table or a search is, who works on it, and what failed.
+
+    If the directory is not visible from this machine, its name is that of a study in the storage.
+    """
+    from ablations.status.command import show_status
+
+    return show_status(directory, storage=storage, watch=watch, as_json=json)
+
+
+@PROGRAM.command("report", _DIRECTORY, examples=("report runs/table3-small",))
+def report(directory: Path) -> int:
+    """Write and print the report of a table or a search, finished or not."""
+    from ablations.files import SEARCH_FILE
+    from ablations.report.page import print_page
+
+    if (directory / SEARCH_FILE).is_file():
+        from ablations.search.search_report import write_search_report as write
+    else:
+        from ablations.report.report import write_report as write
+
+    print_page(write(directory), directory)
+    return 0
+
+
+@PROGRAM.command(
+    "collect",
+    _DIRECTORY,
+    arg("--into", dest="target", type=Path, required=True, metavar="DIR", help="made if missing"),
+    examples=("collect runs/table3-small --into results/table3-small",),
+)
+def collect(directory: Path, target: Path) -> int:
+    """Copy the finished runs of a table, without checkpoints, to another directory.
+
+    That directory may hold other runs of the same table and scale; report works on it, and
+    run --from starts from it.
+    """
+    from ablations.tables.collect import collect as copy
+
+    copied = copy(directory, target)
+    print(f"{len(copied)} finished runs copied to {target}")
+    return 0
+
+
+@PROGRAM.command(
+    "compare",
+    _DIRECTORY,
+    arg("first", metavar="ROW", help="a row that report shows"),
+    arg("second", metavar="ROW", help="another: the difference is its BLEU minus the first's"),
+    arg("--seeds", metavar="1-3,7", help="only these (default: all that both rows have)"),
+    examples=("compare runs/table3-small base A-h1 --seeds 1-3",),
+)
+def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
+    """Test whether two rows of a table differ by more than chance.
+
+    BLEU on the validation set is compared: for each seed that both rows have finished, by
+    sacreBLEU's paired bootstrap over the lines; and over the seeds, by the 95 % interval of their
+    differences.
+    """
+    from ablations.report.compare import compare_rows
+
+    for line in compare_rows(directory, first, second, seeds):
+        print(line, flush=True)
+    return 0
+
+
+@PROGRAM.command(
+    "benchmark",
+    arg("--trials", type=int, default=3, metavar="N", help="runs of the table"),
+    arg("--minutes", type=float, default=1.0, metavar="M", help="of training of each run"),
+    arg(
+        "--storage",
+        type=_storage,
+        metavar="URL",
+        help="database of the workers (default: OPTUNA_STORAGE, or a file)",
+    ),
+    arg(
+        "--output",
+        type=Path,
+        default=Path("runs") / "benchmark-fleet.json",
+        metavar="FILE",
+        help="the figures as JSON",
+    ),
+    examples=("benchmark --trials 3 --minutes 1",),
+)
+def benchmark(trials: int, minutes: float, storage: str | None, output: Path) -> int:
+    """Measure how much time the workers add to a table of short runs.
+
+    A worker with one slot carries out the runs, then one process does the same without a worker.
+    """
+    from ablations.benchmark import measure_overhead
+
+    return measure_overhead(trials, minutes, storage, output)
