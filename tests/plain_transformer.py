@@ -17,8 +17,13 @@ from transformer.config import PAD_ID
 from transformer.data.batches import Batch
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.embeddings import sinusoids
-from transformer.model.encoder_decoder import Transformer
-from transformer.model.layers import DecoderLayer, EncoderLayer, FeedForward, PostNorm
+from transformer.model.encoder_decoder import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    PostNorm,
+    Transformer,
+)
 
 
 def _attend(module: MultiHeadAttention, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ablations.search.spaces import load_space
 from ablations.tables.find import load_table
 from tests.samples import write_corpus
 
@@ -78,6 +79,13 @@ def test_the_table_of_ones_own_is_one(tmp_path: Path) -> None:
     path.write_text(snippet("TABLE = Table("), encoding="utf-8")
     table = load_table(str(path))
     assert [row.name for row in table.rows] == ["base", "deep"]
+
+
+def test_the_space_of_ones_own_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "smoothing.py"
+    path.write_text(snippet("SPACE = Space("), encoding="utf-8")
+    space = load_space(str(path))
+    assert [each.name for each in space.parameters] == ["label_smoothing", "d_ff"]
 
 
 def test_the_library_example_trains_scores_loads_and_translates(tmp_path: Path) -> None:

@@ -17,8 +17,13 @@ from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig
 from transformer.data.vocabulary import Vocabulary
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.embeddings import Embedding, sinusoids
-from transformer.model.encoder_decoder import Transformer
-from transformer.model.layers import DecoderLayer, EncoderLayer, FeedForward, PostNorm
+from transformer.model.encoder_decoder import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    PostNorm,
+    Transformer,
+)
 
 # Rows of the table of positions; CTranslate2 refuses a sentence that needs more.
 POSITIONS = 2_048

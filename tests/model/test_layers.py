@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from transformer.config import ModelConfig
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.layers import DecoderLayer, EncoderLayer, FeedForward, PostNorm
+from transformer.model.encoder_decoder import DecoderLayer, EncoderLayer, FeedForward, PostNorm
 
 BATCH, SRC, TGT = 3, 5, 11
 CONFIG = ModelConfig(

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from transformer.kernels.key_value_cache import KeyValueCache
-from transformer.model.encoder_decoder import Transformer, additive_mask, padding_mask
-from transformer.model.layers import DecoderLayer
+from transformer.model.encoder_decoder import DecoderLayer, Transformer, additive_mask, padding_mask
 
 
 class IncrementalDecoder:

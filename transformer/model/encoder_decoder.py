@@ -1,4 +1,4 @@
-"""The whole model (figure 1): two stacks, their masks, and the initialisation."""
+"""The Transformer of figure 1: its layers and sub-layers, masks and two stacks (3.1 and 3.3)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,94 @@ import torch
 from torch import Tensor, nn
 
 from transformer.config import PAD_ID, ModelConfig
+from transformer.kernels.dropout import Dropout
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.embeddings import Embedding
-from transformer.model.layers import DecoderLayer, EncoderLayer, FeedForward
+
+
+class FeedForward(nn.Module):
+    """max(0, xW1 + b1)W2 + b2, equation 2."""
+
+    def __init__(self, d_model: int, d_ff: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
+
+    def reset_parameters(self) -> None:
+        """Xavier-uniform weights, zero biases."""
+        for linear in (self.inner, self.outer):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(..., d_model)`` to ``(..., d_model)``."""
+        return self.outer(torch.relu(self.inner(x)))
+
+
+class PostNorm(nn.Module):
+    """LayerNorm(x + Dropout(Sublayer(x))), "Add & Norm" of figure 1, sections 3.1 and 5.4."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dropout = Dropout(config.dropout)
+        self.norm = nn.LayerNorm(config.d_model)
+
+    def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
+        """Both ``(..., d_model)``; returns the same shape."""
+        return self.norm(x + self.dropout(sublayer_output))
+
+
+def _attention(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(config.d_model, config.num_heads, config.d_k, config.d_v)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward network."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.self_attention_norm = PostNorm(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward_norm = PostNorm(config)
+
+    def forward(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """``(batch, src, d_model)`` to the same shape; ``src_mask`` is additive."""
+        key, value = self.self_attention.keys_values(src)
+        src = self.self_attention_norm(src, self.self_attention(src, key, value, src_mask))
+        return self.feed_forward_norm(src, self.feed_forward(src))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over earlier positions, attention over the encoder's output, feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.self_attention_norm = PostNorm(config)
+        self.cross_attention = _attention(config)
+        self.cross_attention_norm = PostNorm(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward_norm = PostNorm(config)
+
+    def forward(self, tgt: Tensor, tgt_mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        """``(batch, tgt, d_model)`` to the same shape; both masks are additive."""
+        past = self.self_attention.keys_values(tgt)
+        projected = self.cross_attention.keys_values(memory)
+        return self.attend(tgt, past, tgt_mask, projected, memory_mask)
+
+    def attend(
+        self,
+        tgt: Tensor,
+        past: tuple[Tensor, Tensor],
+        tgt_mask: Tensor,
+        memory: tuple[Tensor, Tensor],
+        memory_mask: Tensor,
+    ) -> Tensor:
+        """The layer with the keys and values of both attentions already projected."""
+        tgt = self.self_attention_norm(tgt, self.self_attention(tgt, *past, tgt_mask))
+        tgt = self.cross_attention_norm(tgt, self.cross_attention(tgt, *memory, memory_mask))
+        return self.feed_forward_norm(tgt, self.feed_forward(tgt))
 
 
 def padding_mask(tokens: Tensor) -> Tensor:
