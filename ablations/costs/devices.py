@@ -152,7 +152,7 @@ def _operand_bytes(device: Device) -> int:
 
 
 def _activation_bytes(model: ModelConfig, device: Device) -> float:
-    """What autograd keeps of one source and one target position, see ``model/encoder_decoder.py``."""
+    """What autograd keeps of one source and one target position, see ``transformer.model``."""
     width, heads, product = model.d_model, model.num_heads, _operand_bytes(device)
     # A GPU stores a dropout mask in bytes, a CPU in floats.
     mask = (1 if device.gpu else _FLOAT_BYTES) if model.dropout else 0

@@ -17,17 +17,20 @@ from transformer.data.corpora.declared import (
     WMT14_EN_DE_SMALL,
 )
 
+# A rehearsal: short phrases and small batches, so that every row has learned after minutes.
 QUICK = scale(
     "quick",
     corpus=CLDR_EN_DE,
     divide_widths=8,
     divide_layers=2,
-    max_steps=800,
-    vocab_size=1_200,
-    tokens_per_batch=600,
-    warmup_steps=250,
+    max_steps=1_600,
+    vocab_size=500,
+    tokens_per_batch=200,
+    max_length=100,
+    warmup_steps=500,
     schedule="linear",
-    learning_rate_factor=0.35,
+    learning_rate_factor=0.5,
+    clip_norm=1.0,
     checkpoint_every_steps=400,
     validate_every_steps=400,
 )

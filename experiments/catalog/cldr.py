@@ -11,7 +11,7 @@ CLDR = Experiment(
     description="dates, amounts, names and numbers in words, built in; minutes on a CPU",
     config=Config(
         model=ModelConfig(
-            vocab_size=1_200, num_layers=3, d_model=64, d_ff=256, num_heads=8, d_k=8, d_v=8
+            vocab_size=500, num_layers=3, d_model=64, d_ff=256, num_heads=8, d_k=8, d_v=8
         ),
         data=DataConfig(corpus=CLDR_EN_DE, tokens_per_batch=600),
         training=TrainingConfig(

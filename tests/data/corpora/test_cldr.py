@@ -21,7 +21,7 @@ from transformer.data.corpora.cldr_phrases import ENGLISH, GERMAN, Family, Pair,
 
 COUNT = 3_000
 #: The digest of the first 500 pairs. If it changes, change the seed, which names the cache.
-GOLDEN = {"2018-2.18.0-0.5.14": "a36371a6ba1a7254daa7ffad3c28f06255cd075cd189d6f6fac6fdefea477f76"}
+GOLDEN = {"2020-2.18.0-0.5.14": "01e3d47f4eb94af119224fc8687f13901401c09aeaca36980a180e8d531f5522"}
 ROOT = pathlib.Path(__file__).parents[3]
 
 seeds = st.integers(0, 2**32).map(Random)
@@ -132,23 +132,20 @@ def test_numbers_in_words(number: int, style: str, english: str, german: str):
 @pytest.mark.parametrize(
     ("english", "german"),
     [
-        ("Chinese Yuan", "Renminbi Yuan"),
-        ("Austria and Belgium", "Österreich und Belgien"),
-        ("Turkish, Japanese, and Dutch", "Türkisch, Japanisch und Niederländisch"),
-        ("Saturday, October 3, 2015", "Samstag, 3. Oktober 2015"),
-        ("Jan 14, 1997", "14.01.1997"),
-        ("3rd quarter 1995", "3. Quartal 1995"),
-        ("5:52 PM", "17:52"),
-        ("4:37 \N{EN DASH} 9:22 PM", "16:37\N{EN DASH}21:22 Uhr"),
-        ("7/21/27, 9:50:27 PM", "21.07.27, 21:50:27"),
-        ("Mar 18 \N{EN DASH} 30, 2024", "18.\N{EN DASH}30. März 2024"),
-        ("CN¥155.28", "155,28 CN¥"),
-        ("880.69 Australian dollars", "880,69 Australische Dollar"),
-        ("twenty-eight Brazilian reals", "achtundzwanzig Brasilianische Real"),
-        ("sixteen hectares", "sechzehn Hektar"),
-        ("85.7 grams and 99 hectares", "85,7 Gramm und 99 Hektar"),
-        ("87 liters per second", "87 Liter pro Sekunde"),
-        ("eight months ago", "vor acht Monaten"),
+        ("British Pound", "Britisches Pfund"),
+        ("Polish and Dutch", "Polnisch und Niederländisch"),
+        ("French, Japanese, or English", "Französisch, Japanisch oder Englisch"),
+        ("Oct 23, 2008", "23.10.2008"),
+        ("October 1995", "Oktober 1995"),
+        ("9:10:45 AM", "09:10:45"),
+        ("₹7.32", "7,32 ₹"),
+        ("213 Chinese yuan", "213 Renminbi Yuan"),
+        (
+            "four hundred and sixty-seven Indian rupees",
+            "vierhundertsiebenundsechzig Indische Rupien",
+        ),
+        ("nine hundred and forty-six gigabytes", "neunhundertsechsundvierzig Gigabyte"),
+        ("687 liters and 16.3 days", "687 Liter und 16,3 Tage"),
     ],
 )
 def test_the_corpus_holds(drawn: list[Pair], english: str, german: str):
@@ -156,9 +153,9 @@ def test_the_corpus_holds(drawn: list[Pair], english: str, german: str):
 
 
 @settings(max_examples=60, deadline=None)
-@given(rng=seeds, family=st.sampled_from((cldr_phrases.measures, cldr_phrases.a_rate)))
-def test_figures_survive_while_points_and_commas_swap(rng: Random, family: Family):
-    english, german = plain(family(rng))
+@given(rng=seeds)
+def test_figures_survive_while_points_and_commas_swap(rng: Random):
+    english, german = plain(cldr_phrases.measures(rng))
     swapped = str.maketrans(",.", ".,")
     figures = re.compile(r"\d(?:[\d.,]*\d)?")
     assert [f.translate(swapped) for f in figures.findall(english)] == figures.findall(german)
@@ -173,21 +170,10 @@ def test_afternoon_hours_count_on_in_german(rng: Random):
     assert moment.strftime(f"%H:%M{seconds}") == german
 
 
-def test_a_day_in_full_is_the_same_day_in_german(drawn: list[Pair]):
-    weekdays = ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag")
-    months = "Januar Februar März April Mai Juni Juli August September Oktober November Dezember"
-    full = [pair for pair in drawn if re.fullmatch(r"\w+day, \w+ \d+, \d{4}", pair[0])]
-    assert full
-    for english, german in full:
-        day = datetime.strptime(english, "%A, %B %d, %Y")
-        month = months.split()[day.month - 1]
-        assert german == f"{weekdays[day.weekday()]}, {day.day}. {month} {day.year}"
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     rng=seeds,
-    family=st.sampled_from((cldr_phrases.a_number, cldr_phrases.counted, cldr_phrases.ago)),
+    family=st.sampled_from((cldr_phrases.a_number, cldr_phrases.counted)),
 )
 def test_numbers_in_words_are_grammatical(rng: Random, family: Family):
     _, german = plain(family(rng))

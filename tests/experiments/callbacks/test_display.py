@@ -41,7 +41,7 @@ def test_without_a_terminal_a_line_is_printed_now_and_then_and_at_the_end(
         display.start(RunState.TRAIN)
         for step in (1, 2, 3, 1_000):
             display.update(_progress(step))
-    figures = "loss 2.346  12,346 tokens/s  1:01 left"
+    figures = "loss 2.346  12,346 tokens/s  1 min 01 s left"
     assert out.getvalue().splitlines() == [f"train {step}/1000  {figures}" for step in shown]
 
 
@@ -59,7 +59,7 @@ def test_a_terminal_shows_a_bar_with_messages_above_it():
         display.start(RunState.TRAIN)
         display.update(_progress(250))
         display.say("resuming at step 250 of 1000")
-    for part in ("train", "250/1000", "loss 2.346", "12,346 tokens/s", "1:01 left"):
+    for part in ("train", "250/1000", "loss 2.346", "12,346 tokens/s", "1 min 01 s left"):
         assert part in out.getvalue()
     assert "resuming at step 250 of 1000\n" in out.getvalue()
 

@@ -1,7 +1,7 @@
 """The built-in corpus ``cldr_en_de``: phrases in English and German from Unicode's locale data.
 
 Babel and num2words write the same date, price, measure, list of names or number in both languages.
-The corpus needs no download and is limited only by the number of distinct phrases, yet requires
+The corpus needs no download, is small enough for a model that learns it in minutes, and requires
 what translation requires: names to be learned, words that change places (day and month, units and
 tens), endings, compounds, and figures to be copied while their points and commas are exchanged.
 
@@ -19,8 +19,8 @@ from random import Random
 from transformer.data.corpora import cldr_phrases as phrases
 from transformer.data.corpora.cldr_phrases import Pair
 
-SEED = 2018
-PAIRS = 30_000
+SEED = 2020
+PAIRS = 12_000
 HELD_OUT = 1_000
 
 #: Determines the bytes of the corpus. Change the seed whenever the phrases change.
@@ -32,14 +32,9 @@ FAMILIES = {
     phrases.names: 16,
     phrases.a_date: 9,
     phrases.a_time: 3,
-    phrases.hours: 4,
-    phrases.a_moment: 9,
-    phrases.days: 8,
     phrases.a_price: 8,
     phrases.measures: 12,
-    phrases.a_rate: 5,
     phrases.counted: 14,
-    phrases.ago: 4,
     phrases.a_number: 6,
 }
 
