@@ -10,6 +10,17 @@ PLAN_FILE = "table.json"
 SEARCH_FILE = "search.json"
 MARKDOWN_FILE = "report.md"
 HTML_FILE = "report.html"
+STUDY_FILE = "study.sqlite3"
+STORAGE_FILE = "fleet.json"
+# All files in a table's directory, next to the folders of its rows.
+OWN_FILES = (
+    PLAN_FILE,
+    MARKDOWN_FILE,
+    HTML_FILE,
+    STORAGE_FILE,
+    *(STUDY_FILE + suffix for suffix in ("", "-journal", "-shm", "-wal")),
+    "wandb",
+)
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 

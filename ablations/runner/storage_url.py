@@ -9,12 +9,11 @@ from pathlib import Path
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
+from ablations.files import STORAGE_FILE, STUDY_FILE
 from experiments.run.files import read_json, write_json
 from experiments.run.progress import PROGRESS_FILE
 from transformer.errors import InputError
 
-STUDY_FILE = "study.sqlite3"
-STORAGE_FILE = "fleet.json"
 URL_VARIABLE = "OPTUNA_STORAGE"
 
 

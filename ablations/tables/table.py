@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack, cast, get_type_hints
 
-from ablations.files import check_name
+from ablations.files import OWN_FILES, check_name
 from ablations.tables.scale import Scale
 from transformer.config import Config, Positions, override
 from transformer.errors import InputError, unknown_name
@@ -53,18 +53,6 @@ _KINDS: dict[object, tuple[tuple[type, ...], str]] = {
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
 }
-# Files in a table's directory, next to the folders of its rows.
-OWN_FILES = (
-    "fleet.json",
-    "report.html",
-    "report.md",
-    "study.sqlite3",
-    "study.sqlite3-journal",
-    "study.sqlite3-shm",
-    "study.sqlite3-wal",
-    "table.json",
-    "wandb",
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

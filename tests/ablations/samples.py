@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ablations.files import STUDY_FILE
 from ablations.runner.attempts import locate
 from ablations.runner.process import LOG_FILE
 from ablations.runner.storage import Heartbeat, open_storage
-from ablations.runner.storage_url import STUDY_FILE, storage_url
+from ablations.runner.storage_url import storage_url
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Cell, Table, row

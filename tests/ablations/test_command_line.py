@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from ablations.__main__ import main
+from ablations.files import OWN_FILES
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import claim_plan, load_plan
-from ablations.tables.table import OWN_FILES, Cell
+from ablations.tables.table import Cell
 from experiments.run.results import load_result
 from tests.ablations.samples import (
     finish,

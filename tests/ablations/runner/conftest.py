@@ -11,8 +11,9 @@ import pytest
 from optuna.storages import RDBStorage
 from sqlalchemy.engine import URL
 
+from ablations.files import STUDY_FILE
 from ablations.runner.storage import Heartbeat, open_storage
-from ablations.runner.storage_url import STUDY_FILE, storage_url
+from ablations.runner.storage_url import storage_url
 from tests.ablations.postgresql import Server
 from tests.ablations.samples import empty_study
 from tests.experiments.conftest import begin, command, folder

@@ -11,12 +11,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import URL
 
+from ablations.files import STUDY_FILE
 from ablations.runner.storage import (
     Heartbeat,
     delete_study,
     open_storage,
 )
-from ablations.runner.storage_url import STUDY_FILE, display_url, storage_url
+from ablations.runner.storage_url import display_url, storage_url
 from tests.ablations.postgresql import Server
 from transformer.errors import InputError
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import URL
 
+from ablations.files import STUDY_FILE
 from ablations.runner import identity
 from ablations.runner.attempts import clear_failures, newest
 from ablations.runner.lease import Lease
@@ -22,7 +23,7 @@ from ablations.runner.machine import Slot
 from ablations.runner.process import PROCESS_FILE
 from ablations.runner.queue import Queue
 from ablations.runner.storage import Heartbeat, open_storage
-from ablations.runner.storage_url import STUDY_FILE, storage_url
+from ablations.runner.storage_url import storage_url
 from ablations.runner.sync import QueueSync
 from ablations.runner.worker import Worker
 from ablations.tables.plan import Plan, claim_plan

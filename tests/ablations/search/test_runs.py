@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from ablations.files import STUDY_FILE
 from ablations.runner.queue import Queue
 from ablations.runner.storage import Heartbeat, open_storage
-from ablations.runner.storage_url import STUDY_FILE, storage_url
+from ablations.runner.storage_url import storage_url
 from ablations.search.runs import SearchRuns
 from ablations.search.trials import best, read_trial, read_trials
 from tests.ablations.samples import empty_study

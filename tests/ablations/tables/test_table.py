@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from ablations.files import OWN_FILES
 from ablations.tables.find import find_scale, load_table, select_rows
 from ablations.tables.plan import columns
 from ablations.tables.scale import scale
 from ablations.tables.scales import PAPER, QUICK, SCALES, SMALL
-from ablations.tables.table import OWN_FILES, Row, Table, row
+from ablations.tables.table import Row, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from tests.ablations.samples import CORPUS, TINY
 from transformer.config import override, to_dict
