@@ -29,7 +29,7 @@ _VOCAB_SIZE = arg(
     "--vocab-size", type=int, metavar="N", help="word-pieces (default: the experiment's)"
 )
 _EXPERIMENT = (
-    arg("name", metavar="NAME", help="a name that list prints, files:FOLDER, or FILE.py"),
+    arg("name", metavar="NAME", help="a name that list prints, files:FOLDER, FILE.py or FILE.json"),
     _VOCAB_SIZE,
 )
 _MODEL = (
@@ -75,6 +75,7 @@ def list_experiments() -> int:
             print(f"{name:18} {experiment.description} ({path})")
     print(f"{'files:FOLDER':18} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
     print(f"{'FILE.py':18} CORPUS = Corpus(…) or EXPERIMENT = Experiment(…) of your own")
+    print(f"{'FILE.json':18} the best.json of a search")
     return 0
 
 

@@ -31,7 +31,7 @@ def _check(condition: bool, name: str, value: object, expected: str) -> None:
 def _check_at_least(config: object, minimum: float, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
-        _check(math.isfinite(value) and value >= minimum, name, value, f"at least {minimum}")
+        _check(minimum <= value < math.inf, name, value, f"at least {minimum}")
 
 
 def _check_fraction(config: object, *names: str) -> None:

@@ -34,7 +34,7 @@ def test_list_prints_a_line_for_every_experiment(command: Command):
     assert ended.code == 0
     assert not ended.stderr
     names = [line.split()[0] for line in ended.stdout.splitlines()]
-    assert names == [*EXPERIMENTS, "files:FOLDER", "FILE.py"]
+    assert names == [*EXPERIMENTS, "files:FOLDER", "FILE.py", "FILE.json"]
 
 
 @pytest.mark.parametrize("name", ["", *_COMMANDS])
@@ -212,6 +212,7 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
             ("train", "cldr", "--seed", str(2**64)),
             "seed is 18446744073709551616, but",
         ),
+        (("train", "cldr", "--seed", "9" * 400), "9, but must be below 2**63"),
         (("train", "cldr", "--max-steps", "0"), "max_steps is 0, but must be above 0"),
         (("train", "cldr", "--max-minutes", "nan"), "max_minutes is nan, but must be above 0"),
         (("prepare", "cldr", "--workers", "0"), "--workers is 0, but must be at least 1"),
