@@ -29,7 +29,7 @@ _VOCAB_SIZE = arg(
     "--vocab-size", type=int, metavar="N", help="word-pieces (default: the experiment's)"
 )
 _EXPERIMENT = (
-    arg("name", metavar="NAME", help="a name that list prints, files:FOLDER, FILE.py or FILE.json"),
+    arg("name", metavar="NAME", help="a name that list prints, files:FOLDER, or a file"),
     _VOCAB_SIZE,
 )
 _MODEL = (
