@@ -82,11 +82,10 @@ def run_table(
         InputError: for arguments that cannot be used.
     """
     declared = load_table(table)
-    names = None if rows is None else [name.strip() for name in rows.split(",")]
     plan = make_plan(
         declared,
         find_scale(declared, scale),
-        select_rows(declared, names),
+        select_rows(declared, rows),
         parse_seeds(seeds),
         precision=precision,
         threads=threads,

@@ -171,3 +171,8 @@ def is_bad_input(error: Exception) -> bool:
 def show_warnings_in_one_line() -> None:
     """Print warnings without the file and the line that gave them."""
     warnings.formatwarning = lambda message, *_args, **_more: f"warning: {message}\n"
+
+
+def stop_signals() -> list[signal.Signals]:
+    """``STOP_SIGNALS``, without SIGHUP where ``nohup`` lets this process outlive its terminal."""
+    return [x for x in STOP_SIGNALS if x != signal.SIGHUP or signal.getsignal(x) != signal.SIG_IGN]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,6 +36,9 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     torch.manual_seed(0)
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if nohup started the tests
+    yield
+    signal.signal(signal.SIGHUP, hangup)
 
 
 @pytest.fixture

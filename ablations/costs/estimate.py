@@ -117,8 +117,7 @@ def plan_table(
         InputError: if an argument is not usable.
     """
     declared = load_table(table)
-    names = None if rows is None else [name.strip() for name in rows.split(",")]
-    chosen, numbers = select_rows(declared, names), parse_seeds(seeds)
+    chosen, numbers = select_rows(declared, rows), parse_seeds(seeds)
     plan = make_plan(declared, find_scale(declared, scale), chosen, numbers)
     here: tuple[Slot, ...] = ()
     if device is None and devices is None:

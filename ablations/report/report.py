@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -98,20 +98,6 @@ def compose(summary: Summary) -> Page:
             "Spearman's rank correlation with the paper's rows: "
             f"perplexity {correlations['perplexity']}, BLEU {correlations['bleu']}."
         )
-    seeds = seeds_table(summary)
-    figures = tuple(
-        Figure(
-            shape="scatter",
-            data=drawn,
-            caption=f"{label}, differences from the base: the paper's from left to right, ours "
-            f"upwards{' with 95 % intervals' if seeds.rows else ''}. Filled: agrees; red: "
-            "contradicts; hollow: not told apart from the base. Rank correlation "
-            f"{correlations[name]}.",
-            label=f"{label}, ours against the paper",
-        )
-        for name, label in MEASURES.items()
-        if (drawn := scatter(summary, name)) is not None
-    )
     here, paper = Column("here", style="ours"), Column("paper", style="theirs")
     regime_rows = tuple(number.cells for number in numbers)
     return make_page(
@@ -124,10 +110,10 @@ def compose(summary: Summary) -> Page:
                 Text((sentence,), terminal=True),
             ],
         ),
-        ("Ours against the paper", [Figures(figures)]),
+        ("Ours against the paper", [Figures(tuple(_scatters(summary, correlations)))]),
         (
             "What the seeds show",
-            [Text(tuple(verdicts(summary)), is_list=True, terminal=True), seeds],
+            [Text(tuple(verdicts(summary)), is_list=True, terminal=True), seeds_table(summary)],
         ),
         (
             "This scale and the paper's",
@@ -144,6 +130,21 @@ def compose(summary: Summary) -> Page:
         ("How to read it", [Text(tuple(notes(summary)), is_list=True)]),
         ("Set-up", [Facts(tuple(facts(summary)))]),
     )
+
+
+def _scatters(summary: Summary, correlations: Mapping[str, str]) -> Iterator[Figure]:
+    bounds = " with 95 % intervals" if seeds_table(summary).rows else ""
+    for name, label in MEASURES.items():
+        drawn = scatter(summary, name)
+        if drawn is not None:
+            yield Figure(
+                shape="scatter",
+                data=drawn,
+                caption=f"{label}, differences from the base: the paper's from left to right, ours "
+                f"upwards{bounds}. Filled: agrees; red: contradicts; hollow: not told apart from "
+                f"the base. Rank correlation {correlations[name]}.",
+                label=f"{label}, ours against the paper",
+            )
 
 
 def _is_compared(summary: Summary) -> bool:

@@ -19,9 +19,9 @@ from ablations.runner.forkserver import unblock_signals
 from ablations.runner.process import LOG_FILE
 from experiments.command_line import (
     BAD_INPUT,
-    STOP_SIGNALS,
     is_bad_input,
     show_warnings_in_one_line,
+    stop_signals,
 )
 from experiments.run.devices import is_first_rank, launched_world
 from experiments.run.execute import Outcome, execute
@@ -115,7 +115,7 @@ def _handle_signals() -> None:
         del number, frame
         sys.exit(STOPPED_EXIT_CODE)
 
-    for number in STOP_SIGNALS:
+    for number in stop_signals():
         signal.signal(number, stop)
 
 

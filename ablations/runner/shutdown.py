@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from ablations.runner.active_run import ActiveRun
-from experiments.command_line import STOP_SIGNALS
+from experiments.command_line import stop_signals
 
 # A run that has not written its checkpoint by then resumes from the one before.
 _GRACE_SECONDS = 20.0
@@ -35,7 +35,7 @@ class Shutdown:
         return self._received[0] if self._received else None
 
     def __enter__(self) -> Shutdown:
-        self._handlers = {number: signal.signal(number, self._receive) for number in STOP_SIGNALS}
+        self._handlers = {number: signal.signal(number, self._receive) for number in stop_signals()}
         return self
 
     def __exit__(self, *_: object) -> None:

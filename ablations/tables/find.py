@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -58,14 +57,15 @@ def find_scale(declared: HasScales, name: str) -> Scale:
     return scales[name]
 
 
-def select_rows(table: Table, names: Sequence[str] | None) -> tuple[Row, ...]:
-    """The rows called ``names`` in the table's order, or all rows for None.
+def select_rows(table: Table, text: str | None) -> tuple[Row, ...]:
+    """The rows of ``--rows``, such as ``base,A-h1``, in the table's order, or all rows for None.
 
     Raises:
         InputError: for an unknown name, or a name given twice.
     """
-    if names is None:
+    if text is None:
         return table.rows
+    names = [name.strip() for name in text.split(",")]
     known = [row.name for row in table.rows]
     for name in names:
         if name not in known:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from experiments.callbacks.checkpoints import Checkpoints
 from experiments.callbacks.clock import completes_step
-from experiments.command_line import STOP_SIGNALS
+from experiments.command_line import stop_signals
 
 
 class StoppedError(Exception):
@@ -45,10 +45,8 @@ class StopOnSignal(lightning.Callback):
         if trainer.world_size > 1:
             self._ranks = _RankVote()
         if threading.current_thread() is threading.main_thread():
-            for number in STOP_SIGNALS:
-                # nohup ignores SIGHUP, so that the run outlives its terminal.
-                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                    self._handlers[number] = signal.signal(number, self._receive)
+            for number in stop_signals():
+                self._handlers[number] = signal.signal(number, self._receive)
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Ask for a checkpoint if a signal has come."""

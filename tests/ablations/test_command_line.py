@@ -258,7 +258,13 @@ def test_a_step_is_parted_as_asked_for(place: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]
+    ("number", "code"),
+    [
+        (signal.SIGHUP, 129),
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGUSR1, 138),
+    ],
 )
 def test_a_signal_ends_with_its_exit_code(
     place: Path,

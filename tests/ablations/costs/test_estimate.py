@@ -143,7 +143,7 @@ def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found.speed.source.endswith(
         ", measured now; assumed: 20 s per run for start and scoring"
     )
-    assert all(20.5 < row.seconds < 5_000 for row in found.rows)
+    assert all(row.seconds > 20.5 for row in found.rows)  # how much more, the machine decides
     assert len(found.speed.known) == 3
     assert found.corpus is None
 

@@ -22,6 +22,7 @@ from ablations.runner.lease import Lease
 from ablations.runner.machine import Slot
 from ablations.runner.process import PROCESS_FILE
 from ablations.runner.queue import Queue
+from ablations.runner.shutdown import Shutdown
 from ablations.runner.storage import Heartbeat, open_storage
 from ablations.runner.storage_url import storage_url
 from ablations.runner.sync import QueueSync
@@ -229,6 +230,13 @@ def test_a_signal_stops_the_runs_after_their_checkpoint(tmp_path: Path) -> None:
     assert "stopping after a checkpoint" in told
     assert "base/seed-1: stopped after a checkpoint" in told
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_worker_under_nohup_outlives_its_terminal() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Shutdown(lambda _: None) as shutdown:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert shutdown.signal is None
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:

@@ -148,13 +148,13 @@ def test_unknown_names_suggest_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'quick'"):
         find_scale(TABLE, "quik")
     with pytest.raises(InputError, match="did you mean 'A-h1'"):
-        select_rows(TABLE, ["base", "A_h1"])
+        select_rows(TABLE, "base,A_h1")
     with pytest.raises(InputError, match="'E' is given twice"):
-        select_rows(TABLE, ["E", "E"])
+        select_rows(TABLE, "E,E")
 
 
 def test_rows_and_scales_are_found_by_name() -> None:
     own = Table(name="t", title="", base=BASE, rows=(row("a"),), scales=(TINY,))
     assert find_scale(own, "tiny") is TINY
     assert [find_scale(own, known.name) for known in SCALES] == list(SCALES)
-    assert [found.name for found in select_rows(TABLE, ["E", "base"])] == ["base", "E"]
+    assert [found.name for found in select_rows(TABLE, "E, base")] == ["base", "E"]

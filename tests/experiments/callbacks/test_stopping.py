@@ -22,14 +22,6 @@ def _no_tracking(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
 
 
-@pytest.fixture(autouse=True)
-def _no_nohup():
-    """The tests may themselves have been started with nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 def _signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send a signal in the middle of a step, once."""
     original = ShowTraining.on_train_batch_end
