@@ -74,14 +74,17 @@ ALLOWED = {
         "ablations.runner",
         "ablations.costs",
     ),
+    "ablations.figures": BELOW,
     "ablations.report": (
         *BELOW,
+        "ablations.figures",
         "ablations.files",
         "ablations.tables",
         "ablations.runner",
     ),
     "ablations.search": (
         *BELOW,
+        "ablations.figures",
         "ablations.files",
         "ablations.tables",
         "ablations.runner",
@@ -108,6 +111,7 @@ DOORS = {
         "ablations.search.sampler",
         "ablations.search.runs",
     },
+    "vl_convert": {"ablations.figures.render"},
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {
         "experiments.export.ctranslate2_model",

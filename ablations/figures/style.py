@@ -1,0 +1,38 @@
+"""What all figures share: colours, axes, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+VEGA_LITE = "6.4"
+Spec = dict[str, Any]
+Record = Mapping[str, Any]
+
+# Okabe and Ito's palette, which people with any colour vision can tell apart.
+BLUE, VERMILION, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, GREY = "#E69F00", "#56B4E9", "#767676"
+COLOURS = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+
+
+def figure(title: str, **spec: Any) -> Spec:
+    """A specification with the settings that all figures share."""
+    return {
+        "$schema": f"https://vega.github.io/schema/vega-lite/v{VEGA_LITE.split('.')[0]}.json",
+        "title": title,
+        "background": None,
+        "config": {"view": {"strokeOpacity": 0.25}, "axis": {"gridOpacity": 0.4}},
+        **spec,
+    }
+
+
+def axis(field: str, title: str, *, log: bool = False) -> Spec:
+    """The encoding of a number along an axis, which need not begin at zero."""
+    scale = {"type": "log", "nice": False} if log else {"zero": False}
+    return {"field": field, "type": "quantitative", "title": title, "scale": scale}
+
+
+def tooltip(*fields: str) -> Sequence[Spec]:
+    """What a page shows of the point under the pointer."""
+    return [{"field": field} for field in fields]
