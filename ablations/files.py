@@ -10,6 +10,9 @@ PLAN_FILE = "table.json"
 SEARCH_FILE = "search.json"
 MARKDOWN_FILE = "report.md"
 HTML_FILE = "report.html"
+LATEX_FILE = "table.tex"
+CSV_FILE = "results.csv"
+FIGURES = "figures"
 STUDY_FILE = "study.sqlite3"
 STORAGE_FILE = "fleet.json"
 # All files in a table's directory, next to the folders of its rows.
@@ -17,6 +20,9 @@ OWN_FILES = (
     PLAN_FILE,
     MARKDOWN_FILE,
     HTML_FILE,
+    LATEX_FILE,
+    CSV_FILE,
+    FIGURES,
     STORAGE_FILE,
     *(STUDY_FILE + suffix for suffix in ("", "-journal", "-shm", "-wal")),
     "wandb",

@@ -21,10 +21,10 @@ class Curve:
     seed: int
     points: tuple[tuple[int, float], ...]
 
-    @property
-    def group(self) -> str:
-        """The letter of the row in the paper's Table 3, or what stands before the first dash."""
-        return self.row.split("-", 1)[0]
+
+def group_of(row: str) -> str:
+    """The letter of a row of Table 3, or what stands before the first dash of its name."""
+    return row.split("-", 1)[0]
 
 
 def read_curve(directory: Path, row: str, seed: int) -> Curve:
@@ -47,18 +47,18 @@ def draw_curves(curves: Sequence[Curve], base: str | None) -> Spec | None:
         base: the name of the base's row
     """
     drawn = [curve for curve in curves if curve.points]
-    groups = list(dict.fromkeys(curve.group for curve in drawn if curve.row != base))
     if not drawn:
         return None
-    behind = _records([curve for curve in drawn if curve.row == base])
+    behind = [curve for curve in drawn if curve.row == base]
+    others = [curve for curve in drawn if curve.row != base]
     panels = [
-        _panel(group, _records([x for x in drawn if x.group == group and x.row != base]), behind)
-        for group in groups or [""]
+        _panel(group, [curve for curve in others if group_of(curve.row) == group], behind)
+        for group in dict.fromkeys(group_of(curve.row) for curve in others)
     ]
     return figure(
         "Learning curves, the base in grey",
         columns=3,
-        concat=panels,
+        concat=panels or [_panel(base or "", behind, [])],
         resolve={"scale": {"color": "independent", "y": "shared"}},
     )
 
@@ -71,7 +71,7 @@ def _records(curves: Sequence[Curve]) -> list[Record]:
     ]
 
 
-def _panel(group: str, own: list[Record], behind: list[Record]) -> Spec:
+def _panel(group: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
     encoding = {
         "x": axis("step", "optimiser step"),
         "y": axis("perplexity", "validation perplexity", log=True),
@@ -80,20 +80,12 @@ def _panel(group: str, own: list[Record], behind: list[Record]) -> Spec:
     }
     legend = {"orient": "bottom", "columns": 3, "title": None}
     colour = {"field": "row", "legend": legend, "scale": {"range": COLOURS}}
-    return {
-        "title": f"rows {group}" if len(group) == 1 else group,
-        "width": 230,
-        "height": 190,
-        "layer": [
-            {
-                "data": {"values": behind},
-                "mark": {"type": "line", "color": GREY, "strokeWidth": 3, "opacity": 0.55},
-                "encoding": encoding,
-            },
-            {
-                "data": {"values": own},
-                "mark": {"type": "line", "strokeWidth": 1.5},
-                "encoding": {**encoding, "color": colour},
-            },
-        ],
-    }
+    line: Spec = {"type": "line", "strokeWidth": 1.5}
+    grey: Spec = {"type": "line", "strokeWidth": 3, "color": GREY, "opacity": 0.55}
+    layers = [
+        {"data": {"values": _records(curves)}, "mark": mark, "encoding": {**encoding, **more}}
+        for curves, mark, more in ((behind, grey, {}), (own, line, {"color": colour}))
+        if curves
+    ]
+    title = f"rows {group}" if len(group) == 1 else group
+    return {"title": title, "width": 230, "height": 190, "layer": layers}

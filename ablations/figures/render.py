@@ -16,11 +16,11 @@ def to_svg(spec: Spec) -> str:
     return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
 
 
-def to_png(spec: Spec) -> bytes:
-    """The figure as PNG, with two pixels for each unit."""
+def to_png(svg: str) -> bytes:
+    """An SVG as PNG, with two pixels for each unit."""
     import vl_convert
 
-    return vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=_PIXELS)
+    return vl_convert.svg_to_png(svg, scale=_PIXELS)
 
 
 def script() -> str:

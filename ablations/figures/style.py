@@ -27,10 +27,22 @@ def figure(title: str, **spec: Any) -> Spec:
     }
 
 
-def axis(field: str, title: str, *, log: bool = False) -> Spec:
-    """The encoding of a number along an axis, which need not begin at zero."""
-    scale = {"type": "log", "nice": False} if log else {"zero": False}
-    return {"field": field, "type": "quantitative", "title": title, "scale": scale}
+def axis(field: str, title: str, *, log: bool = False, form: str | None = None) -> Spec:
+    """The encoding of a number along an axis, which need not begin at zero.
+
+    Args:
+        form: of its labels, in d3's notation
+    """
+    scale: Spec = {"type": "log", "nice": False} if log else {"zero": False}
+    scale["padding"] = 12  # so that no point lies on the frame
+    labels: Spec = {} if form is None else {"format": form}
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": title,
+        "scale": scale,
+        "axis": {"labelOverlap": True, **labels},
+    }
 
 
 def tooltip(*fields: str) -> Sequence[Spec]:

@@ -100,12 +100,13 @@ class RowSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """The rows of a table that were asked for, in order.
+    """The rows of a table that were asked for, in order, whose runs are in ``directory``.
 
     ``pools`` are the pooled spreads of perplexity and BLEU, if there are enough seeds;
     ``unplanned`` are directories with a result that the plan does not list.
     """
 
+    directory: Path
     plan: Plan
     rows: tuple[RowSummary, ...]
     pools: Mapping[str, Pool]
@@ -175,6 +176,7 @@ def summarise(directory: Path) -> Summary:
     names = MEASURES if any(len(row.results) > 1 for row in rows) else ()
     pools = {name: pool({row.row.name: _by_seed(row, name) for row in rows}) for name in names}
     return Summary(
+        directory=directory,
         plan=plan,
         rows=rows,
         pools={name: found for name, found in pools.items() if found},

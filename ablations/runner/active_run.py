@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +23,19 @@ from ablations.runner.attempts import (
     take_over,
 )
 from ablations.runner.machine import Slot
-from ablations.runner.process import LOG_FILE, PROCESS_FILE, RunProcess, signal_group
+from ablations.runner.process import (
+    LOG_FILE,
+    PROCESS_FILE,
+    RunProcess,
+    last_log_lines,
+    signal_group,
+)
 from ablations.runner.queue import Claim
 from ablations.runner.run_set import RunSet
 from experiments.run.attempt import Attempt, read_attempt, wandb_id, write_attempt
 from experiments.run.data import share_data
 from experiments.run.experiment import claim as claim_directory
-from experiments.run.progress import Progress, RunState, final_state, printable, read_progress
+from experiments.run.progress import Progress, RunState, final_state, read_progress
 from transformer.config import to_dict
 from transformer.formats import duration
 from transformer.formats import number as figure
@@ -126,7 +131,8 @@ class ActiveRun:
 
     def fail(self) -> Verdict:
         """Record why it failed, and whether the run is given up."""
-        state, lines, progress = self.state(), self.last_lines(_LOG_LINES), self.progress()
+        state, progress = self.state(), self.progress()
+        lines = last_log_lines(self.directory, _LOG_LINES, start=self.log_start)
         killed = self.process.returncode == -signal.SIGKILL
         if progress is not None and progress.message and not killed:
             reason = progress.message
@@ -144,19 +150,10 @@ class ActiveRun:
         hint = " (out of memory?)" if code == -signal.SIGKILL else ""
         return f"killed by {signal.Signals(-code).name}{hint}"
 
-    def last_lines(self, count: int) -> list[str]:
-        """The last non-empty lines that the process wrote."""
-        try:
-            with (self.directory / LOG_FILE).open("rb") as log:
-                log.seek(self.log_start)
-                text = (printable(line.decode(errors="replace").rstrip()) for line in log)
-                return list(deque(filter(None, text), maxlen=count))
-        except OSError:
-            return []
-
     def refusal(self) -> str:
         """Why its input was refused: the last line of its log."""
-        return (self.last_lines(1) or ["it refused its input"])[0]
+        lines = last_log_lines(self.directory, 1, start=self.log_start)
+        return (lines or ["it refused its input"])[0]
 
     def describe_start(self) -> str:
         """Say which attempt it is, and which files were set aside."""

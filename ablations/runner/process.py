@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from ablations.runner import identity
 from ablations.runner.forkserver import ForkedProcess
+from experiments.run.progress import printable
 
 LOG_FILE = "log.txt"
 PROCESS_FILE = ".process"
@@ -38,6 +40,17 @@ _LAUNCHER_VARIABLES = (
     "TORCHELASTIC_RUN_ID",
     "WORLD_SIZE",
 )
+
+
+def last_log_lines(directory: Path, count: int, *, start: int = 0) -> list[str]:
+    """The last non-empty lines of a run's log, from the byte ``start``; empty without a log."""
+    try:
+        with (directory / LOG_FILE).open("rb") as log:
+            log.seek(start)
+            text = (printable(line.decode(errors="replace").rstrip()) for line in log)
+            return list(deque(filter(None, text), maxlen=count))
+    except OSError:
+        return []
 
 
 class RunProcess(Protocol):

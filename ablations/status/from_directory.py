@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from pathlib import Path
 
 from ablations.runner import identity
 from ablations.runner.attempts import elapsed, locate, number, read_pruned, read_result
-from ablations.runner.process import LOG_FILE
+from ablations.runner.process import last_log_lines
 from ablations.status.model import Run, Status
 from ablations.status.planned import make_status, read_planned
 from experiments.run.attempt import Attempt, Failure, read_attempt
@@ -124,14 +123,5 @@ def _failures(
         return recorded
     reason = (progress.message if progress else "") or "no reason was left"
     at = progress.updated_at if progress else attempt.started_at
-    lines = _last_lines(directory / LOG_FILE)
+    lines = tuple(last_log_lines(directory, _LOG_LINES))
     return (*recorded, Failure(attempt=attempt.number, reason=reason, lines=lines, at=at))
-
-
-def _last_lines(path: Path) -> tuple[str, ...]:
-    try:
-        with path.open("rb") as log:
-            text = (line.decode(errors="replace").rstrip() for line in log)
-            return tuple(deque(filter(None, text), maxlen=_LOG_LINES))
-    except OSError:
-        return ()

@@ -15,11 +15,18 @@ from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.run.data import DATA_FILE
 from experiments.run.experiment import CONFIG_FILE, load_experiment
-from experiments.run.results import METRICS_FILE, RESULT_FILE, hypotheses_path
+from experiments.run.results import METRICS_FILE, RESULT_FILE, hypotheses_path, samples_path
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
 
-_KEPT = (CONFIG_FILE, DATA_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "*").name)
+_KEPT = (
+    CONFIG_FILE,
+    DATA_FILE,
+    RESULT_FILE,
+    METRICS_FILE,
+    hypotheses_path(Path(), "*").name,
+    samples_path(Path(), "*").name,
+)
 
 
 def collect(source: Path, target: Path) -> list[Cell]:

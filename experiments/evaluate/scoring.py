@@ -12,14 +12,14 @@ import torch
 from experiments.callbacks.checkpoints import has_checkpoints, to_average
 from experiments.callbacks.display import Display
 from experiments.run.experiment import Experiment
-from experiments.run.files import write_atomically
+from experiments.run.files import write_atomically, write_json
 from experiments.run.progress import Progress, RunState
-from experiments.run.results import Averaged, hypotheses_path
-from transformer.config import DecodingConfig
+from experiments.run.results import Averaged, Sample, hypotheses_path, samples_path
+from transformer.config import DecodingConfig, to_dict
 from transformer.data.prepared import PreparedCorpus
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
-from transformer.evaluation.bleu import Bleu, bleu, tokenised_bleu
+from transformer.evaluation.bleu import Bleu, bleu, sentence_chrf, tokenised_bleu
 from transformer.evaluation.perplexity import Decode, Perplexity, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import average_weights
@@ -29,12 +29,15 @@ Text = tuple[list[str], list[str]]
 
 # Share of the lines after which the time left can be estimated.
 _SMALLEST_SHARE = 0.02
+# How many of the best translations are kept with their source, and of the worst.
+_SAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
-    """Both kinds of BLEU and the perplexity of one text."""
+    """Both kinds of BLEU and the perplexity of one text, and its translations."""
 
+    translations: list[str]
     bleu: Bleu
     tokenised_bleu: Bleu
     perplexity: Perplexity
@@ -63,27 +66,26 @@ def score_run(
     """Score the checkpoints of a run, and write its translations into ``directory``."""
     vocabulary = corpus.vocabulary()
 
-    def score_mean(checkpoints: list[Path], names: dict[str, str]) -> dict[str, Scores]:
-        model = load_average(experiment, checkpoints, device)
-        return {
-            split: score(
-                model,
-                vocabulary,
-                corpus.text(split),
-                experiment.config.decoding,
-                language=experiment.config.data.corpus.target_language,
-                hypotheses_file=hypotheses_path(directory, name),
-                display=display,
-            )
-            for split, name in names.items()
-        }
+    def score_mean(checkpoints: list[Path], split: str, name: str) -> Scores:
+        text = corpus.text(split)
+        scores = score(
+            load_average(experiment, checkpoints, device),
+            vocabulary,
+            text,
+            experiment.config.decoding,
+            language=experiment.config.data.corpus.target_language,
+            hypotheses_file=hypotheses_path(directory, name),
+            display=display,
+        )
+        write_samples(samples_path(directory, name), text, scores.translations)
+        return scores
 
     checkpoints = choose_checkpoints(experiment, directory)
-    scores = score_mean(checkpoints, {split: split for split in splits if corpus.has(split)})
+    scores = {split: score_mean(checkpoints, split, split) for split in splits if corpus.has(split)}
     averaged, count = None, experiment.config.training.also_average
     more = checkpoints if count is None else to_average(directory, count)
     if more != checkpoints:
-        valid = score_mean(more, {"valid": "valid-averaged"})["valid"]
+        valid = score_mean(more, "valid", "valid-averaged")
         averaged = Averaged(
             checkpoints=len(more),
             bleu=valid.bleu.score,
@@ -155,10 +157,30 @@ def score(
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     return Scores(
+        translations=hypotheses,
         bleu=bleu(hypotheses, reference),
         tokenised_bleu=tokenised_bleu(hypotheses, reference, language),
         perplexity=perplexity(model, vocabulary, source, reference),
     )
+
+
+def write_samples(path: Path, text: Text, translations: list[str]) -> None:
+    """Write the best and the worst translations of ``text`` by chrF, best first."""
+    source, reference = text
+    chrf = sentence_chrf(translations, reference)
+    order = sorted(range(len(chrf)), key=lambda line: -chrf[line])
+    if len(order) > 2 * _SAMPLES:
+        order = order[:_SAMPLES] + order[-_SAMPLES:]
+    samples = [
+        Sample(
+            chrf=round(chrf[line], 1),
+            source=source[line],
+            reference=reference[line],
+            translation=translations[line],
+        )
+        for line in order
+    ]
+    write_json(path, {"samples": [to_dict(sample) for sample in samples]})
 
 
 def show_lines(display: Display, lines: int) -> Callable[[int], None]:

@@ -133,6 +133,33 @@ def hypotheses_path(directory: Path, split: str) -> Path:
     return directory / f"{split}.hypotheses.txt"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """A translation, and how much of it is in the reference: sentence chrF in per cent."""
+
+    chrf: float
+    source: str
+    reference: str
+    translation: str
+
+
+def samples_path(directory: Path, split: str) -> Path:
+    """Where the run in ``directory`` writes its best and worst translations of ``split``."""
+    return directory / f"{split}.samples.json"
+
+
+def read_samples(directory: Path, split: str) -> list[Sample]:
+    """The best and worst translations of ``split``, best first; empty if there are none.
+
+    Raises:
+        InputError: if the file cannot be read.
+    """
+    path = samples_path(directory, split)
+    if not path.is_file():
+        return []
+    return [from_dict(Sample, each, str(path)) for each in read_json(path)["samples"]]
+
+
 def read_metrics(directory: Path) -> tuple[list[list[str]], int]:
     """The fields of each line of ``metrics.csv`` below the header, and how many lines were left
     out because a full disk, a power cut or a bad block damaged them or they are still being

@@ -95,3 +95,12 @@ def _corpus_score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
     return metric.corpus_score(list(hypotheses), [list(references)]).score
+
+
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """sacreBLEU's chrF2 of each line in per cent, to find good and bad translations by."""
+    from sacrebleu.metrics.chrf import CHRF  # slow to import
+
+    metric = CHRF()
+    pairs = zip(hypotheses, references, strict=True)
+    return [metric.sentence_score(ours, [reference]).score for ours, reference in pairs]

@@ -1,0 +1,155 @@
+"""The figures of a table: ours against the paper, seeds, and perplexity against size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ablations.figures.style import (
+    BLUE,
+    COLOURS,
+    GREY,
+    SHAPES,
+    VERMILION,
+    Record,
+    Spec,
+    axis,
+    figure,
+    tooltip,
+)
+
+_WIDTH, _HEIGHT = 400, 300
+# By hue and by shape, for readers who cannot tell the colours apart.
+_AGREEMENT = {
+    "agrees": (BLUE, "circle"),
+    "same sign": (BLUE, "circle"),
+    "within noise": (GREY, "square"),
+    "none in paper": (GREY, "diamond"),
+    "other sign": (VERMILION, "triangle-up"),
+    "contradicts": (VERMILION, "triangle-up"),
+}
+
+
+def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
+    """Each row's difference from the base here against the paper's, with its interval.
+
+    Args:
+        rows: ``row``, ``paper``, ``ours``, ``low`` and ``high`` (None without an interval) and
+            ``agreement``, one of :func:`ablations.report.verdicts.agreement`'s words
+        measure: the axes' name of what differs
+    """
+    x = axis("paper", f"Δ {measure} in the paper")
+    y = axis("ours", f"Δ {measure} here")
+    known = {row["agreement"] for row in rows}
+    shown = {word: look for word, look in _AGREEMENT.items() if word in known}
+    colours, shapes = zip(*shown.values(), strict=True)
+    by = {"field": "agreement", "title": "sign of Δ"}
+    colour = {**by, "scale": {"domain": list(shown), "range": colours}}
+    shape = {**by, "scale": {"domain": list(shown), "range": shapes}}
+    zero = {"mark": {"type": "rule", "strokeDash": [3, 3], "opacity": 0.6}}
+    at_zero = {"datum": 0, "type": "quantitative"}
+    ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
+    interval = {
+        "transform": [{"filter": "isValid(datum.low)"}],
+        "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.6},
+        "encoding": ends,
+    }
+    return figure(
+        f"{measure}: difference from the base, ours against the paper's",
+        width=_WIDTH,
+        height=_HEIGHT,
+        data={"values": rows},
+        layer=[
+            {**zero, "data": {"values": [{}]}, "encoding": {"x": at_zero}},
+            {**zero, "data": {"values": [{}]}, "encoding": {"y": at_zero}},
+            *[interval] * any(row["low"] is not None for row in rows),
+            {
+                "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": colour,
+                    "shape": shape,
+                    "tooltip": tooltip("row", "paper", "ours", "low", "high", "agreement"),
+                },
+            },
+            {
+                "mark": {"type": "text", "align": "left", "dx": 7, "dy": -4, "fontSize": 10},
+                "encoding": {"x": x, "y": y, "text": {"field": "row"}},
+            },
+        ],
+    )
+
+
+def draw_against(rows: Sequence[Record], field: str, title: str) -> Spec:
+    """Perplexity of each row against a size of its model or its training, on logarithmic axes.
+
+    Args:
+        rows: ``row``, ``group``, ``perplexity`` (the mean over seeds) and the field
+        field: such as ``parameters``
+        title: of the axis, with its unit
+    """
+    x = axis(field, title, log=True, form="~s" if field == "parameters" else ".1~e")
+    y = axis("perplexity", "validation perplexity", log=True)
+    groups = list(dict.fromkeys(row["group"] for row in rows))
+    return figure(
+        f"Perplexity against {title}",
+        width=_WIDTH,
+        height=_HEIGHT,
+        data={"values": rows},
+        layer=[
+            {
+                "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": {"field": "group", "scale": _colours(groups)},
+                    "shape": {"field": "group", "scale": {"domain": groups, "range": SHAPES}},
+                    "tooltip": tooltip("row", field, "perplexity"),
+                },
+            },
+            {
+                "mark": {"type": "text", "align": "left", "dx": 7, "fontSize": 10},
+                "encoding": {"x": x, "y": y, "text": {"field": "row"}},
+            },
+        ],
+    )
+
+
+def draw_seeds(runs: Sequence[Record], measure: str) -> Spec:
+    """Each seed as a point and each row's mean as a tick, the base's mean as a line.
+
+    Args:
+        runs: ``row``, ``seed``, ``value`` and ``is_base``
+        measure: the axis' name of the value
+    """
+    order = list(dict.fromkeys(run["row"] for run in runs))
+    x = axis("value", measure)
+    y = {"field": "row", "sort": order, "title": None, "axis": {"grid": True}}
+    mean = {"aggregate": "mean", **x}
+    return figure(
+        f"{measure} by seed",
+        width=_WIDTH,
+        height={"step": 15},
+        data={"values": runs},
+        layer=[
+            {
+                "transform": [{"filter": "datum.is_base"}],
+                "mark": {"type": "rule", "color": GREY, "strokeDash": [3, 3]},
+                "encoding": {"x": mean},
+            },
+            {"mark": {"type": "tick", "thickness": 2}, "encoding": {"x": mean, "y": y}},
+            {
+                "mark": {"type": "point", "color": BLUE, "size": 35, "opacity": 0.9},
+                "encoding": {"x": x, "y": y, "tooltip": tooltip("row", "seed", "value")},
+            },
+        ],
+    )
+
+
+def _colours(groups: Sequence[str]) -> Spec:
+    """The scale of colours for groups of rows, the base in grey."""
+    others = iter(COLOURS * len(groups))
+    return {
+        "domain": list(groups),
+        "range": [GREY if g == "base" else next(others) for g in groups],
+    }

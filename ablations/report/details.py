@@ -1,0 +1,106 @@
+"""What a row of the report opens to: its configuration, runs, files, translations, and a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ablations.report.page import Column, Facts, Links, Log, Section, Table, make_sections
+from ablations.report.summary import RowSummary, Summary
+from ablations.runner.attempts import locate
+from ablations.runner.process import LOG_FILE, last_log_lines
+from ablations.tables.table import Cell
+from experiments.run.experiment import CONFIG_FILE
+from experiments.run.results import (
+    METRICS_FILE,
+    RESULT_FILE,
+    Result,
+    hypotheses_path,
+    read_samples,
+)
+from transformer import formats
+from transformer.errors import InputError
+
+# Table 3's columns, in its order, under its names.
+SETTINGS = {
+    "num_layers": "N",
+    "d_model": "d_model",
+    "d_ff": "d_ff",
+    "num_heads": "h",
+    "d_k": "d_k",
+    "d_v": "d_v",
+    "dropout": "P_drop",
+    "label_smoothing": "ε_ls",
+    "positions": "positions",
+    "max_steps": "steps",
+}
+_LOG_LINES = 15
+_FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
+
+
+def details(summary: Summary, row: RowSummary) -> tuple[Section, ...]:
+    """The sections under a row; of several seeds, translations and log are the first one's."""
+    seeds = row.row.seeds
+    paths = [locate(Cell(row.row.name, seed).directory(summary.directory)) for seed in seeds]
+    first = f"seed {seeds[0]}"
+    return make_sections(
+        ("Configuration", [Facts(tuple(_configuration(summary, row)))]),
+        ("Runs", [_runs(row), Links(tuple(x for path in paths for x in _links(summary, path)))]),
+        (f"Validation set, best and worst translations by chrF, {first}", [_samples(paths[0])]),
+        (f"End of the log, {first}", [Log(tuple(last_log_lines(paths[0], _LOG_LINES)))]),
+    )
+
+
+def _configuration(summary: Summary, row: RowSummary) -> list[tuple[str, str]]:
+    base = summary.base.settings if summary.base else row.settings
+    return [
+        (label, str(value) if value == base[name] else f"{value} (base: {base[name]})")
+        for name, label in SETTINGS.items()
+        for value in [row.settings[name]]
+    ]
+
+
+def _runs(row: RowSummary) -> Table:
+    with_test = any(result.test_bleu is not None for result in row.results)
+    heads = ["seed", "PPL", "BLEU", *["BLEU, test set"] * with_test, "steps", "target tokens"]
+    heads += ["FLOPs", "training", "device", "commit"]
+    finished = [(result.seed, _run(result, with_test)) for result in row.results]
+    missing = [
+        (run.cell.seed, (str(run.cell.seed), str(run), *[""] * (len(heads) - 2)))
+        for run in row.unfinished
+    ]
+    rows = tuple(cells for _, cells in sorted(finished + missing))
+    return Table(columns=tuple(Column(head) for head in heads), rows=rows)
+
+
+def _run(result: Result, with_test: bool) -> tuple[str, ...]:
+    test = [formats.number(result.test_bleu, 2)] * with_test
+    flops = f"{result.flops:.2g}".replace("e+", "e")
+    return (
+        str(result.seed),
+        formats.number(result.perplexity, 3),
+        formats.number(result.bleu, 2),
+        *test,
+        formats.steps(result.steps),
+        formats.count(result.target_tokens),
+        flops,
+        formats.duration(result.train_seconds),
+        result.device,
+        result.commit[:10],
+    )
+
+
+def _links(summary: Summary, path: Path) -> list[tuple[str, str]]:
+    where = path.relative_to(summary.directory).as_posix()
+    return [(f"{where}/{name}", f"{where}/{name}") for name in _FILES if (path / name).is_file()]
+
+
+def _samples(path: Path) -> Table:
+    try:
+        samples = read_samples(path, "valid")
+    except InputError:  # such as one that a full disk cut off; the figures do not depend on it
+        samples = []
+    heads = ("chrF", "source", "reference", "translation")
+    return Table(
+        columns=tuple(Column(head, style="" if head == "chrF" else "prose") for head in heads),
+        rows=tuple((f"{x.chrf:.1f}", x.source, x.reference, x.translation) for x in samples),
+    )

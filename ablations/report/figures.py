@@ -1,0 +1,106 @@
+"""The figures of a table's report: which values of the summary they show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import fmean
+
+from ablations.figures.curves import draw_curves, group_of, read_curve
+from ablations.figures.style import Record
+from ablations.figures.table import draw_against, draw_agreement, draw_seeds
+from ablations.report.page import Figure
+from ablations.report.summary import MEASURES, RowSummary, Summary
+from ablations.report.verdicts import agreement, seeds_table
+from ablations.runner.attempts import locate
+from ablations.tables.table import Cell
+
+_SIZES = {
+    "parameters": ("parameters", "Perplexity of each row against the parameters of its model."),
+    "flops": ("training FLOPs", "Perplexity of each row against the arithmetic of its training."),
+}
+
+
+def agreement_figures(summary: Summary) -> Iterator[Figure]:
+    """Our differences from the base against the paper's, by perplexity and by BLEU."""
+    bounds = ", with 95 % intervals" if seeds_table(summary).rows else ""
+    for name, label in MEASURES.items():
+        rows = [x for x in (_compared(summary, row, name) for row in summary.rows) if x]
+        if rows:
+            yield Figure(
+                name=f"agreement-{name}",
+                spec=draw_agreement(rows, label),
+                caption=f"{label}: each row's difference from the base, the paper's from left to "
+                f"right and ours upwards{bounds}. Rows in the lower left and upper right "
+                "quarters change in the same direction.",
+            )
+
+
+def _compared(summary: Summary, row: RowSummary, name: str) -> Record | None:
+    paper, ours = summary.reported_difference(row, name), summary.difference(row, name)
+    if row.is_base or paper is None or ours is None or not math.isfinite(ours.mean):
+        return None
+    low, high = ours.interval or (None, None)
+    return {
+        "row": row.row.name,
+        "paper": round(paper, 6),
+        "ours": ours.mean,
+        "low": low,
+        "high": high,
+        "agreement": agreement(summary, row, name),
+    }
+
+
+def curve_figures(summary: Summary) -> Iterator[Figure]:
+    """Learning curves of all runs that have been validated, finished or not."""
+    curves = [
+        read_curve(locate(cell.directory(summary.directory)), row.row.name, seed)
+        for row in summary.rows
+        for seed in row.row.seeds
+        for cell in [Cell(row.row.name, seed)]
+    ]
+    spec = draw_curves(curves, summary.base.row.name if summary.base else None)
+    if spec is not None:
+        yield Figure(
+            name="curves",
+            spec=spec,
+            caption="Perplexity on the validation set during training: a panel for each group of "
+            "rows, a line for each run, the base in grey.",
+        )
+
+
+def size_figures(summary: Summary) -> Iterator[Figure]:
+    """Perplexity against parameters, and against FLOPs."""
+    for field, (title, caption) in _SIZES.items():
+        rows = [
+            {
+                "row": row.row.name,
+                "group": group_of(row.row.name),
+                "perplexity": row.perplexity.mean,
+                field: fmean(float(getattr(result, field)) for result in row.results),
+            }
+            for row in summary.rows
+            if row.perplexity and math.isfinite(row.perplexity.mean)
+        ]
+        if len(rows) > 1:
+            spec = draw_against(rows, field, title)
+            yield Figure(name=f"perplexity-{field}", spec=spec, caption=caption)
+
+
+def seed_figures(summary: Summary) -> Iterator[Figure]:
+    """Perplexity and BLEU of each seed, if a row has several."""
+    if all(len(row.results) < 2 for row in summary.rows):
+        return
+    for name, label in MEASURES.items():
+        runs = [
+            {"row": row.row.name, "seed": result.seed, "value": value, "is_base": row.is_base}
+            for row in summary.rows
+            for result in row.results
+            if math.isfinite(value := float(getattr(result, name)))
+        ]
+        yield Figure(
+            name=f"seeds-{name}",
+            spec=draw_seeds(runs, label),
+            caption=f"{label} of each seed as a point, of each row's mean as a tick; the dashed "
+            "line is the base's mean.",
+        )

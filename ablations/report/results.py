@@ -1,0 +1,189 @@
+"""What the rows of a table came to: as tables of a report, as LaTeX and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from statistics import fmean
+
+from ablations.figures.curves import group_of
+from ablations.report.details import SETTINGS, details
+from ablations.report.page import Column, Table
+from ablations.report.statistics import Estimate
+from ablations.report.summary import MEASURES, RowSummary, Summary
+from ablations.report.verdicts import DIGITS, NOISE
+from ablations.tables.plan import Value
+from ablations.tables.table import Reported
+from transformer import formats
+
+# Scores that only some runs have, and their decimals.
+_OTHER_SCORES = {
+    "tokenised_bleu": ("BLEU tokenised", DIGITS["bleu"]),
+    "averaged_perplexity": ("PPL averaged", DIGITS["perplexity"]),
+    "averaged_bleu": ("BLEU averaged", DIGITS["bleu"]),
+}
+_PAPER_DIGITS = {"perplexity": 2, "bleu": 1}
+
+
+def is_compared(summary: Summary) -> bool:
+    """Whether the paper gives figures for a row."""
+    return any(row.row.reported != Reported() for row in summary.rows)
+
+
+def state(row: RowSummary) -> str:
+    """What is missing of a row; empty if nothing is."""
+    return max(row.unfinished, key=lambda run: run.urgency).short if row.unfinished else ""
+
+
+def results_table(summary: Summary, *, states: bool = True) -> Table:
+    """Settings, figures and, in a terminal, changes; with the state of rows without a result."""
+    rows, compared, shown = summary.rows, is_compared(summary), shown_settings(summary)
+    others = [x for x in _OTHER_SCORES if any(getattr(row, x) is not None for row in rows)]
+    columns = [
+        Column("row"),
+        *(Column(SETTINGS[name], style="setting", only="page") for name in shown),
+    ]
+    for group in ("PPL", "BLEU"):
+        columns.append(Column("", group, style="ours"))
+        columns += [Column("paper", group, style="theirs")] * compared
+        columns.append(Column("Δ", group))
+        columns += [Column("Δ paper", group, style="theirs")] * compared
+    columns += [Column(_OTHER_SCORES[name][0], optional=1) for name in others]
+    columns.append(Column("", "params (M)", style="ours", only="page"))
+    columns += [Column("paper", "params (M)", style="theirs", only="page")] * compared
+    columns.append(Column("changes", style="words", only="terminal", optional=2))
+    lines: list[tuple[str, ...]] = []
+    styles: list[str] = []
+    for row in rows:
+        values = {name: _value(name, row.settings[name]) for name in shown}
+        line = [row.row.name]
+        line += [values[name] if row.is_base or name in row.changed else "" for name in shown]
+        first = len(line)
+        for name in MEASURES:
+            line += scores(summary, row, name)[:: 1 if compared else 2]
+        line += [_mean(getattr(row, name), _OTHER_SCORES[name][1]) for name in others]
+        line += parameters(row)[: 1 + compared]
+        line.append(" ".join(f"{SETTINGS[x]}={values[x]}" for x in shown if x in row.changed))
+        if states and not row.results:
+            line[first] = state(row)
+        lines.append(tuple(line))
+        failed = "failed" if state(row) == "failed" else "unfinished"
+        styles.append("" if row.results else failed)
+    for index in group_starts(summary):
+        styles[index] += " group-start"
+    return Table(
+        columns=tuple(columns),
+        rows=tuple(lines),
+        row_styles=tuple(styles),
+        terminal=True,
+        name="rows",
+        details=tuple(details(summary, row) for row in rows),
+    )
+
+
+def shown_settings(summary: Summary) -> list[str]:
+    """The columns of settings; positions only where a row changes them, as in the paper."""
+    changed = {name for row in summary.rows for name in row.changed}
+    return [name for name in SETTINGS if name != "positions" or name in changed]
+
+
+def group_starts(summary: Summary) -> list[int]:
+    """The indices of rows above which the paper's table has a rule."""
+    groups = [group_of(row.row.name) for row in summary.rows]
+    return [index for index in range(1, len(groups)) if groups[index] != groups[index - 1]]
+
+
+def parameters(row: RowSummary) -> tuple[str, str]:
+    """Ours and the paper's in millions."""
+    reported = row.row.reported.parameters_millions
+    ours = formats.millions(row.results[0].parameters) if row.results else formats.MISSING
+    return ours, "" if reported is None else str(reported)
+
+
+def scores(summary: Summary, row: RowSummary, name: str) -> tuple[str, ...]:
+    """Ours, the paper's, and how much each differs from its base."""
+    digits, paper_digits = DIGITS[name], _PAPER_DIGITS[name]
+    ours = _mean(getattr(row, name), digits)
+    paper = formats.number(getattr(row.row.reported, name), paper_digits)
+    if row.is_base:
+        return ours, paper, "", ""
+    found = summary.difference(row, name)
+    delta = formats.difference(found.mean if found else None, digits)
+    if found and found.within_noise:
+        delta += NOISE
+    return (
+        ours,
+        paper,
+        delta,
+        formats.difference(summary.reported_difference(row, name), paper_digits),
+    )
+
+
+def cost_table(summary: Summary) -> Table:
+    """What each row took: means over its runs."""
+    heads = ("row", "seeds", "parameters (M)", "with 40,960 rows", "FLOPs", "tokens/s", "training")
+    rows: list[tuple[str, ...]] = []
+    for row in summary.rows:
+        done = row.results
+        cells = [row.row.name, f"{len(done)}/{len(row.row.seeds)}"]
+        if done:
+            flops = f"{fmean(result.flops for result in done):.2g}".replace("e+", "e")
+            cells += [
+                formats.millions(done[0].parameters),
+                formats.millions(done[0].parameters_paper_vocab),
+                flops,
+                formats.count(fmean(result.tokens_per_second for result in done)),
+                formats.duration(fmean(result.train_seconds for result in done)),
+            ]
+        rows.append((*cells, *[formats.MISSING] * (len(heads) - len(cells))))
+    return Table(columns=tuple(Column(name) for name in heads), rows=tuple(rows), terminal=True)
+
+
+def to_csv(summary: Summary) -> str:
+    """A line for each finished run, with its settings, figures and cost, and the paper's."""
+    settings = list(SETTINGS)
+    of_result = (
+        "seed",
+        "perplexity",
+        "bleu",
+        "tokenised_bleu",
+        "test_perplexity",
+        "test_bleu",
+        "parameters",
+        "steps",
+        "target_tokens",
+        "flops",
+        "train_seconds",
+        "tokens_per_second",
+        "device",
+        "precision",
+        "commit",
+    )
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", *settings, *of_result, "paper_perplexity", "paper_bleu"])
+    for row in summary.rows:
+        reported = row.row.reported
+        for result in row.results:
+            writer.writerow(
+                [
+                    row.row.name,
+                    *(row.settings[name] for name in settings),
+                    *(getattr(result, name) for name in of_result),
+                    reported.perplexity,
+                    reported.bleu,
+                ]
+            )
+    return text.getvalue()
+
+
+def _value(name: str, value: Value) -> str:
+    return formats.steps(int(value)) if name == "max_steps" else str(value)
+
+
+def _mean(value: Estimate | None, digits: int) -> str:
+    """A mean with its standard deviation, if there is one: ``82.1 ± 0.3``."""
+    mean = formats.number(value.mean if value else None, digits)
+    if value is None or value.deviation is None:
+        return mean
+    return f"{mean} ± {formats.number(value.deviation, digits)}"

@@ -1,0 +1,42 @@
+"""Write a report's files, and print it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from ablations.figures.render import to_png, to_svg
+from ablations.files import FIGURES, HTML_FILE, MARKDOWN_FILE
+from ablations.report.html import to_html
+from ablations.report.page import Page
+from ablations.report.plain import to_markdown, to_text
+from experiments.run.files import write_atomically
+
+_DEFAULT_WIDTH = 120
+
+
+def write_page(page: Page, directory: Path, tables: Mapping[str, str] | None = None) -> None:
+    """Write the report as Markdown and HTML, and its figures as SVG and PNG.
+
+    Args:
+        tables: further files of the report, such as its LaTeX: their contents by name
+    """
+    drawn = {figure.name: to_svg(figure.spec) for figure in page.figures}
+    folder = directory / FIGURES
+    if drawn:
+        folder.mkdir(exist_ok=True)
+    for name, svg in drawn.items():
+        on_white = svg.replace(">", '><rect width="100%" height="100%" fill="white"/>', 1)
+        write_atomically(folder / f"{name}.svg", on_white)
+        write_atomically(folder / f"{name}.png", to_png(on_white))
+    for name, content in (tables or {}).items():
+        write_atomically(directory / name, content)
+    write_atomically(directory / MARKDOWN_FILE, to_markdown(page))
+    write_atomically(directory / HTML_FILE, to_html(page, drawn))
+
+
+def print_page(page: Page, directory: Path) -> None:
+    """Print the report as wide as the terminal, and where its files are."""
+    print(to_text(page, shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns))
+    print(f"report: {directory / HTML_FILE}, and as Markdown, LaTeX, CSV and figures next to it")
