@@ -281,7 +281,7 @@ def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int
 def report(directory: Path) -> int:
     """Write and print the report of a table or a search, finished or not."""
     from ablations.files import SEARCH_FILE
-    from ablations.report.page import print_page
+    from ablations.report.write import print_page
 
     if (directory / SEARCH_FILE).is_file():
         from ablations.search.search_report import write_search_report as write

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ablations.report.page import print_page
 from ablations.report.report import track_report, write_report
+from ablations.report.write import print_page
 from ablations.runner import forkserver, identity, process
 from ablations.runner.attempts import clear_failures, locate
 from ablations.runner.lease import Lease

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from ablations.figures.style import VEGA_LITE, Spec
 from experiments.run.files import write_atomically
 from transformer.data.fetching.cache import cache_directory
@@ -23,6 +25,7 @@ def to_png(svg: str) -> bytes:
     return vl_convert.svg_to_png(svg, scale=_PIXELS)
 
 
+@cache
 def script() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script of 0.9 MB that needs no network.
 

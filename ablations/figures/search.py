@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from ablations.figures.curves import Curve
 from ablations.figures.style import BLUE, GREY, ORANGE, Record, Spec, axis, figure, tooltip
 from experiments.run.progress import RunState
 
@@ -72,6 +73,32 @@ def draw_history(trials: Sequence[Trial]) -> Spec | None:
                 },
             },
         ],
+    )
+
+
+def draw_trial_curves(curves: Sequence[Curve], best: str | None) -> Spec | None:
+    """The learning curves of all trials in grey and of the ``best`` in blue; None without any."""
+    values = [
+        {"trial": curve.row, "step": step, "perplexity": value, "is_best": curve.row == best}
+        for curve in sorted(curves, key=lambda curve: curve.row == best)
+        for step, value in curve.points
+    ]
+    if not values:
+        return None
+    return figure(
+        "Learning curves, the best trial in blue",
+        width=440,
+        height=240,
+        data={"values": values},
+        mark={"type": "line", "opacity": 0.8},
+        encoding={
+            "x": axis("step", "optimiser step"),
+            "y": axis("perplexity", _PERPLEXITY, log=True),
+            "detail": {"field": "trial"},
+            "color": {"condition": {"test": "datum.is_best", "value": BLUE}, "value": GREY},
+            "size": {"condition": {"test": "datum.is_best", "value": 2.5}, "value": 0.8},
+            "tooltip": tooltip("trial", "step", "perplexity"),
+        },
     )
 
 

@@ -15,6 +15,8 @@ ORANGE, SKY, GREY = "#E69F00", "#56B4E9", "#767676"
 COLOURS = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 
+_UNNAMED = {"aria": False}
+
 
 def figure(title: str, **spec: Any) -> Spec:
     """A specification with the settings that all figures share."""
@@ -22,7 +24,13 @@ def figure(title: str, **spec: Any) -> Spec:
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VEGA_LITE.split('.')[0]}.json",
         "title": title,
         "background": None,
-        "config": {"view": {"strokeOpacity": 0.25}, "axis": {"gridOpacity": 0.4}},
+        "config": {
+            "view": {"strokeOpacity": 0.25},
+            "axis": {"gridOpacity": 0.4, **_UNNAMED},
+            # A page says in words what a figure shows; a name for each mark would only be noise.
+            **dict.fromkeys(("legend", "mark", "title"), _UNNAMED),
+            **_UNNAMED,
+        },
         **spec,
     }
 

@@ -8,6 +8,7 @@ from ablations.report.page import Column, Facts, Links, Log, Section, Table, mak
 from ablations.report.summary import RowSummary, Summary
 from ablations.runner.attempts import locate
 from ablations.runner.process import LOG_FILE, last_log_lines
+from ablations.tables.plan import Value
 from ablations.tables.table import Cell
 from experiments.run.experiment import CONFIG_FILE
 from experiments.run.results import (
@@ -50,12 +51,17 @@ def details(summary: Summary, row: RowSummary) -> tuple[Section, ...]:
     )
 
 
+def setting(name: str, value: Value) -> str:
+    """The value of a setting as the table shows it."""
+    return formats.steps(int(value)) if name == "max_steps" else str(value)
+
+
 def _configuration(summary: Summary, row: RowSummary) -> list[tuple[str, str]]:
     base = summary.base.settings if summary.base else row.settings
     return [
-        (label, str(value) if value == base[name] else f"{value} (base: {base[name]})")
+        (label, ours if ours == theirs else f"{ours} (base: {theirs})")
         for name, label in SETTINGS.items()
-        for value in [row.settings[name]]
+        for ours, theirs in [(setting(name, row.settings[name]), setting(name, base[name]))]
     ]
 
 

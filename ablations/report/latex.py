@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ablations.report.details import SETTINGS
+from ablations.report.details import SETTINGS, setting
 from ablations.report.results import group_starts, is_compared, parameters, scores, shown_settings
 from ablations.report.summary import MEASURES, RowSummary, Summary
 from transformer import formats
@@ -61,7 +61,8 @@ def to_latex(summary: Summary) -> str:
 def _cells(summary: Summary, row: RowSummary, settings: list[str], width: int) -> list[str]:
     cells = [row.row.name]
     cells += [
-        str(row.settings[name]) if row.is_base or name in row.changed else "" for name in settings
+        setting(name, row.settings[name]) if row.is_base or name in row.changed else ""
+        for name in settings
     ]
     for name in MEASURES:
         cells += scores(summary, row, name)[:width]

@@ -7,12 +7,11 @@ import io
 from statistics import fmean
 
 from ablations.figures.curves import group_of
-from ablations.report.details import SETTINGS, details
+from ablations.report.details import SETTINGS, details, setting
 from ablations.report.page import Column, Table
 from ablations.report.statistics import Estimate
 from ablations.report.summary import MEASURES, RowSummary, Summary
 from ablations.report.verdicts import DIGITS, NOISE
-from ablations.tables.plan import Value
 from ablations.tables.table import Reported
 from transformer import formats
 
@@ -55,7 +54,7 @@ def results_table(summary: Summary, *, states: bool = True) -> Table:
     lines: list[tuple[str, ...]] = []
     styles: list[str] = []
     for row in rows:
-        values = {name: _value(name, row.settings[name]) for name in shown}
+        values = {name: setting(name, row.settings[name]) for name in shown}
         line = [row.row.name]
         line += [values[name] if row.is_base or name in row.changed else "" for name in shown]
         first = len(line)
@@ -175,10 +174,6 @@ def to_csv(summary: Summary) -> str:
                 ]
             )
     return text.getvalue()
-
-
-def _value(name: str, value: Value) -> str:
-    return formats.steps(int(value)) if name == "max_steps" else str(value)
 
 
 def _mean(value: Estimate | None, digits: int) -> str:

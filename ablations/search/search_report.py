@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ablations.report.notes import facts_of_base, facts_of_results
-from ablations.report.page import (
-    Column,
-    Facts,
-    Figure,
-    Figures,
-    Page,
-    Table,
-    Text,
-    make_page,
-    write_page,
+from ablations.figures.curves import read_curve
+from ablations.figures.search import (
+    draw_history,
+    draw_importances,
+    draw_parallel,
+    draw_slices,
+    draw_trial_curves,
 )
-from ablations.report.report import SETTINGS
+from ablations.report.details import SETTINGS
+from ablations.report.notes import facts_of_base, facts_of_results
+from ablations.report.page import Column, Facts, Figure, Figures, Page, Table, Text, make_page
 from ablations.report.verdicts import DIGITS
-from ablations.search.history import bars, history
+from ablations.report.write import write_page
+from ablations.runner.attempts import locate
 from ablations.search.search import Search, load_search
 from ablations.search.trials import Trial, best, ranked, read_trials
 from ablations.tables.plan import Value
@@ -31,6 +31,7 @@ from transformer.evaluation.counts import count_parameters
 
 # The importances of fewer trials are chance.
 _MIN_TRIALS = 10
+_MAX_CURVES = 100
 _NAMES = {
     **SETTINGS,
     "learning_rate_factor": "learning-rate factor",
@@ -50,7 +51,7 @@ _STATES = (
 
 
 def write_search_report(directory: Path) -> Page:
-    """Write ``report.md`` and ``report.html`` into a search's directory.
+    """Write the report into a search's directory: HTML, Markdown and figures.
 
     Raises:
         InputError: if the directory is not a search's, or a file in it cannot be read.
@@ -62,13 +63,13 @@ def write_search_report(directory: Path) -> Page:
         from ablations.search.sampler import importances  # imports Optuna, which takes a while
 
         shares = importances(search, trials)
-    page = compose_search(search, trials, shares)
+    page = compose_search(search, trials, shares, directory)
     write_page(page, directory)
     return page
 
 
 def compose_search(
-    search: Search, trials: Sequence[Trial], importances: Mapping[str, float]
+    search: Search, trials: Sequence[Trial], importances: Mapping[str, float], directory: Path
 ) -> Page:
     """The report of a search; ``importances`` are shares of 1, or empty."""
     found = best(trials)
@@ -81,16 +82,10 @@ def compose_search(
     )
     shares = {_label(name): share for name, share in importances.items()}
     matters = f"Fewer than {_MIN_TRIALS} trials have ended, too few to tell what matters."
-    drawn: list[Figure] = []
     if shares:
         said = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
         matters = f"What decides whether a trial is among the best tenth: {said}."
-        drawn.append(Figure(shape="bars", data=bars(shares), label="Importances"))
-    course = history(trials)
-    caption = (
-        "Perplexity by trial on a logarithmic axis: filled if it finished, hollow if it was "
-        "pruned; the line is the best so far."
-    )
+    drawn = _figures(search, trials, shares, directory)
     problems = tuple(f"{trial.name}: {trial.reason}" for trial in trials if trial.reason)
     return make_page(
         f"Search: {search.title}",
@@ -102,13 +97,11 @@ def compose_search(
                 _best_and_base(search, found, trials),
             ],
         ),
+        ("Progress", [drawn("history", "curves")]),
         (
-            "Progress",
-            [Figures((Figure(shape="history", data=course, caption=caption, label="History"),))]
-            if course
-            else [],
+            "Which parameters matter",
+            [Text((matters,), terminal=True), drawn("importances", "parallel", "slices")],
         ),
-        ("Which parameters matter", [Text((matters,), terminal=True), Figures(tuple(drawn))]),
         ("Trials", [_trials(search, trials, found)]),
         (
             "Without a result",
@@ -117,6 +110,39 @@ def compose_search(
         ("How to read it", [Text(tuple(_notes(search)), is_list=True)]),
         ("Set-up", [Facts(tuple(_facts(search, trials)))]),
     )
+
+
+def _figures(
+    search: Search, trials: Sequence[Trial], shares: Mapping[str, float], directory: Path
+) -> Callable[..., Figures]:
+    """A function from names to those of the figures for which there are enough trials."""
+    shown = [trial for trial in trials if trial.values]
+    seed, found = search.base.training.seed, best(trials)
+    curves = [
+        read_curve(locate(directory / trial.name), trial.name, seed)
+        for trial in sorted(shown, key=lambda x: x.perplexity or math.inf)[:_MAX_CURVES]
+    ]
+    captions = {
+        "history": "Perplexity on the validation set by trial; the line is the best so far.",
+        "curves": "Perplexity on the validation set during training, a line for each trial "
+        f"(of the {_MAX_CURVES} best), the best in blue.",
+        "importances": "Shares of the parameters in what makes a trial one of the best tenth.",
+        "parallel": "Each trial as a line through its values, coloured by its rank.",
+        "slices": "Perplexity on the validation set against each parameter by itself.",
+    }
+    specs = {
+        "history": draw_history(trials),
+        "curves": draw_trial_curves(curves, found.name if found else None),
+        "importances": draw_importances(shares),
+        "parallel": draw_parallel(shown, search.parameters),
+        "slices": draw_slices(shown, search.parameters),
+    }
+    drawn = {
+        name: Figure(name=name, spec=spec, caption=captions[name])
+        for name, spec in specs.items()
+        if spec is not None
+    }
+    return lambda *names: Figures(tuple(drawn[name] for name in names if name in drawn))
 
 
 def _verdict(search: Search, found: Trial | None) -> str:
@@ -172,7 +198,7 @@ def _trials(search: Search, trials: Sequence[Trial], found: Trial | None) -> Tab
                     *(_value(trial.values[each.name]) for each in search.parameters),
                 )
             )
-    return Table(columns=tuple(columns), rows=tuple(rows), row_styles=tuple(styles))
+    return Table(columns=tuple(columns), rows=tuple(rows), row_styles=tuple(styles), name="trials")
 
 
 def _notes(search: Search) -> Iterator[str]:

@@ -18,10 +18,12 @@ function number(text) {
   return parts.slice(0, parts[0][2] ? 2 : 1).reduce((sum, [, x, unit]) => sum + x * (UNITS[unit] ?? 1), 0);
 }
 
-function compare(a, b) {
+// Cells without a number come last in both directions, unless no cell of the column has one.
+function compare(a, b, sign) {
   const [x, y] = [number(a), number(b)];
-  if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a.localeCompare(b);
-  return x - y;
+  if (Number.isNaN(x) && Number.isNaN(y)) return sign * a.localeCompare(b);
+  if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+  return sign * (x - y);
 }
 
 function interactive(table) {
@@ -45,9 +47,7 @@ function interactive(table) {
     const text = (row) => row.cells[column].textContent.trim();
     const known = column >= 0 && ["up", "down"].includes(direction);
     const sign = direction === "down" ? -1 : 1;
-    // Rows without a figure stay below in both directions.
-    const order = known ? rows.toSorted((a, b) =>
-      !text(a) - !text(b) || /^[–]?$/.test(text(a)) - /^[–]?$/.test(text(b)) || sign * compare(text(a), text(b))) : rows;
+    const order = known ? rows.toSorted((a, b) => compare(text(a), text(b), sign)) : rows;
     order.forEach((row) => body.append(...[row, details.get(row)].filter(Boolean)));
     [...heads].forEach((head, index) => head.setAttribute("aria-sort",
       known && index === column ? (sign > 0 ? "ascending" : "descending") : "none"));

@@ -1,4 +1,4 @@
-"""The expected report, made anew by ``python -m tests.ablations.report.golden``."""
+"""The expected reports, made anew by ``python -m tests.ablations.report.golden``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from pathlib import Path
 from ablations.report.report import write_report
 from tests.ablations.samples import fill_table3
 
-GOLDEN = Path(__file__).with_name("golden_report.md")
+GOLDEN = {
+    name: Path(__file__).with_name(f"golden_{name}")
+    for name in ("report.md", "table.tex", "results.csv")
+}
 
 
 def main() -> None:
-    """Write the report of the sample directory beside this file."""
+    """Write the reports of the sample directory into this folder."""
     with tempfile.TemporaryDirectory() as folder:
         fill_table3(Path(folder))
         write_report(Path(folder))
-        GOLDEN.write_text((Path(folder) / "report.md").read_text(encoding="utf-8"), "utf-8")
+        for name, path in GOLDEN.items():
+            path.write_text((Path(folder) / name).read_text(encoding="utf-8"), "utf-8")
 
 
 if __name__ == "__main__":

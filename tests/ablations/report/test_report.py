@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from ablations.report.page import Table as PageTable
-from ablations.report.page import Text, to_text
+from ablations.report.page import Text
+from ablations.report.plain import to_text
 from ablations.report.report import write_report
-from ablations.report.scatter import ticks
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
 from experiments.run.experiment import claim
 from experiments.run.results import hypotheses_path
 from tests.ablations.report.golden import GOLDEN
-from tests.ablations.report.pages import parsed, rows_of
+from tests.ablations.report.pages import drawn, marks, parsed, rows_of
 from tests.ablations.samples import TINY, finish, small_plan
 from transformer.errors import InputError
 
 
-def test_markdown_is_the_golden_file(table3: Path) -> None:
-    found = (table3 / "report.md").read_text(encoding="utf-8")
-    assert found == GOLDEN.read_text(encoding="utf-8"), "python -m tests.ablations.report.golden"
+@pytest.mark.parametrize("name", GOLDEN)
+def test_files_are_the_golden_ones(table3: Path, name: str) -> None:
+    found = (table3 / name).read_text(encoding="utf-8")
+    expected = GOLDEN[name].read_text(encoding="utf-8")
+    assert found == expected, "python -m tests.ablations.report.golden"
 
 
 def test_a_broken_result_is_named_and_left_out(tmp_path: Path) -> None:
@@ -39,12 +42,32 @@ def test_a_broken_result_is_named_and_left_out(tmp_path: Path) -> None:
 
 def test_html_is_well_formed_and_needs_no_other_file(table3: Path) -> None:
     page = parsed(table3)
-    assert not [tag for name in ("link", "script", "img") for tag in page.iter(name)]
-    assert not [tag for tag in page.iter() if {"src", "href"} & set(tag.keys())]
-    assert "url(" not in "".join(page.itertext())
-    assert [len(row) for row in rows_of(table3)] == [22] * 20
-    for svg in page.iter("svg"):
-        assert len(list(svg.iter("circle"))) == 16
+    assert not [
+        tag for name in ("script", "img", "iframe") for tag in page.iter(name) if tag.get("src")
+    ]
+    links = [link.get("href", "") for link in page.iter("a")]
+    assert "base/seed-1/result.json" in links
+    assert all((table3 / link).is_file() for link in links)
+    assert [len(row) for row in rows_of(table3)] == [24] * 20
+    assert (table3 / "report.html").stat().st_size < 3e6
+
+
+def test_figures_show_each_row(table3: Path) -> None:
+    figures = drawn(table3)
+    assert list(figures) == [
+        "agreement-perplexity",
+        "agreement-bleu",
+        "seeds-perplexity",
+        "seeds-bleu",
+        "perplexity-parameters",
+        "perplexity-flops",
+    ]
+    for name in ("agreement-perplexity", "agreement-bleu"):
+        assert len(marks(figures[name], "symbol")) == 16
+        assert len(marks(figures[name], "rule")) == 2 + 16  # the zeros, and an interval each
+    for name in figures:
+        assert (table3 / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        ElementTree.parse(table3 / "figures" / f"{name}.svg")
 
 
 def test_html_escapes_what_runs_and_users_wrote(table3: Path) -> None:
@@ -124,15 +147,6 @@ def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("low", "high"), [(23.5, 26.5), (0.0, 100.0), (1.5, 1.51), (4.2, 6.3), (-3.0, 900.0)]
-)
-def test_ticks_are_few_and_inside(low: float, high: float) -> None:
-    found = ticks(low, high)
-    assert 2 <= len(found) <= 5
-    assert low <= found[0] and found[-1] <= high
-
-
 def test_a_table_of_ones_own_has_no_columns_of_the_paper(tmp_path: Path) -> None:
     own = Table(
         name="pair", title="<Own> & mine", base=BASE, rows=(row("base"), row("a", d_ff=512))
@@ -143,5 +157,5 @@ def test_a_table_of_ones_own_has_no_columns_of_the_paper(tmp_path: Path) -> None
     text = to_text(write_report(tmp_path), 80)
     assert "BLEU" in text and "paper" not in text.split("Not finished")[0].split("parameters")[0]
     assert "changes" in text and "tokenised" not in text and "averaged" not in text
-    assert rows_of(tmp_path)[1][-4:] == ["3.000", "0.000", "79.0", "\u22121.0"]
+    assert rows_of(tmp_path)[1][-5:] == ["3.000", "0.000", "79.0", "\u22121.0", "0.562"]
     assert "&lt;Own&gt; &amp; mine" in (tmp_path / "report.html").read_text(encoding="utf-8")

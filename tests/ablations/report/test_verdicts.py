@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from ablations.report.figures import agreement_figures
 from ablations.report.notes import regime, regime_warning
-from ablations.report.page import to_text
+from ablations.report.plain import to_text
 from ablations.report.report import write_report
-from ablations.report.scatter import scatter
 from ablations.report.summary import Summary, summarise
 from ablations.report.verdicts import agreement, verdicts
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
-from tests.ablations.report.pages import parsed, rows_of
+from tests.ablations.report.pages import parsed, rows_of, tables
 from tests.ablations.samples import SMALL_TABLE, TINY, finish, result, small_plan
 from transformer.config import Config, override
 
@@ -68,7 +68,7 @@ def test_one_seed_shows_signs_only(tmp_path: Path) -> None:
     assert kinds(summary) == ["same sign", "other sign", "other sign", "none in paper"]
     write_report(tmp_path)
     caption = "".join(next(parsed(tmp_path).iter("figcaption")).itertext())
-    assert caption.startswith("Perplexity, differences from the base") and "interval" not in caption
+    assert caption.startswith("Perplexity: each row's difference") and "interval" not in caption
     assert "standard deviation" not in caption
 
 
@@ -108,7 +108,7 @@ def test_noise_is_marked_and_explained(table3: Path) -> None:
             for line in part.splitlines()
             if line.startswith("| ") and "--" not in line
         }
-        for part in text.split("## This scale")[0].split("## What the seeds show")
+        for part in text.split("## Cost")[0].split("## What the seeds show")
     )
     assert set(results) - set(seeds) == {"C-ff4096", "D-p0.2", "E"}
     for name in set(seeds) & set(results) - {"row", "base"}:
@@ -139,7 +139,7 @@ def test_seeds_that_the_base_lacks_do_not_count(tmp_path: Path) -> None:
         finish(tmp_path, Cell("narrow", seed), bleu=bleu)
     text = to_text(write_report(tmp_path), 80)
     assert "No row has two seeds in common with the base" in text
-    assert rows_of(tmp_path)[1][-2] == "\u2013"
+    assert rows_of(tmp_path)[1][-4] == "\u2013"
     narrow = rows_of(tmp_path, 1)[1]
     assert narrow[1] == "0" and narrow[-5:] == ["58.3 to 83.7", "\u2013", "", "", ""]
 
@@ -164,35 +164,28 @@ def test_one_seed_of_each_row_cannot_judge_noise(tmp_path: Path) -> None:
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "- No row has two seeds in common with the base, so noise cannot be" in text
     assert "seeds needed" not in text and "~" not in text
-    assert len(list(parsed(tmp_path).iter("table"))) == 3
+    assert len(tables(tmp_path)) == 3
 
 
 def test_the_figure_has_a_point_for_each_row_with_its_interval(tmp_path: Path) -> None:
-    drawn = scatter(fill(tmp_path, (1, 2, 3)), "perplexity")
-    assert drawn is not None
-    points = {point.name: point for point in drawn.points}
+    figures = {x.name: x.spec for x in agreement_figures(fill(tmp_path, (1, 2, 3)))}
+    points = {x["row"]: x for x in figures["agreement-perplexity"]["data"]["values"]}
     assert set(points) == set(OURS) - {"base"}
-    left, top, right, bottom = drawn.box
-    for point in points.values():
-        assert left <= point.x <= right
-        assert top <= point.high < point.y < point.low <= bottom
-    across, up = drawn.zero
-    assert points["agrees"].x > across and points["agrees"].y < up
-    assert points["against"].x < across and points["against"].y < up
-    assert [points[name].style for name in ("agrees", "noise", "against")] == [
-        "ours",
-        "theirs",
+    assert all(x["low"] < x["ours"] < x["high"] for x in points.values())
+    assert points["agrees"]["paper"] > 0 < points["agrees"]["ours"]
+    assert points["against"]["paper"] < 0 < points["against"]["ours"]
+    assert [points[name]["agreement"] for name in ("agrees", "noise", "against")] == [
+        "agrees",
+        "within noise",
         "contradicts",
     ]
-    heights = [points[name].label for name in ("noise", "against")]  # which lie side by side
-    assert abs(heights[0] - heights[1]) >= 9
 
 
 def test_no_figure_without_the_papers_figures(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(["base", "free"]))
     for name in ("base", "free"):
         finish(tmp_path, Cell(name, 1))
-    assert scatter(summarise(tmp_path), "bleu") is None
+    assert not list(agreement_figures(summarise(tmp_path)))
 
 
 def test_the_papers_own_numbers_are_near() -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from ablations.report.page import Text, to_text
+from ablations.report.page import Text
+from ablations.report.plain import to_text
 from ablations.runner.attempts import leave_pruned
-from ablations.search.history import history
 from ablations.search.sampler import importances
 from ablations.search.search import Search
 from ablations.search.search_report import write_search_report
 from ablations.search.spaces import REGULARISATION, SHAPE
-from ablations.search.trials import Trial, read_trials
+from ablations.search.trials import read_trials
 from ablations.tables.plan import Value
-from experiments.run.progress import RunState
-from tests.ablations.report.pages import parsed, rows_of
+from tests.ablations.report.pages import drawn, marks, rows_of
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
 
 FACTORS = (0.2, 0.5, 0.7, 0.8, 0.9, 1.1, 1.5, 2.1, 2.5, 3.1, 3.5)
@@ -66,13 +63,12 @@ def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
     assert rows_of(root)[2] == ["learning-rate factor", "0.5", "0.8"]
 
 
-def test_html_draws_history_and_importances_and_needs_no_other_file(root: Path) -> None:
-    page = parsed(root)
-    assert not [tag for name in ("link", "script", "img") for tag in page.iter(name)]
-    drawn, shares = page.iter("svg")
-    assert len(list(drawn.iter("circle"))) == 11
-    assert len(list(drawn.iter("polyline"))) == 1
-    assert len(list(shares.iter("rect"))) == 2
+def test_html_draws_each_trial(root: Path) -> None:
+    figures = drawn(root)
+    assert list(figures) == ["history", "curves", "importances", "parallel", "slices"]
+    assert len(marks(figures["history"], "symbol")) == 11
+    assert len(marks(figures["importances"], "rect")) == 2
+    assert len(marks(figures["slices"], "symbol")) == 2 * 11
     text = (root / "report.html").read_text(encoding="utf-8")
     assert "&lt;Oops&gt; &amp; a | pipe" in text and "<Oops>" not in text
 
@@ -93,7 +89,7 @@ def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     text = to_text(write_search_report(tmp_path), 80)
     assert "The best is trial-0003" in text
     assert "Fewer than 10 trials have ended, too few to tell what matters." in text
-    assert len(list(parsed(tmp_path).iter("svg"))) == 1
+    assert "importances" not in drawn(tmp_path)
 
 
 def test_notes_depend_on_the_space(tmp_path: Path) -> None:
@@ -104,38 +100,3 @@ def test_notes_depend_on_the_space(tmp_path: Path) -> None:
     notes = write_search_report(tmp_path / "b").part("How to read it", Text).content
     assert f"No model has more than {search.max_parameters:,} parameters" in "\n".join(notes)
     assert "d_v takes the value of d_k." in notes
-
-
-def some(perplexities: Sequence[float | None]) -> list[Trial]:
-    return [
-        Trial(
-            name=f"trial-{i:04}",
-            state=RunState.DONE if value else RunState.FAILED,
-            perplexity=value,
-        )
-        for i, value in enumerate(perplexities)
-    ]
-
-
-def test_the_line_of_the_best_falls_in_steps() -> None:
-    plot = history(some([5.0, None, 7.0, 3.0, 4.0]))
-    assert plot is not None
-    heights = {trial: dot.y for trial, dot in zip((0, 2, 3, 4), plot.dots, strict=True)}
-    xs = {trial: dot.x for trial, dot in zip((0, 2, 3, 4), plot.dots, strict=True)}
-    assert plot.best == (
-        (xs[0], heights[0]), (xs[3], heights[0]), (xs[3], heights[3]), (xs[4], heights[3]),
-    )  # fmt: skip
-    assert plot.top <= heights[2] < heights[0] < heights[4] < heights[3] <= plot.bottom
-
-
-@pytest.mark.parametrize("values", [(3.0, 3.0), (3.0, 3.001), (2.5, 9e5), (1.01, 1.3, 1e300)])
-def test_any_values_have_ticks_within_the_figure(values: tuple[float, ...]) -> None:
-    plot = history(some(values))
-    assert plot is not None
-    assert len(plot.y_ticks) >= 2
-    assert all(plot.top <= y <= plot.bottom for y, _ in plot.y_ticks)
-    assert all(math.isfinite(dot.y) for dot in plot.dots)
-
-
-def test_one_value_is_no_figure() -> None:
-    assert history(some([5.0])) is None

@@ -1,0 +1,54 @@
+"""A real browser for the tests of pages; they skip, and say so, where there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Generator[Browser]:
+    """Chromium or Chrome as installed on this machine, driven by Playwright."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    if path is None:
+        pytest.skip(f"no browser on the PATH: {', '.join(_NAMES)}")
+    sandbox = [] if os.getuid() else ["--no-sandbox"]  # which root cannot use
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=sandbox)
+        yield started
+        started.close()
+
+
+def complaints(page: Page, allowed: str) -> list[str]:
+    """What goes wrong in a page from now on: errors, and requests to any but ``allowed``."""
+    found: list[str] = []
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("console", lambda line: found.append(line.text) if line.type != "log" else None)
+
+    def check(url: str) -> None:
+        if not url.startswith((allowed, "data:")):
+            found.append(f"request to {url}")
+
+    page.on("request", lambda request: check(request.url))
+    return found
+
+
+def violations(page: Page) -> list[str]:
+    """The rules of axe-core that the page breaks."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    response = Axe().run(page).response
+    return [
+        f"{found['id']}: {found['help']}: {[node['html'][:120] for node in found['nodes'][:3]]}"
+        for found in response["violations"]
+    ]
