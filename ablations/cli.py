@@ -277,11 +277,20 @@ def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int
     return show_status(directory, storage=storage, watch=watch, as_json=json)
 
 
-@PROGRAM.command("report", _DIRECTORY, examples=("report runs/table3-small",))
-def report(directory: Path) -> int:
-    """Write and print the report of a table or a search, finished or not."""
+@PROGRAM.command(
+    "report",
+    _DIRECTORY,
+    arg("--open", action="store_true", help="show it in a browser"),
+    examples=("report runs/table3-small --open",),
+)
+def report(directory: Path, open: bool) -> int:
+    """Write and print the report of a table or a search, finished or not.
+
+    It is one HTML file; the same as Markdown, LaTeX (table.tex) and CSV (results.csv), and its
+    figures as SVG and PNG, are next to it.
+    """
     from ablations.files import SEARCH_FILE
-    from ablations.report.write import print_page
+    from ablations.report.write import open_page, print_page
 
     if (directory / SEARCH_FILE).is_file():
         from ablations.search.search_report import write_search_report as write
@@ -289,6 +298,8 @@ def report(directory: Path) -> int:
         from ablations.report.report import write_report as write
 
     print_page(write(directory), directory)
+    if open:
+        open_page(directory)
     return 0
 
 

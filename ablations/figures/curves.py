@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablations.figures.style import COLOURS, GREY, Record, Spec, axis, figure, tooltip
 from experiments.run.results import valid_perplexities
 
-_MAX_POINTS = 150  # of a curve in a figure, which is more than its pixels show
+# Of all curves of a figure together, and the fewest of one of them.
+_MAX_POINTS = 5_000
+_FEWEST = 15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,15 +30,21 @@ def group_of(row: str) -> str:
 
 
 def read_curve(directory: Path, row: str, seed: int) -> Curve:
-    """The curve of the run in ``directory``, thinned; empty before the first validation."""
-    known = [
-        (step, value)
-        for step, value in sorted(valid_perplexities(directory).items())
-        if math.isfinite(value) and value > 0
+    """The curve of the run in ``directory``; empty before the first validation."""
+    known = sorted(valid_perplexities(directory).items())
+    sound = tuple((step, value) for step, value in known if math.isfinite(value) and value > 0)
+    return Curve(row=row, seed=seed, points=sound)
+
+
+def thin(curves: Sequence[Curve]) -> list[Curve]:
+    """The curves that have a point, with as many of their points as a figure can show."""
+    drawn = [curve for curve in curves if curve.points]
+    most = max(_FEWEST, _MAX_POINTS // max(1, len(drawn)))
+    strides = [math.ceil(len(curve.points) / most) for curve in drawn]
+    return [  # each with its last point
+        replace(curve, points=curve.points[::-stride][::-1])
+        for curve, stride in zip(drawn, strides, strict=True)
     ]
-    stride = math.ceil(len(known) / _MAX_POINTS) or 1
-    kept = known[::-stride][::-1]  # always with the last one
-    return Curve(row=row, seed=seed, points=tuple(kept))
 
 
 def draw_curves(curves: Sequence[Curve], base: str | None) -> Spec | None:
@@ -46,7 +54,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None) -> Spec | None:
         curves: of any number of rows and seeds
         base: the name of the base's row
     """
-    drawn = [curve for curve in curves if curve.points]
+    drawn = thin(curves)
     if not drawn:
         return None
     behind = [curve for curve in drawn if curve.row == base]

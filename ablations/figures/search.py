@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ablations.figures.curves import Curve
+from ablations.figures.curves import Curve, thin
 from ablations.figures.style import BLUE, GREY, ORANGE, Record, Spec, axis, figure, tooltip
 from experiments.run.progress import RunState
 
@@ -80,7 +80,7 @@ def draw_trial_curves(curves: Sequence[Curve], best: str | None) -> Spec | None:
     """The learning curves of all trials in grey and of the ``best`` in blue; None without any."""
     values = [
         {"trial": curve.row, "step": step, "perplexity": value, "is_best": curve.row == best}
-        for curve in sorted(curves, key=lambda curve: curve.row == best)
+        for curve in sorted(thin(curves), key=lambda curve: curve.row == best)
         for step, value in curve.points
     ]
     if not values:

@@ -12,6 +12,7 @@ from ablations.report.html import to_html
 from ablations.report.page import Page
 from ablations.report.plain import to_markdown, to_text
 from experiments.run.files import write_atomically
+from transformer.errors import InputError
 
 _DEFAULT_WIDTH = 120
 
@@ -40,3 +41,16 @@ def print_page(page: Page, directory: Path) -> None:
     """Print the report as wide as the terminal, and where its files are."""
     print(to_text(page, shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns))
     print(f"report: {directory / HTML_FILE}, and as Markdown, LaTeX, CSV and figures next to it")
+
+
+def open_page(directory: Path) -> None:
+    """Show the report in the user's browser.
+
+    Raises:
+        InputError: if there is none.
+    """
+    import webbrowser
+
+    path = (directory / HTML_FILE).resolve()
+    if not webbrowser.open(path.as_uri()):
+        raise InputError(f"no browser was found here: open {path} in one")
