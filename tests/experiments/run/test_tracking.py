@@ -18,11 +18,12 @@ import pytest
 import wandb
 from wandb.errors import CommError
 
-import experiments.run.tracking
+import experiments.run.wandb_runs
 from experiments.run.attempt import wandb_id, write_attempt
 from experiments.run.provenance import commit
 from experiments.run.results import Result, load_result
-from experiments.run.tracking import Tracking, track_table, tracking_mode
+from experiments.run.tracking import Tracking
+from experiments.run.wandb_runs import track_table, tracking_mode
 from tests.experiments.conftest import Command
 from tests.experiments.run.test_attempt import ATTEMPT
 from tests.experiments.samples import tiny_experiment
@@ -143,7 +144,7 @@ def test_tracking_is_online_if_asked_for_and_the_server_answers(
 def test_a_dead_network_is_noticed_within_seconds_and_means_offline(
     server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.run.tracking, "_PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(experiments.run.wandb_runs, "_PROBE_SECONDS", 0.5)
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_BASE_URL", request.getfixturevalue(server))
     started = time.monotonic()
@@ -197,14 +198,14 @@ def test_a_failed_start_of_wandb_does_not_stop_the_run(
         pytest.warns(UserWarning, match="W&B does not start in mode (online|offline): no such key"),
         Tracking(tiny_experiment(folder), tmp_path) as tracking,
     ):
-        assert len(tracking.loggers()) == (len(fails) == 1)
+        assert len(tracking.loggers(0)) == (len(fails) == 1)
     assert [given["mode"] for given in init.given] == ["online", "offline"]
 
 
 def test_a_silent_server_delays_the_end_only_for_a_while(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.run.tracking, "_FINISH_SECONDS", 0.1)
+    monkeypatch.setattr(experiments.run.wandb_runs, "_FINISH_SECONDS", 0.1)
     monkeypatch.setenv("WANDB_MODE", "disabled")
     release = threading.Event()
     with (
