@@ -60,26 +60,6 @@ def write_report(directory: Path) -> Page:
     return page
 
 
-def track_report(root: Path) -> None:
-    """Log the results of the table in ``root`` as a W&B table, in a run of its own.
-
-    Raises:
-        InputError: if a file there cannot be read.
-    """
-    from experiments.run.tracking import track_table  # which imports W&B
-
-    summary = summarise(root)
-    plan = summary.plan
-    results, cost = _results(summary, states=False).select("terminal"), _cost(summary)
-    columns = [column.title for column in (*results.columns, *cost.columns[1:])]
-    rows = [
-        [*ours, *took[1:], _state(row)]
-        for ours, took, row in zip(results.rows, cost.rows, summary.rows, strict=True)
-    ]
-    config = {"study": plan.study, "table": plan.table, "scale": plan.scale}
-    track_table(root, f"{plan.study}-table", [*columns, "state"], rows, config)
-
-
 def compose(summary: Summary) -> Page:
     """The report of a table; one that is not the paper's is not compared with it."""
     plan, base = summary.plan, summary.base

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ablations.files import PLAN_FILE
 from ablations.runner.attempts import read_result
 from ablations.runner.run_set import Direction
-from ablations.tables.plan import Plan, load_plan
+from ablations.tables.plan import Plan, columns, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import Experiment
 from transformer.config import to_dict
@@ -27,7 +27,8 @@ class TableRuns:
         InputError: if the directory is not a table's.
     """
 
-    directions: Sequence[Direction] = ("minimize", "maximize")  # perplexity, BLEU
+    directions: Sequence[Direction] = ("minimize", "maximize")
+    metrics: Sequence[str] = ("validation perplexity", "validation BLEU")
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -84,6 +85,12 @@ class TableRuns:
         del name
         return {}
 
+    def attributes(self, name: str) -> Mapping[str, Any]:
+        """The row, the seed and the row's settings."""
+        cell = self._cells[name]
+        settings = columns(self._plan.experiment(cell).config)
+        return {"cell": name, "row": cell.row, "seed": cell.seed, **settings}
+
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
         """The scaled row with its seed."""
         del trial
@@ -95,7 +102,8 @@ class TableRuns:
         values = [] if result is None else [result.perplexity, result.bleu]
         if not values or not all(map(isfinite, values)):
             return None
-        return create_trial(state=TrialState.COMPLETE, values=values, user_attrs={"cell": name})
+        attributes = dict(self.attributes(name))
+        return create_trial(state=TrialState.COMPLETE, values=values, user_attrs=attributes)
 
     def reports(self, directory: Path) -> Mapping[int, float]:
         """Nothing: a table's runs are not pruned."""

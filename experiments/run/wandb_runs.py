@@ -118,7 +118,7 @@ def track_table(
         table = wandb.Table(columns=list(columns), data=[list(row) for row in rows])
         run.log({"table": table, **images})
     except Exception as error:
-        warnings.warn(f"W&B does not take the table: {_one_line(error)}", stacklevel=2)
+        warnings.warn(f"W&B does not take the table: {one_line(error)}", stacklevel=2)
     finish(run)
 
 
@@ -140,7 +140,7 @@ def _start(directory: Path, run_id: str, *, offline: bool = False, **settings: A
                 **settings,
             )
         except Exception as error:  # a wrong setting, key or answer must not stop training
-            reason = _one_line(error)
+            reason = one_line(error)
             warnings.warn(f"W&B does not start in mode {mode}: {reason}", stacklevel=2)
             wandb.teardown()  # otherwise its service keeps the id in use
     return None
@@ -155,7 +155,8 @@ def finish(run: Any) -> None:
         warnings.warn("W&B does not answer: sync its folder later", stacklevel=3)
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """The message of an error without line breaks."""
     return " ".join(str(error).split())
 
 
@@ -167,19 +168,21 @@ def tracking_mode() -> str:
     mode = os.environ.get("WANDB_MODE") or (
         "online" if os.environ.get("WANDB_API_KEY") else "offline"
     )
-    if mode == "online" and not _answers(_server()):
+    if mode == "online" and not answers(server()):
         warnings.warn("W&B's server does not answer: tracking offline", stacklevel=2)
         return "offline"
     return mode
 
 
-def _server() -> str:
+def server() -> str:
+    """The address of W&B's server."""
     import wandb
 
     return os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url
 
 
-def _answers(server: str) -> bool:
+def answers(server: str) -> bool:
+    """Whether a server answers within seconds."""
     import requests
 
     try:

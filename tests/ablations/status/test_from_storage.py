@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from sqlalchemy.engine import URL
 
 from ablations.runner.identity import own_name
-from ablations.runner.queue import TABLE_ATTRIBUTE
+from ablations.runner.queue import DESCRIPTION
 from ablations.runner.storage_url import storage_url
 from ablations.status.from_storage import open_study
 from tests.ablations.samples import small_plan
@@ -29,7 +29,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> URL:
     study = optuna.create_study(
         storage=storage, study_name="pair-tiny", directions=["minimize", "maximize"]
     )
-    study.set_user_attr(TABLE_ATTRIBUTE, to_dict(plan))
+    storage.set_study_system_attr(study._study_id, DESCRIPTION, to_dict(plan))
     optuna.create_study(storage=storage, study_name="empty")
     _fill(study)
     storage.engine.dispose()
