@@ -297,7 +297,11 @@ def report(directory: Path) -> int:
     "wandb",
     _DIRECTORY,
     arg("--entity", metavar="E", help="user or team (default: WANDB_ENTITY, or the account's)"),
-    arg("--project", metavar="P", help="(default: WANDB_PROJECT, or attention-is-all-you-need)"),
+    arg(
+        "--project",
+        metavar="P",
+        help="its project (default: WANDB_PROJECT, or ours)",
+    ),
     examples=("wandb runs/table3-small --entity my-team",),
 )
 def wandb(directory: Path, entity: str | None, project: str | None) -> int:

@@ -1,6 +1,7 @@
 """A run's process: how it is started, and how one that outlived its worker is ended.
 
-``python -m ablations.runner.process DIRECTORY ACCUMULATE LOG`` carries out the run that ``config.json`` describes.
+``python -m ablations.runner.process DIRECTORY [ACCUMULATE LOG]`` carries out the run that
+``config.json`` describes.
 """
 
 from __future__ import annotations
@@ -167,5 +168,6 @@ def _run_forked(*arguments: Any) -> None:
 if __name__ == "__main__":
     from ablations.runner.entrypoint import run_as_rank
 
-    folder, parts, log = sys.argv[1:]
+    folder, *given = sys.argv[1:]
+    parts, log = given or ("1", "wandb")
     sys.exit(run_as_rank(Path(folder), int(parts), cast(Log, log)))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from ablations.files import PLAN_FILE, SEARCH_FILE
+from ablations.files import SEARCH_FILE
 from ablations.runner import identity
 from ablations.runner.process import PROCESS_FILE
 from ablations.search.search import load_search

@@ -33,7 +33,7 @@ class Arrived:
 class FakeWandb:
     """Runs and views by name, and the names of operations to which it had no answer.
 
-    With ``broken`` set, it refuses to take runs whose group is that.
+    With ``refused`` set, it refuses to take runs whose group is that.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class FakeWandb:
         self.views: dict[str, dict[str, Any]] = {}
         self.unknown: list[str] = []
         self.url = ""
-        self.broken = ""
+        self.refused = ""
 
     def graphql(self, query: str, given: dict[str, Any]) -> Any:
         """The data of an answer."""
@@ -78,7 +78,7 @@ class FakeWandb:
                 "eventsTail": "[]",
                 "config": json.dumps(run.config),
                 "tags": run.record.get("tags"),
-                "wandbConfig": "{}",
+                "wandbConfig": '{"t": {}}',
             }
         return {"model": {**self._project(given), "bucket": bucket}}
 
@@ -167,7 +167,7 @@ def _handler(fake: FakeWandb) -> type[http.server.BaseHTTPRequestHandler]:
             body = json.loads(content)
             if self.path == "/graphql":
                 given = body.get("variables") or {}
-                if fake.broken and given.get("groupName") == fake.broken:
+                if fake.refused and given.get("groupName") == fake.refused:
                     self._answer({"errors": [{"message": "no space left for you"}]}, 400)
                     return
                 self._answer({"data": fake.graphql(body["query"], given)})
