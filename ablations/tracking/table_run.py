@@ -45,13 +45,14 @@ def _line(summary: Summary, row: RowSummary) -> dict[str, str | float | None]:
     line: dict[str, str | float | None] = {"row": row.row.name}
     line["changes"] = " ".join(f"{name}={row.settings[name]}" for name in sorted(row.changed))
     for name in MEASURES:
-        ours, difference = getattr(row, name), summary.difference(row, name)
+        ours = getattr(row, name)
+        difference, paper = summary.difference(row, name), summary.reported_difference(row, name)
         line |= {
             name: ours and ours.mean,
             f"{name}_deviation": ours and ours.deviation,
-            f"{name}_difference": None if row.is_base or not difference else difference.mean,
+            f"{name}_difference": difference.mean if difference and not row.is_base else None,
             f"paper_{name}": getattr(reported, name),
-            f"paper_{name}_difference": summary.reported_difference(row, name),
+            f"paper_{name}_difference": None if row.is_base or paper is None else round(paper, 2),
         }
     return {
         **line,

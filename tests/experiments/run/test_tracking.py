@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.errors import CommError
 
 import experiments.run.wandb_runs
@@ -309,8 +310,8 @@ def _tensorboard_figures(directory: Path) -> dict[int, dict[str, float]]:
     found: dict[int, dict[str, float]] = {}
     for name in ("loss", "tokens_seen"):
         for event in events.Scalars(name):
-            assert name not in found.setdefault(event.step, {})
-            found[event.step][name] = event.value
+            figures = found.setdefault(event.step, {})
+            assert figures.setdefault(name, event.value) == event.value
     return {step: figures for step, figures in found.items() if "loss" in figures}
 
 
