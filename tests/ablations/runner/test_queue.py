@@ -221,10 +221,12 @@ def test_optuna_dashboard_is_shown_names_rows_and_settings(fleet: Fleet) -> None
     assert description(study) == to_dict(TableRuns(fleet.root).plan)
     shown = {x.user_attrs["cell"]: x.user_attrs for x in study.trials}
     assert (shown["narrow/seed-1"]["row"], shown["narrow/seed-1"]["seed"]) == ("narrow", 1)
-    config = TableRuns(fleet.root).plan.configs["narrow"]
-    assert shown["narrow/seed-1"]["d_model"] == config.model.d_model
-    (ended,) = (x for x in study.trials if x.state == TrialState.COMPLETE)
-    assert ended.user_attrs["d_model"] == shown["base/seed-1"]["d_model"]
+    assert shown["narrow/seed-1"]["positions"] == "sinusoidal"
+    claimed, ended = (x for x in study.trials if x.params)
+    assert (claimed.state, ended.state) == (TrialState.RUNNING, TrialState.COMPLETE)
+    config = TableRuns(fleet.root).plan.configs["base"]
+    assert claimed.params == ended.params
+    assert claimed.params == {"d_ff": config.model.d_ff}
 
 
 def test_a_study_of_an_older_version_is_continued(fleet: Fleet) -> None:
