@@ -92,11 +92,11 @@ def start(
         return ForkedProcess(_run_forked, *paths, environment, accumulate, log)
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     module = ["-m", "ablations.runner.process", str(directory), str(accumulate), log]
-    with (directory / LOG_FILE).open("ab") as log:
+    with (directory / LOG_FILE).open("ab") as output:
         return _Launcher(
             [sys.executable, "-m", *launch, *module],
             stdin=subprocess.PIPE,  # closes when the worker is gone, which the ranks watch
-            stdout=log,
+            stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
             start_new_session=True,

@@ -34,7 +34,10 @@ def save_workspace(root: Path, subject: Subject, entity: str, project: str) -> s
     from wandb_workspaces.workspaces import Workspace
 
     address = root / _ADDRESS_FILE
-    panels = {"sections": _sections(root, subject), "runset_settings": _runs(subject)}
+    panels: dict[str, Any] = {
+        "sections": _sections(root, subject),
+        "runset_settings": _runs(subject),
+    }
     found = _earlier(address, entity, project)
     if found is None:
         name = f"{subject.name}-{subject.scale}"
@@ -69,7 +72,7 @@ def _runs(subject: Subject) -> Any:
         expr.Config(subject.kind) == subject.name,
         expr.Config("scale") == subject.scale,
     ]
-    groups = [expr.Config("row")] if subject.kind == "table" else []
+    groups: list[Any] = [expr.Config("row")] if subject.kind == "table" else []
     return RunsetSettings(filters=filters, groupby=groups)
 
 
@@ -111,11 +114,11 @@ def _settings(subject: Subject) -> list[Any]:
     from wandb_workspaces.reports.v2 import (
         Config,
         ParallelCoordinatesPlot,
-        ParallelCoordinatesPlotColumn,
         ParameterImportancePlot,
         ScatterPlot,
         SummaryMetric,
     )
+    from wandb_workspaces.reports.v2.interface import ParallelCoordinatesPlotColumn
 
     value = SummaryMetric("valid_perplexity")
     axes = [*map(Config, subject.parameters), value]

@@ -77,7 +77,11 @@ class LogAxes(lightning.Callback):
         self._clock, self._every = clock, every
 
     def on_train_batch_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, *args: Any
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        *args: Any,
+        **kwargs: Any,
     ) -> None:
         """Log them at a logged step."""
         if completes_step(trainer) and trainer.global_step % self._every == 0:

@@ -67,9 +67,11 @@ class Tracking:
             self._run.summary.update(to_dict(result))
         if self._files is None:
             return
+        from lightning.pytorch.loggers import TensorBoardLogger
+
         config = flat_config(self._experiment)
-        scores = {"perplexity": result.perplexity, "bleu": result.bleu}
-        if self._log == "tensorboard":
+        scores: dict[str, Any] = {"perplexity": result.perplexity, "bleu": result.bleu}
+        if isinstance(self._files, TensorBoardLogger):
             self._files.log_hyperparams(config, scores, result.steps)
         else:
             self._files.log_metrics(scores, result.steps)
