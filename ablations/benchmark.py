@@ -29,7 +29,7 @@ from ablations.tables.table3 import BASE
 from experiments.run.files import write_json
 from experiments.run.provenance import commit, versions
 from experiments.run.results import load_result
-from experiments.run.tracking import tracking_mode
+from experiments.run.wandb_runs import tracking_mode
 from transformer.data.preparation.prepare import prepare
 from transformer.errors import InputError
 

@@ -8,7 +8,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from experiments.command_line import Program, arg
+from experiments.command_line import LOG, Program, arg
 from transformer.config import Precision
 
 PROGRAM = Program(
@@ -71,6 +71,7 @@ _WORKER = (
     *_PLACES,
     arg("--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory"),
     arg("--retries", type=int, default=2, metavar="N", help="of a run that failed"),
+    LOG,
 )
 _STARTING = (
     arg("--retry-failed", action="store_true", help="also run what was given up before"),
@@ -301,6 +302,29 @@ def report(directory: Path, open: bool) -> int:
     if open:
         open_page(directory)
     return 0
+
+
+@PROGRAM.command(
+    "wandb",
+    _DIRECTORY,
+    arg("--entity", metavar="E", help="user or team (default: WANDB_ENTITY, or the account's)"),
+    arg(
+        "--project",
+        metavar="P",
+        help="its project (default: WANDB_PROJECT, or ours)",
+    ),
+    examples=("wandb runs/table3-small --entity my-team",),
+)
+def wandb(directory: Path, entity: str | None, project: str | None) -> int:
+    """Push what was tracked offline to W&B, with a workspace to look at it.
+
+    The runs of a table or a search, then the table, then the panels of its report as a saved view,
+    whose address is printed. What was pushed before is skipped. Needs an account: run wandb login,
+    or set WANDB_API_KEY.
+    """
+    from ablations.tracking.push import push
+
+    return push(directory, entity, project)
 
 
 @PROGRAM.command(

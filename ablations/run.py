@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ablations.report.report import track_report, write_report
+from ablations.report.report import write_report
 from ablations.report.write import print_page
 from ablations.runner import forkserver, identity, process
 from ablations.runner.attempts import clear_failures, locate
@@ -38,8 +38,9 @@ from ablations.tables.collect import collect
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import claim_plan, make_plan, settle_plan
 from ablations.tables.runs import TableRuns
+from ablations.tracking.table_run import track_table_run
 from experiments.run.attempt import read_attempt
-from experiments.run.experiment import CONFIG_FILE
+from experiments.run.experiment import CONFIG_FILE, Log
 from experiments.run.files import make_directory
 from transformer.config import Config, Precision
 from transformer.errors import InputError
@@ -52,7 +53,7 @@ STOPPED = "stopped; the same command continues from here"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
     """A worker's options: its storage, its slots, into how many parts it divides a training step,
-    and how often it tries a failed run again.
+    how often it tries a failed run again, and what its runs log to.
     """
 
     storage: str | None = None
@@ -61,6 +62,7 @@ class Options:
     trials_per_device: int = 1
     accumulate: int = 1
     retries: int = 2
+    log: Log = "wandb"
 
 
 def run_table(
@@ -105,8 +107,8 @@ def run_table(
         runs = TableRuns(root)
         before = _done(runs)
         code = fleet.work(runs, wanted, _report_table)
-    if _done(runs) != before:
-        track_report(root)
+    if options.log == "wandb" and _done(runs) != before:
+        track_table_run(root)
     return code
 
 
@@ -271,7 +273,9 @@ class Fleet:
             queue,
             QueueSync(queue, lease, heartbeat, is_wanted),
             slots=self._slots,
-            start=partial(process.start, accumulate=self._options.accumulate),
+            start=partial(
+                process.start, accumulate=self._options.accumulate, log=self._options.log
+            ),
             retries=self._options.retries,
             wanted=is_wanted,
             note=view.note,

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.command_line import Program, arg
+from experiments.command_line import LOG, Program, arg
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.benchmark.report import What
     from experiments.benchmark.workload import Size
+    from experiments.run.experiment import Log
 
 PROGRAM = Program(
     "python -m experiments",
@@ -166,6 +167,7 @@ def verify(name: str, vocab_size: int | None) -> int:
         help="write a checkpoint every M minutes (default: by steps)",
     ),
     arg("--compile", action="store_true", help="fuse operations with torch.compile, for GPUs"),
+    LOG,
     examples=(
         "train multi30k --seed 2 --max-minutes 10",
         "train multi30k --set dropout=0.2 --set training.learning_rate_factor=0.7",
@@ -184,6 +186,7 @@ def train(
     checkpoint_minutes: float | None,
     compile: bool,
     vocab_size: int | None,
+    log: Log,
 ) -> int:
     """Train an experiment and score it.
 
@@ -214,6 +217,7 @@ def train(
         devices=devices,
         accumulate=accumulate,
         limits=Limits(max_steps=max_steps, max_minutes=max_minutes),
+        log=log,
     )
     if outcome.state != RunState.DONE:
         if outcome.signal is None or is_first_rank():

@@ -35,6 +35,14 @@ def arg(*names: str, **settings: Any) -> Argument:
     return lambda parser: parser.add_argument(*names, **settings)
 
 
+LOG = arg(
+    "--log",
+    choices=("wandb", "tensorboard", "csv", "none"),
+    default="wandb",
+    help="what else gets the figures of metrics.csv",
+)
+
+
 class Parser(argparse.ArgumentParser):
     """Reports a wrong command line in one line.
 

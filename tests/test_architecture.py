@@ -82,6 +82,14 @@ ALLOWED = {
         "ablations.tables",
         "ablations.runner",
     ),
+    "ablations.tracking": (
+        *BELOW,
+        "ablations.files",
+        "ablations.tables",
+        "ablations.runner",
+        "ablations.report",
+        "ablations.search",
+    ),
     "ablations.search": (
         *BELOW,
         "ablations.figures",
@@ -101,7 +109,8 @@ DOORS = {
         "experiments.evaluate.significance",
     },
     "sacremoses": {"transformer.evaluation.bleu"},
-    "wandb": {"experiments.run.tracking"},
+    "wandb": {"experiments.run.wandb_runs", "ablations.tracking.push"},
+    "wandb_workspaces": {"ablations.tracking.workspace"},
     "optuna": {
         "ablations.runner.queue",
         "ablations.runner.storage",

@@ -22,13 +22,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     return InputError(f"unknown {kind} {name!r}: {hint}")
 
 
-def require(library: str) -> None:
-    """Check that an optional library, which only exports need, is installed.
+def require(library: str, extra: str = "export") -> None:
+    """Check that an optional library, which comes with ``extra`` of this project, is installed.
 
     Raises:
         InputError: if it is not.
     """
     if importlib.util.find_spec(library) is None:
         raise InputError(
-            f"{library} is not installed: pip install '.[export]' in the project's folder"
+            f"{library} is not installed: pip install '.[{extra}]' in the project's folder"
         )

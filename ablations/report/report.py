@@ -15,7 +15,7 @@ from ablations.report.figures import (
 from ablations.report.latex import to_latex
 from ablations.report.notes import facts, notes, regime, regime_warning
 from ablations.report.page import Column, Facts, Figures, Page, Table, Text, make_page
-from ablations.report.results import cost_table, is_compared, results_table, state, to_csv
+from ablations.report.results import cost_table, is_compared, results_table, to_csv
 from ablations.report.statistics import Correlation
 from ablations.report.summary import MEASURES, Summary, summarise
 from ablations.report.verdicts import seeds_table, verdicts
@@ -33,27 +33,6 @@ def write_report(directory: Path) -> Page:
     page = compose(summary)
     write_page(page, directory, {LATEX_FILE: to_latex(summary), CSV_FILE: to_csv(summary)})
     return page
-
-
-def track_report(root: Path) -> None:
-    """Log the results of the table in ``root`` as a W&B table, in a run of its own.
-
-    Raises:
-        InputError: if a file there cannot be read.
-    """
-    from experiments.run.tracking import track_table  # which imports W&B
-
-    summary = summarise(root)
-    plan = summary.plan
-    results = results_table(summary, states=False).select("terminal")
-    cost = cost_table(summary)
-    columns = [column.title for column in (*results.columns, *cost.columns[1:])]
-    rows = [
-        [*ours, *took[1:], state(row)]
-        for ours, took, row in zip(results.rows, cost.rows, summary.rows, strict=True)
-    ]
-    config = {"study": plan.study, "table": plan.table, "scale": plan.scale}
-    track_table(root, f"{plan.study}-table", [*columns, "state"], rows, config)
 
 
 def compose(summary: Summary) -> Page:

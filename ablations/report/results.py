@@ -34,7 +34,7 @@ def state(row: RowSummary) -> str:
     return max(row.unfinished, key=lambda run: run.urgency).short if row.unfinished else ""
 
 
-def results_table(summary: Summary, *, states: bool = True) -> Table:
+def results_table(summary: Summary) -> Table:
     """Settings, figures and, in a terminal, changes; with the state of rows without a result."""
     rows, compared, shown = summary.rows, is_compared(summary), shown_settings(summary)
     others = [x for x in _OTHER_SCORES if any(getattr(row, x) is not None for row in rows)]
@@ -63,7 +63,7 @@ def results_table(summary: Summary, *, states: bool = True) -> Table:
         line += [_mean(getattr(row, name), _OTHER_SCORES[name][1]) for name in others]
         line += parameters(row)[: 1 + compared]
         line.append(" ".join(f"{SETTINGS[x]}={values[x]}" for x in shown if x in row.changed))
-        if states and not row.results:
+        if not row.results:
             line[first] = state(row)
         lines.append(tuple(line))
         failed = "failed" if state(row) == "failed" else "unfinished"

@@ -25,7 +25,7 @@ from experiments.command_line import (
 )
 from experiments.run.devices import is_first_rank, launched_world
 from experiments.run.execute import Outcome, execute
-from experiments.run.experiment import load_experiment
+from experiments.run.experiment import Log, load_experiment
 from experiments.run.progress import STOPPED_EXIT_CODE, RunState, record_end
 
 _TAKEN_OVER = "another attempt has taken this run over"
@@ -34,7 +34,9 @@ _POLL_SECONDS = 1.0
 _GRACE_SECONDS = 60.0
 
 
-def run_forked(directory: str, folder: str, environment: dict[str, str], accumulate: int) -> None:
+def run_forked(
+    directory: str, folder: str, environment: dict[str, str], accumulate: int, log: Log
+) -> None:
     """Carry out a run in a process that was forked for it, and exit.
 
     Args:
@@ -42,6 +44,7 @@ def run_forked(directory: str, folder: str, environment: dict[str, str], accumul
         folder: the working directory
         environment: replaces that of the fork server
         accumulate: as for :func:`ablations.runner.process.start`
+        log: likewise
     """
     try:
         log = os.open(Path(directory) / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -60,24 +63,29 @@ def run_forked(directory: str, folder: str, environment: dict[str, str], accumul
     _handle_signals()
     unblock_signals()
     _stop_when_closed(parent.sentinel)
-    sys.exit(_run(Path(directory), accumulate))
+    sys.exit(_run(Path(directory), accumulate, log))
 
 
-def run_as_rank(directory: Path, accumulate: int = 1) -> int:
+def run_as_rank(directory: Path, accumulate: int, log: Log) -> int:
     """Carry out a run or one rank of it, until standard input closes; the exit code."""
     _handle_signals()
     _stop_when_closed(sys.stdin.fileno())
-    return _run(directory, accumulate)
+    return _run(directory, accumulate, log)
 
 
-def _run(directory: Path, accumulate: int) -> int:
+def _run(directory: Path, accumulate: int, log: Log) -> int:
     """Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged."""
     show_warnings_in_one_line()
     started_at = time.time()
     try:
         experiment = load_experiment(directory)
         outcome = execute(
-            experiment, directory, accumulate=accumulate, splits=("valid",), fenced=True
+            experiment,
+            directory,
+            accumulate=accumulate,
+            splits=("valid",),
+            fenced=True,
+            log=log,
         )
     except SystemExit:
         message = "stopped outside of training; the same command continues"

@@ -1,6 +1,7 @@
 """A run's process: how it is started, and how one that outlived its worker is ended.
 
-``python -m ablations.runner.process DIRECTORY`` carries out the run that ``config.json`` describes.
+``python -m ablations.runner.process DIRECTORY [ACCUMULATE LOG]`` carries out the run that
+``config.json`` describes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ablations.runner import identity
 from ablations.runner.forkserver import ForkedProcess
+from experiments.run.experiment import Log
 from experiments.run.progress import printable
 
 LOG_FILE = "log.txt"
@@ -81,6 +83,7 @@ def start(
     devices: tuple[int | str, ...] = (),
     ranks: int = 1,
     accumulate: int = 1,
+    log: Log = "wandb",
 ) -> RunProcess:
     """Start the run of ``directory`` and append its output to ``log.txt`` there.
 
@@ -92,20 +95,21 @@ def start(
         devices: the GPUs that the process may see, by number or UUID; empty for all
         ranks: processes of the run: as many as GPUs, or any number on the CPU
         accumulate: as for :func:`experiments.run.run.run`
+        log: likewise
     """
     environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHER_VARIABLES}
     if devices:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
     if ranks == 1:
         paths = str(directory.absolute()), str(Path.cwd())
-        return ForkedProcess(_run_forked, *paths, environment, accumulate)
+        return ForkedProcess(_run_forked, *paths, environment, accumulate, log)
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    module = ["-m", "ablations.runner.process", str(directory), str(accumulate)]
-    with (directory / LOG_FILE).open("ab") as log:
+    module = ["-m", "ablations.runner.process", str(directory), str(accumulate), log]
+    with (directory / LOG_FILE).open("ab") as output:
         return _Launcher(
             [sys.executable, "-m", *launch, *module],
             stdin=subprocess.PIPE,  # closes when the worker is gone, which the ranks watch
-            stdout=log,
+            stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
             start_new_session=True,
@@ -177,4 +181,6 @@ def _run_forked(*arguments: Any) -> None:
 if __name__ == "__main__":
     from ablations.runner.entrypoint import run_as_rank
 
-    sys.exit(run_as_rank(Path(sys.argv[1]), *map(int, sys.argv[2:])))
+    folder, *given = sys.argv[1:]
+    parts, log = given or ("1", "wandb")
+    sys.exit(run_as_rank(Path(folder), int(parts), cast(Log, log)))

@@ -24,9 +24,18 @@ from ablations.runner.run_set import RunSet
 from experiments.run.attempt import read_attempt
 from experiments.run.experiment import Experiment
 
-TABLE_ATTRIBUTE = "table"
+# What the study holds, for readers of the database alone, among the attributes that
+# optuna-dashboard does not show; older studies have it as the user attribute "table".
+DESCRIPTION = "ablations:description"
 _LIVE = (TrialState.WAITING, TrialState.RUNNING)
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+def description(study: optuna.Study) -> Mapping[str, Any] | None:
+    """What :meth:`RunSet.describe` told of a study; None if it is another program's."""
+    found = study._storage.get_study_system_attrs(study._study_id).get(DESCRIPTION)
+    found = found or study.user_attrs.get("table")
+    return found if isinstance(found, dict) else None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -81,7 +90,9 @@ class Queue:
             fail_stale_trials(study)
         described = self._run_set.describe()
         if described != self._described:
-            study.set_user_attr(TABLE_ATTRIBUTE, described)
+            self._storage.set_study_system_attr(study._study_id, DESCRIPTION, described)
+            study.set_user_attr("table", self._run_set.title)
+            study.set_metric_names(list(self._run_set.metrics))
             self._described = described
         live: set[str] = set()
         ended: set[str] = set()
@@ -101,7 +112,7 @@ class Queue:
                 return False
             if not done:
                 parameters = dict(self._run_set.parameters(name))
-                study.enqueue_trial(parameters, user_attrs={"cell": name})
+                study.enqueue_trial(parameters, user_attrs=dict(self._run_set.attributes(name)))
             elif trial := self._run_set.finished_trial(name):
                 study.add_trial(trial)
         return True

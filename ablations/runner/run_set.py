@@ -15,10 +15,14 @@ Direction = Literal["minimize", "maximize"]
 
 
 class RunSet(Protocol):
-    """The runs of a table or a search. A run's name is also its path below ``root``."""
+    """The runs of a table or a search. A run's name is also its path below ``root``.
+
+    ``metrics`` names the values of a trial, and ``directions`` says which way they are better.
+    """
 
     root: Path
     directions: Sequence[Direction]
+    metrics: Sequence[str]
     sampler: optuna.samplers.BaseSampler
     pruner: optuna.pruners.BasePruner
 
@@ -47,6 +51,12 @@ class RunSet(Protocol):
 
     def parameters(self, name: str) -> Mapping[str, Any]:
         """The Optuna parameters that a run already has; empty if they are still to be sampled."""
+        ...
+
+    def attributes(self, name: str) -> Mapping[str, Any]:
+        """The attributes of a run's trials: its name as ``cell``, and what helps to read them in
+        optuna-dashboard.
+        """
         ...
 
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment | None:

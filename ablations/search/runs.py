@@ -40,6 +40,7 @@ class SearchRuns:
     """
 
     directions: Sequence[Literal["minimize", "maximize"]] = DIRECTIONS
+    metrics: Sequence[str] = ("validation perplexity",)
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -88,6 +89,10 @@ class SearchRuns:
         search = self.search
         found = read_trial(search, self.root, name).values
         return found or (search.first() if name == search.names[0] else {})
+
+    def attributes(self, name: str) -> Mapping[str, Any]:
+        """The trial's name alone, as its settings are parameters."""
+        return {"cell": name}
 
     def experiment(self, name: str, trial: Trial) -> Experiment:
         """Sample the trial, given all that ended before.

@@ -101,6 +101,7 @@ class Search:
             config=self.configure(values),
             group=self.name,
             tags=("search", self.space, self.scale),
+            labels={"search": self.space, "scale": self.scale, "trial": name},
         )
 
 

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import URL
 
 from ablations.runner.identity import is_gone
-from ablations.runner.queue import TABLE_ATTRIBUTE
+from ablations.runner.queue import description
 from ablations.runner.storage import Heartbeat, open_storage, refuse_unusable
 from ablations.runner.storage_url import display_url
 from ablations.status.model import Run, Status
@@ -78,9 +78,9 @@ class StorageReader:
         """
         with refuse_unusable(self._url):
             study = optuna.load_study(study_name=self._name, storage=self._storage)
-            described = study.user_attrs.get(TABLE_ATTRIBUTE)
+            described = description(study)
             trials = study.get_trials(deepcopy=False)
-        if not isinstance(described, dict):
+        if described is None:
             raise InputError(f"the study {self._name} holds no table and no search")
         planned = parse_planned(described, f"the study {self._name}")
         by_cell: dict[str, list[FrozenTrial]] = {}

@@ -78,7 +78,22 @@ class Plan:
             config=override(self.base, **row.scaled, seed=cell.seed),
             group=name,
             tags=(self.table, self.scale, cell.row, f"seed-{cell.seed}"),
+            labels={"table": self.table, "scale": self.scale, "row": cell.row},
+            reported=self._reported(row),
         )
+
+    def _reported(self, row: PlannedRow) -> dict[str, float]:
+        """The paper's figures of a row, and how much they differ from those of the base."""
+        base = next((each.reported for each in self.rows if not each.changes), Reported())
+        found: dict[str, float] = {}
+        for name in ("perplexity", "bleu"):
+            ours: float | None = getattr(row.reported, name)
+            theirs: float | None = getattr(base, name)
+            if ours is not None:
+                found[name] = ours
+                if theirs is not None:
+                    found[f"{name}_difference"] = round(ours - theirs, 2)
+        return found
 
 
 def make_plan(

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.files import PLAN_FILE
 from ablations.runner.attempts import read_result
 from ablations.runner.run_set import Direction
-from ablations.tables.plan import Plan, load_plan
+from ablations.tables.plan import Plan, columns, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import Experiment
 from transformer.config import to_dict
@@ -27,7 +28,8 @@ class TableRuns:
         InputError: if the directory is not a table's.
     """
 
-    directions: Sequence[Direction] = ("minimize", "maximize")  # perplexity, BLEU
+    directions: Sequence[Direction] = ("minimize", "maximize")
+    metrics: Sequence[str] = ("validation perplexity", "validation BLEU")
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -48,6 +50,7 @@ class TableRuns:
             }
             longest_first = sorted(flops, key=lambda cell: -flops[cell])
             self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
+            self._distributions = _distributions(self._plan)
 
     @property
     def plan(self) -> Plan:
@@ -84,10 +87,23 @@ class TableRuns:
         del name
         return {}
 
+    def attributes(self, name: str) -> Mapping[str, Any]:
+        """The row, the seed, and the settings that are no parameters."""
+        cell = self._cells[name]
+        settings = columns(self._plan.experiment(cell).config)
+        rest = {key: x for key, x in settings.items() if key not in self._distributions}
+        return {"cell": name, "row": cell.row, "seed": cell.seed, **rest}
+
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
-        """The scaled row with its seed."""
-        del trial
-        return self.plan.experiment(self._cells[name])
+        """The scaled row with its seed; its settings become the trial's parameters, which
+        optuna-dashboard draws.
+        """
+        experiment = self.plan.experiment(self._cells[name])
+        settings = columns(experiment.config)
+        for key, distribution in self._distributions.items():
+            value = distribution.to_internal_repr(settings[key])
+            trial.storage.set_trial_param(trial._trial_id, key, value, distribution)
+        return experiment
 
     def finished_trial(self, name: str) -> FrozenTrial | None:
         """A trial with the run's perplexity and BLEU."""
@@ -95,7 +111,14 @@ class TableRuns:
         values = [] if result is None else [result.perplexity, result.bleu]
         if not values or not all(map(isfinite, values)):
             return None
-        return create_trial(state=TrialState.COMPLETE, values=values, user_attrs={"cell": name})
+        settings = columns(self._plan.experiment(self._cells[name]).config)
+        return create_trial(
+            state=TrialState.COMPLETE,
+            values=values,
+            params={key: settings[key] for key in self._distributions},
+            distributions=self._distributions,
+            user_attrs=dict(self.attributes(name)),
+        )
 
     def reports(self, directory: Path) -> Mapping[int, float]:
         """Nothing: a table's runs are not pruned."""
@@ -108,3 +131,23 @@ class TableRuns:
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Never called."""
         raise AssertionError(f"{directory} belongs to a table, whose runs are not pruned")
+
+
+def _distributions(plan: Plan) -> dict[str, BaseDistribution]:
+    """The ranges of the numbers in which the rows of a table differ.
+
+    Words are left out: the choices of an Optuna parameter cannot grow by those of a later row.
+    """
+    found: dict[str, BaseDistribution] = {}
+    rows = [columns(config) for config in plan.configs.values()]
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        numbers = [value for value in values if not isinstance(value, str)]
+        if len(numbers) < len(values) or len(set(numbers)) == 1:
+            continue
+        low, high = min(numbers), max(numbers)
+        if all(isinstance(value, int) for value in numbers):
+            found[name] = IntDistribution(int(low), int(high))
+        else:
+            found[name] = FloatDistribution(low, high)
+    return found

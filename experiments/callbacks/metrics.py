@@ -1,4 +1,6 @@
-"""``metrics.csv``: a line for each logged step and each validation, for any spreadsheet."""
+"""``metrics.csv``: a line for each logged step and each validation, for any spreadsheet; and the
+x-axes of what loggers get.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 
 import lightning.pytorch as lightning
 
-from experiments.callbacks.clock import completes_step
+from experiments.callbacks.clock import Clock, completes_step
 from experiments.run.devices import is_first_rank
 from experiments.run.files import write_atomically
 from experiments.run.results import (
@@ -59,3 +61,39 @@ class MetricsCsv(lightning.Callback):
         kept = io.StringIO(newline="")
         csv.writer(kept).writerows([COLUMNS, *(line for line in lines if int(line[0]) <= step)])
         write_atomically(self._path, kept.getvalue())
+
+
+class LogAxes(lightning.Callback):
+    """Gives loggers, with each figure, its step as in ``metrics.csv``, and the target tokens seen.
+
+    Lightning itself counts a step only after logging it.
+
+    Args:
+        clock: a callback before this one, which counts the tokens
+        every: steps between logged steps
+    """
+
+    def __init__(self, clock: Clock, *, every: int) -> None:
+        self._clock, self._every = clock, every
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Log them at a logged step."""
+        if completes_step(trainer) and trainer.global_step % self._every == 0:
+            self._log(trainer, pl_module)
+
+    def on_validation_epoch_end(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
+    ) -> None:
+        """Log them at a validation."""
+        self._log(trainer, pl_module)
+
+    def _log(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        # Lightning takes the figure of this name for the step.
+        module.log("step", float(trainer.global_step))
+        module.log("tokens_seen", float(self._clock.target_tokens))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.run.experiment import Experiment, Limits
+from experiments.run.experiment import Experiment, Limits, Log
 from experiments.run.progress import RunState
 
 
@@ -28,6 +28,7 @@ def execute(
     limits: Limits | None = None,
     splits: tuple[str, ...] = ("valid", "test"),
     fenced: bool = False,
+    log: Log = "wandb",
 ) -> Outcome:
     """Call :func:`experiments.run.run.run` and turn expected early ends into an outcome.
 
@@ -48,6 +49,7 @@ def execute(
             limits=limits,
             splits=splits,
             fenced=fenced,
+            log=log,
         )
     except StoppedError as error:
         return Outcome(RunState.STOPPED, str(error), error.number, error.step)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from experiments.run.files import read_json, write_json
 from transformer.config import Config, differences, from_dict, to_dict
 from transformer.errors import InputError
 
+# Where a run's figures are logged.
+Log = Literal["wandb", "tensorboard", "csv", "none"]
 CONFIG_FILE = "config.json"
 # Where a search writes its best configuration, below the folder of all runs.
 BEST_FILE = "best.json"
@@ -16,13 +19,19 @@ BEST_FILE = "best.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experiment:
-    """A configuration with a name. ``group`` and ``tags`` sort the runs in W&B."""
+    """A configuration with a name.
+
+    ``group`` and ``tags`` sort the runs in W&B, ``labels`` are added to the settings there, and
+    ``reported`` are the paper's figures by name.
+    """
 
     name: str
     description: str
     config: Config
     group: str | None = None
     tags: tuple[str, ...] = ()
+    labels: dict[str, int | float | str] = field(default_factory=dict)
+    reported: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

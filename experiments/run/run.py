@@ -10,7 +10,7 @@ import lightning.pytorch as lightning
 from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
 from experiments.callbacks.clock import Clock
 from experiments.callbacks.display import Display, ShowTraining, quieten_lightning
-from experiments.callbacks.metrics import MetricsCsv
+from experiments.callbacks.metrics import LogAxes, MetricsCsv
 from experiments.callbacks.stopping import StopOnSignal
 from experiments.evaluate.scoring import RunScores, score_run
 from experiments.run.data import record_data, recorded_data
@@ -23,7 +23,7 @@ from experiments.run.devices import (
     is_first_rank,
     nominal_peak,
 )
-from experiments.run.experiment import Experiment, Limits, claim
+from experiments.run.experiment import Experiment, Limits, Log, claim
 from experiments.run.ownership import check_not_removed, explain_removal, lock_directory
 from experiments.run.progress import RunState
 from experiments.run.provenance import commit, versions
@@ -55,6 +55,7 @@ def run(
     limits: Limits | None = None,
     splits: tuple[str, ...] = ("valid", "test"),
     fenced: bool = False,
+    log: Log = "wandb",
 ) -> Result | None:
     """Train, evaluate and write the result, continuing where an earlier run in ``directory`` was.
 
@@ -72,6 +73,7 @@ def run(
         splits: what is scored at the end, if the corpus has it; must include ``valid``
         fenced: another attempt may take the run over by renaming ``directory``. It exists already,
             and is not made again after that, so that whatever this process still writes fails.
+        log: what tracks the run besides ``metrics.csv``
 
     Raises:
         InputError: if the directory belongs to another configuration, is in use or is removed
@@ -99,7 +101,7 @@ def run(
         if is_first_rank():
             claim(directory, experiment, make=False)
             record_data(directory, corpus)
-        with Tracking(experiment, directory) as tracking, explain_removal(directory):
+        with Tracking(experiment, directory, log) as tracking, explain_removal(directory):
             display.start(RunState.TRAIN)
             trainer, clock = _train(
                 experiment, directory, data, tracking, display, world, accumulate, limits
@@ -153,9 +155,10 @@ def _train(
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=config.log_every_steps,
-        logger=tracking.loggers(),
+        logger=tracking.loggers(step),
         callbacks=[
             clock,
+            LogAxes(clock, every=config.log_every_steps),
             StopOnSignal(checkpoints),
             MetricsCsv(directory, every=config.log_every_steps, resumed_step=step),
             checkpoints,

@@ -184,10 +184,11 @@ def start_fake(
     devices: tuple[int | str, ...] = (),
     ranks: int = 1,
     accumulate: int = 1,
+    log: str = "wandb",
 ) -> subprocess.Popen[bytes]:
     """In place of ``ablations.runner.process.start``."""
     del ranks
-    environment = dict(os.environ) | {"ACCUMULATE": str(accumulate)}
+    environment = dict(os.environ) | {"ACCUMULATE": str(accumulate), "LOG": log}
     if devices:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
     with (directory / LOG_FILE).open("ab") as log:

@@ -100,7 +100,7 @@ def test_a_process_whose_server_is_killed_counts_as_killed():
 
 def test_a_process_whose_directory_is_gone_exits_silently(tmp_path: Path):
     with pytest.raises(SystemExit) as ended:
-        run_forked(str(tmp_path / "gone"), str(tmp_path), {}, 1)
+        run_forked(str(tmp_path / "gone"), str(tmp_path), {}, 1, "none")
     assert ended.value.code == STOPPED_EXIT_CODE
 
 
@@ -162,10 +162,10 @@ def test_a_process_gets_its_devices_and_the_current_environment(
     for word in ("first", "second"):
         monkeypatch.setenv("WORD", word)
         monkeypatch.chdir(tmp_path)
-        process = start(tmp_path, devices=(3, 5), accumulate=11)
+        process = start(tmp_path, devices=(3, 5), accumulate=11, log="csv")
         assert process.wait(60) == 0
-        folder, environment, accumulate = json.loads((tmp_path / "told.json").read_text())
-        assert (folder, accumulate) == (str(tmp_path), 11)
+        folder, environment, accumulate, log = json.loads((tmp_path / "told.json").read_text())
+        assert (folder, accumulate, log) == (str(tmp_path), 11, "csv")
         assert environment["CUDA_VISIBLE_DEVICES"] == "3,5"
         assert environment["WORD"] == word
         assert "SLURM_PROCID" not in environment  # nor is it a rank of this process's job

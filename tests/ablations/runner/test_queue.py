@@ -13,17 +13,19 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.storages import RDBStorage
+from optuna.trial import TrialState
 from sqlalchemy.engine import URL
 
 from ablations.runner.attempts import record_failure, take_over
 from ablations.runner.identity import name_of, own_name
-from ablations.runner.queue import Claim, Queue
+from ablations.runner.queue import Claim, Queue, description
 from ablations.tables.plan import claim_plan
 from ablations.tables.runs import TableRuns
 from ablations.tables.table import Cell
 from experiments.run.attempt import Attempt, write_attempt
 from tests.ablations.runner.conftest import OpenStorage
 from tests.ablations.samples import finish, small_plan
+from transformer.config import to_dict
 
 NAMES = ["base/seed-1", "base/seed-2", "narrow/seed-1", "narrow/seed-2"]
 
@@ -207,3 +209,32 @@ def test_another_programs_trials_are_left_alone(fleet: Fleet) -> None:
     fleet.reconcile()
     assert list(drain(fleet.leader)) == NAMES[1:]
     assert fleet.states() == {"RUNNING": 4, "WAITING": 2}
+
+
+def test_optuna_dashboard_is_shown_names_rows_and_settings(fleet: Fleet) -> None:
+    fleet.reconcile()
+    study = must_take(fleet.leader).trial.study
+    finish(fleet.root, Cell("base", 2))
+    fleet.reconcile()
+    assert study.metric_names == ["validation perplexity", "validation BLEU"]
+    assert study.user_attrs == {"table": "pair at scale tiny"}
+    assert description(study) == to_dict(TableRuns(fleet.root).plan)
+    shown = {x.user_attrs["cell"]: x.user_attrs for x in study.trials}
+    assert (shown["narrow/seed-1"]["row"], shown["narrow/seed-1"]["seed"]) == ("narrow", 1)
+    assert shown["narrow/seed-1"]["positions"] == "sinusoidal"
+    claimed, ended = (x for x in study.trials if x.params)
+    assert (claimed.state, ended.state) == (TrialState.RUNNING, TrialState.COMPLETE)
+    config = TableRuns(fleet.root).plan.configs["base"]
+    assert claimed.params == ended.params
+    assert claimed.params == {"d_ff": config.model.d_ff}
+
+
+def test_a_study_of_an_older_version_is_continued(fleet: Fleet) -> None:
+    work = TableRuns(fleet.root)
+    study = optuna.load_study(study_name=work.study, storage=fleet._looker)
+    study.set_user_attr("table", to_dict(work.plan))
+    study.enqueue_trial({}, user_attrs={"cell": "base/seed-1"})
+    fleet.reconcile()
+    assert fleet.states() == {"WAITING": 4}
+    assert study.user_attrs == {"table": "pair at scale tiny"}
+    assert description(study) == to_dict(work.plan)

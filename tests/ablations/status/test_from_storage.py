@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from sqlalchemy.engine import URL
 
 from ablations.runner.identity import own_name
-from ablations.runner.queue import TABLE_ATTRIBUTE
+from ablations.runner.queue import DESCRIPTION
 from ablations.runner.storage_url import storage_url
 from ablations.status.from_storage import open_study
 from tests.ablations.samples import small_plan
@@ -29,7 +29,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> URL:
     study = optuna.create_study(
         storage=storage, study_name="pair-tiny", directions=["minimize", "maximize"]
     )
-    study.set_user_attr(TABLE_ATTRIBUTE, to_dict(plan))
+    storage.set_study_system_attr(study._study_id, DESCRIPTION, to_dict(plan))
+    old = optuna.create_study(storage=storage, study_name="old")
+    old.set_user_attr("table", to_dict(plan))  # before it became a system attribute
     optuna.create_study(storage=storage, study_name="empty")
     _fill(study)
     storage.engine.dispose()
@@ -72,6 +74,11 @@ def test_every_state_is_read_from_the_trials(url: URL) -> None:
     assert running.seconds_left == 31.0
     assert status.seconds_left is not None and status.seconds_left > 31.0
     assert [(host.name, host.runs) for host in status.hosts] == [("node-a", 1)]
+
+
+def test_a_study_of_an_older_version_is_read(url: URL) -> None:
+    with open_study(url, "old") as reader:
+        assert [run.state for run in reader.read().runs] == ["waiting"] * 6
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import http.server
 import json
@@ -10,23 +11,29 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import wandb
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.errors import CommError
 
-import experiments.run.tracking
+import experiments.run.wandb_runs
+from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.run.attempt import wandb_id, write_attempt
+from experiments.run.experiment import Limits, Log
 from experiments.run.provenance import commit
 from experiments.run.results import Result, load_result
-from experiments.run.tracking import Tracking, track_table, tracking_mode
+from experiments.run.run import run
+from experiments.run.tracking import Tracking
+from experiments.run.wandb_runs import track_table, tracking_mode
 from tests.experiments.conftest import Command
 from tests.experiments.run.test_attempt import ATTEMPT
 from tests.experiments.samples import tiny_experiment
 from transformer.config import to_dict
+from transformer.errors import InputError
 
 _KEY = "0123456789abcdef0123456789abcdef01234567"
 
@@ -62,8 +69,17 @@ def test_the_run_has_its_names_its_configuration_and_the_commit(
     (run,) = (record["run"] for record in records if record["type"] == "run")
     assert (run["run_group"], run["job_type"]) == ("tests/tiny", "train")
     assert (run["tags"], run["display_name"]) == (["tiny", "numbers"], "numbers-seed3")
-    config = to_dict(tiny_experiment(folder).config)
-    assert summary["config"] == config | {"experiment": "numbers", "commit": commit()}
+    config = tiny_experiment(folder).config
+    expected = {
+        **to_dict(config.model),
+        **to_dict(config.data),
+        **to_dict(config.training),
+        **to_dict(config.decoding),
+        "corpus": config.data.corpus.name,
+        "experiment": "numbers",
+        "commit": commit(),
+    }
+    assert summary["config"] == expected  # nothing nested, so that W&B can filter by it
 
 
 def test_the_summary_is_the_result(summary: dict[str, Any], finished: Path):
@@ -83,6 +99,11 @@ def test_the_history_holds_the_metrics_under_names_of_their_own(
     lines = (finished / "metrics.csv").read_text().splitlines()[1:]
     expected = [float(line.split(",")[1]) for line in lines if line.split(",")[1]]
     assert losses == pytest.approx(expected, rel=1e-5)
+    steps = [item["trainer/global_step"] for item in history if "loss" in item]
+    assert steps == [int(line.split(",")[0]) for line in lines if line.split(",")[1]]
+    result = load_result(finished)
+    assert result is not None
+    assert history[-1]["tokens_seen"] == result.target_tokens
     logged = {name for item in history for name in item}
     assert {"train_perplexity", "valid_perplexity"} <= logged
     assert not logged & {field.name for field in dataclasses.fields(Result)}
@@ -143,7 +164,7 @@ def test_tracking_is_online_if_asked_for_and_the_server_answers(
 def test_a_dead_network_is_noticed_within_seconds_and_means_offline(
     server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.run.tracking, "_PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(experiments.run.wandb_runs, "_PROBE_SECONDS", 0.5)
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_BASE_URL", request.getfixturevalue(server))
     started = time.monotonic()
@@ -197,14 +218,14 @@ def test_a_failed_start_of_wandb_does_not_stop_the_run(
         pytest.warns(UserWarning, match="W&B does not start in mode (online|offline): no such key"),
         Tracking(tiny_experiment(folder), tmp_path) as tracking,
     ):
-        assert len(tracking.loggers()) == (len(fails) == 1)
+        assert len(tracking.loggers(0)) == (len(fails) == 1)
     assert [given["mode"] for given in init.given] == ["online", "offline"]
 
 
 def test_a_silent_server_delays_the_end_only_for_a_while(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.run.tracking, "_FINISH_SECONDS", 0.1)
+    monkeypatch.setattr(experiments.run.wandb_runs, "_FINISH_SECONDS", 0.1)
     monkeypatch.setenv("WANDB_MODE", "disabled")
     release = threading.Event()
     with (
@@ -250,23 +271,80 @@ def test_each_attempt_has_its_own_wandb_run_which_names_the_one_before(
     assert {given["group"] for given in init.given} == {"tests/tiny"}
 
 
-def test_a_table_is_one_wandb_run_with_the_table_in_it(tmp_path: Path):
-    rows = [["base", 25.8, None], ["big", None, "missing"]]
-    for _ in range(2):
-        track_table(tmp_path, "table3-quick", ["row", "BLEU", "state"], rows, {"scale": "quick"})
-    files = sorted(tmp_path.glob("wandb/offline-run-*/run-*.wandb"))
-    assert len({file.name for file in files}) == 1  # the same run, synced from one or two folders
-    records = [json.loads(line) for line in _inspect_file(files[-1]).splitlines()]
-    (run,) = (record["run"] for record in records if record["type"] == "run")
-    assert (run["display_name"], run["job_type"]) == ("table3-quick", "table")
-    (path,) = files[-1].parent.glob("files/media/table/*.table.json")
-    written = json.loads(path.read_text())
-    assert written == {"columns": ["row", "BLEU", "state"], "data": rows}
-    (logged,) = (r["history"]["item"] for r in records if r["type"] == "history")
-    assert "table-file" in str(logged)
-
-
 def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     with pytest.warns(UserWarning, match="W&B does not take the table: "):
-        track_table(tmp_path, "table3-quick", ["row", "BLEU"], [["base"]], {})
+        track_table(
+            tmp_path, "table3-quick", ["row", "BLEU"], [["base"]],
+            figures={}, config={}, group="table3-quick", tags=(),
+        )  # fmt: skip
+
+
+def test_labels_and_the_papers_figures_are_tracked(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    init = _Init()
+    monkeypatch.setattr(wandb, "init", init)
+    experiment = dataclasses.replace(
+        tiny_experiment(folder), labels={"row": "A-h1"}, reported={"bleu": 24.9}
+    )
+    with Tracking(experiment, tmp_path) as tracking:
+        assert dict(tracking._run.summary) == {"paper/bleu": 24.9}
+    assert init.given[0]["config"]["row"] == "A-h1"
+
+
+def _csv_figures(directory: Path) -> dict[int, dict[str, float]]:
+    """The training figures by step; each step may be there once."""
+    found: dict[int, dict[str, float]] = {}
+    with (directory / "csv" / "metrics.csv").open() as file:
+        for line in csv.DictReader(file):
+            if line["loss"]:
+                assert int(line["step"]) not in found
+                found[int(line["step"])] = {k: float(v) for k, v in line.items() if v}
+    return found
+
+
+def _tensorboard_figures(directory: Path) -> dict[int, dict[str, float]]:
+    events = EventAccumulator(str(directory / "tensorboard"))
+    events.Reload()
+    found: dict[int, dict[str, float]] = {}
+    for name in ("loss", "tokens_seen"):
+        for event in events.Scalars(name):
+            figures = found.setdefault(event.step, {})
+            assert figures.setdefault(name, event.value) == event.value
+    return {step: figures for step, figures in found.items() if "loss" in figures}
+
+
+@pytest.mark.parametrize(
+    ("log", "read"), [("csv", _csv_figures), ("tensorboard", _tensorboard_figures)]
+)
+def test_other_loggers_have_each_step_once_after_a_resume(
+    log: Log,
+    read: Callable[[Path], dict[int, dict[str, float]]],
+    folder: Path,
+    tmp_path: Path,
+):
+    experiment = tiny_experiment(
+        folder, max_steps=6, checkpoint_every_steps=2, validate_every_steps=3
+    )
+    run(experiment, tmp_path, log=log, limits=Limits(max_steps=4))
+    assert list(read(tmp_path)) == [1, 2, 3, 4]
+    _, newest = step_checkpoints(tmp_path)[-1]
+    newest.unlink()  # as if it had been killed after step 4, before the checkpoint
+    result = run(experiment, tmp_path, log=log)
+    assert result is not None
+    found = read(tmp_path)
+    assert list(found) == [1, 2, 3, 4, 5, 6]
+    assert found[6]["tokens_seen"] == result.target_tokens
+    lines = (tmp_path / "metrics.csv").read_text().splitlines()[1:]
+    losses = {int(x.split(",")[0]): float(x.split(",")[1]) for x in lines if x.split(",")[1]}
+    assert {step: x["loss"] for step, x in found.items()} == pytest.approx(losses, rel=1e-5)
+    assert not (tmp_path / "wandb").exists()
+
+
+def test_missing_tensorboard_is_said_before_anything_starts(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"tensorboard is not installed: .*\.\[tensorboard\]"):
+        Tracking(tiny_experiment(folder), tmp_path, "tensorboard")

@@ -1,0 +1,140 @@
+"""Push to W&B what was tracked offline: the runs of a directory, its table, and a workspace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from ablations.files import SEARCH_FILE
+from ablations.runner import identity
+from ablations.runner.process import PROCESS_FILE
+from ablations.search.search import load_search
+from ablations.tables.plan import load_plan
+from ablations.tracking.table_run import track_table_run
+from ablations.tracking.workspace import Subject, save_workspace
+from experiments.run.results import RESULT_FILE
+from experiments.run.wandb_runs import answers, one_line, server
+from experiments.run.wandb_runs import project as default_project
+from transformer.errors import InputError
+from transformer.progress import show_activity, show_progress
+
+_POLL_SECONDS = 0.2
+_OFFLINE = "wandb/offline-run-*/run-*.wandb"
+
+
+def push(directory: Path, entity: str | None, project: str | None) -> int:
+    """Push what is new, save the workspace, and print its address; the exit code.
+
+    Raises:
+        InputError: if ``directory`` is not a table's or a search's or has no offline run, if there
+            is no login or no answer, or if W&B refuses a run.
+    """
+    subject = _subject(directory)
+    if not any(directory.rglob(_OFFLINE)):
+        raise InputError(
+            f"{directory} has no run that W&B tracked offline: they are made by run and search "
+            "without --log, and pushed at once if WANDB_API_KEY is set"
+        )
+    with show_activity("logging in to W&B"):
+        account = _log_in()
+    entity = entity or os.environ.get("WANDB_ENTITY") or account
+    project = project or default_project()
+    if subject.kind == "table" and _is_out_of_date(directory):
+        track_table_run(directory, offline=True)
+    files = sorted(directory.rglob(_OFFLINE))
+    waiting = [file for file in files if not _is_pushed(file)]
+    live = [file for file in waiting if _is_live(file)]
+    waiting = [file for file in waiting if file not in live]
+    if waiting:
+        _sync(waiting, entity, project)
+    said = f"{len(waiting)} pushed to {entity}/{project}, {len(files) - len(waiting) - len(live)}"
+    said += " pushed before"
+    print(f"{said}, {len(live)} left out as they still run" if live else said)
+    with show_activity("saving the workspace"):
+        address = save_workspace(directory, subject, entity, project)
+    print(address)
+    return 0
+
+
+def _subject(directory: Path) -> Subject:
+    if (directory / SEARCH_FILE).is_file():
+        search = load_search(directory)
+        parameters = tuple(each.name for each in search.parameters)
+        return Subject("search", search.space, search.scale, parameters)
+    plan = load_plan(directory)
+    return Subject("table", plan.table, plan.scale)
+
+
+def _log_in() -> str:
+    """Check the login without asking for one; the account's entity.
+
+    Raises:
+        InputError: if there is none, it is refused, or the server does not answer.
+    """
+    import wandb
+
+    os.environ.pop("WANDB_MODE", None)  # that of runs; a push is online
+    address = server()
+    if not answers(address):
+        raise InputError(f"W&B's server {address} does not answer: try again with a network")
+    wandb.setup(wandb.Settings(silent=True))
+    try:
+        if not wandb.login(prompt=False):
+            raise InputError("there is no login at W&B: run wandb login, or set WANDB_API_KEY")
+        return str(wandb.Api().default_entity)
+    except wandb.Error as error:
+        raise InputError(f"W&B's server {address} refuses the login: {one_line(error)}") from error
+
+
+def _is_out_of_date(root: Path) -> bool:
+    """Whether a run finished after the table was tracked, or it never was."""
+    tracked = [path.stat().st_mtime for path in root.glob(_OFFLINE)]
+    finished = [path.stat().st_mtime for path in root.glob(f"*/*/{RESULT_FILE}")]
+    return bool(finished) and max(finished) > max(tracked, default=0.0)
+
+
+def _is_pushed(file: Path) -> bool:
+    """Whether W&B's mark is there, which it makes when all of a file has arrived."""
+    return file.with_name(f"{file.name}.synced").exists()
+
+
+def _is_live(file: Path) -> bool:
+    """Whether a process on this machine may still be writing the file."""
+    path = file.parents[2] / PROCESS_FILE
+    name = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    return identity.is_local(name) and not identity.is_gone(name)
+
+
+def _sync(files: Sequence[Path], entity: str, project: str) -> None:
+    """Push files by ``wandb sync``, which goes on with the others if one fails.
+
+    Raises:
+        InputError: if some have not arrived.
+    """
+    command = [sys.executable, "-m", "wandb", "sync", "--entity", entity, "--project", project]
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,
+        show_progress("pushing runs", len(files)) as update,
+        subprocess.Popen([*command, *map(str, files)], stdout=output, stderr=output) as process,
+    ):
+        while process.poll() is None:
+            update(sum(map(_is_pushed, files)))
+            time.sleep(_POLL_SECONDS)
+        missing = [file for file in files if not _is_pushed(file)]
+        if missing:
+            raise InputError(
+                f"{len(missing)} of {len(files)} runs were not pushed, such as "
+                f"{missing[0].parent} ({_reason(output)}): the same command continues"
+            )
+
+
+def _reason(output: IO[str]) -> str:
+    output.seek(0)
+    lines = [line.strip() for line in output if line.strip()]
+    return lines[-1] if lines else "wandb sync says nothing"

@@ -1,0 +1,67 @@
+"""A table's results as a run of W&B: numbers in columns of their own, and the report's figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+
+from ablations.files import FIGURES
+from ablations.report.summary import MEASURES, RowSummary, Summary, summarise
+
+_MILLION = 1e6
+
+
+def track_table_run(root: Path, *, offline: bool = False) -> None:
+    """Log the results of the table in ``root`` as a W&B table, in a run of its own.
+
+    Args:
+        root: the table's directory
+        offline: whatever the environment says
+
+    Raises:
+        InputError: if a file there cannot be read.
+    """
+    from experiments.run.wandb_runs import track_table
+
+    summary = summarise(root)
+    plan = summary.plan
+    rows = [_line(summary, row) for row in summary.rows]
+    names = {"table": plan.table, "scale": plan.scale}
+    track_table(
+        root,
+        f"{plan.table}-{plan.scale}-table",
+        list(rows[0]) if rows else ["row"],
+        [list(row.values()) for row in rows],
+        figures={path.stem: path for path in sorted((root / FIGURES).glob("*.png"))},
+        config={**names, "corpus": plan.base.data.corpus.name, "study": plan.study},
+        group=f"{plan.table}-{plan.scale}",
+        tags=(*names.values(), "table"),
+        offline=offline,
+    )
+
+
+def _line(summary: Summary, row: RowSummary) -> dict[str, str | float | None]:
+    """A row by column: numbers, or text, or None if there is no value yet."""
+    done, reported = row.results, row.row.reported
+    line: dict[str, str | float | None] = {"row": row.row.name}
+    line["changes"] = " ".join(f"{name}={row.settings[name]}" for name in sorted(row.changed))
+    for name in MEASURES:
+        ours = getattr(row, name)
+        difference, paper = summary.difference(row, name), summary.reported_difference(row, name)
+        line |= {
+            name: ours and ours.mean,
+            f"{name}_deviation": ours and ours.deviation,
+            f"{name}_difference": difference.mean if difference and not row.is_base else None,
+            f"paper_{name}": getattr(reported, name),
+            f"paper_{name}_difference": None if row.is_base or paper is None else round(paper, 2),
+        }
+    return {
+        **line,
+        "seeds": len(done),
+        "seeds_planned": len(row.row.seeds),
+        "parameters_millions": done[0].parameters / _MILLION if done else None,
+        "paper_parameters_millions": reported.parameters_millions,
+        "tokens_per_second": fmean(x.tokens_per_second for x in done) if done else None,
+        "train_seconds": fmean(x.train_seconds for x in done) if done else None,
+        **row.settings,
+    }

@@ -1,0 +1,202 @@
+"""Weights & Biases: offline unless asked for more, and never in the way of a run."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from experiments.run.attempt import WANDB_ID_FILE, read_attempt, wandb_id
+from experiments.run.experiment import Experiment
+from experiments.run.files import write_atomically
+from experiments.run.provenance import commit
+from transformer.config import to_dict
+
+PROJECT = "attention-is-all-you-need"
+# The step of a figure, as Lightning names it.
+STEP = "trainer/global_step"
+_PROBE_SECONDS = 3
+_INIT_SECONDS = 10
+_FINISH_SECONDS = 60
+
+
+def project() -> str:
+    """The W&B project of all runs."""
+    return os.environ.get("WANDB_PROJECT") or PROJECT
+
+
+def flat_config(experiment: Experiment) -> dict[str, Any]:
+    """The settings of an experiment without nesting, to filter and group runs by."""
+    sections = to_dict(experiment.config)
+    corpus = sections["data"].pop("corpus")["name"]
+    settings = {name: value for section in sections.values() for name, value in section.items()}
+    named = {"experiment": experiment.name, "corpus": corpus, "commit": commit()}
+    return named | settings | experiment.labels
+
+
+def start_run(experiment: Experiment, directory: Path) -> Any:
+    """Start the W&B run of a run; None, with a warning, if that fails.
+
+    A resumed run continues the same W&B run. If other workers may take the run over, each attempt
+    has a W&B run of its own, which names the one before.
+    """
+    name = f"{experiment.name}-seed{experiment.config.training.seed}"
+    config = flat_config(experiment)
+    attempt = read_attempt(directory)
+    if attempt is None:
+        run_id = _kept_id(directory)
+    else:
+        run_id = _new_id(directory)
+        name = f"{name}-attempt{attempt.number}"
+        config |= {
+            "study": attempt.study,
+            "cell": attempt.cell,
+            "attempt": attempt.number,
+            "host": attempt.host,
+            "resumed_from": attempt.wandb_ids[-1] if attempt.wandb_ids else None,
+        }
+    run = _start(
+        directory,
+        run_id,
+        name=name,
+        group=experiment.group,
+        job_type="train",
+        tags=list(experiment.tags),
+        config=config,
+    )
+    if run is not None:
+        run.define_metric("*", step_metric=STEP, step_sync=True)
+        run.define_metric("tokens_seen", step_metric=STEP, summary="max")  # the other axis
+        run.summary.update({f"paper/{name}": x for name, x in experiment.reported.items()})
+    return run
+
+
+def track_table(
+    directory: Path,
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    figures: Mapping[str, Path],
+    config: Mapping[str, object],
+    group: str,
+    tags: Sequence[str],
+    offline: bool = False,
+) -> None:
+    """Log a whole table to one W&B run, the same at each call; failures become warnings.
+
+    Args:
+        directory: the table's, where the run's id is kept
+        name: of the run
+        columns: headings
+        rows: a cell for each column, all of a column text or all numbers; None if unknown
+        figures: images by name
+        config: what the table is made of, in types that JSON can hold
+        group: of the run
+        tags: of the run
+        offline: whatever the environment says
+    """
+    run = _start(
+        directory,
+        _kept_id(directory),
+        offline=offline,
+        name=name,
+        job_type="table",
+        group=group,
+        tags=list(tags),
+        config=dict(config),
+    )
+    if run is None:
+        return
+    import wandb
+
+    try:
+        images = {f"figures/{name}": wandb.Image(str(path)) for name, path in figures.items()}
+        table = wandb.Table(columns=list(columns), data=[list(row) for row in rows])
+        run.log({"table": table, **images})
+    except Exception as error:
+        warnings.warn(f"W&B does not take the table: {one_line(error)}", stacklevel=2)
+    finish(run)
+
+
+def _start(directory: Path, run_id: str, *, offline: bool = False, **settings: Any) -> Any:
+    """Start a W&B run: offline if it cannot be online, None if it cannot start at all."""
+    import wandb
+
+    for mode in dict.fromkeys(("offline" if offline else tracking_mode(), "offline")):
+        try:
+            wandb.setup(wandb.Settings(silent=True))
+            return wandb.init(
+                project=project(),
+                id=run_id,
+                dir=str(directory),
+                mode=cast(Any, mode),
+                resume="allow",
+                reinit="create_new",
+                settings=wandb.Settings(console="off", init_timeout=_INIT_SECONDS),
+                **settings,
+            )
+        except Exception as error:  # a wrong setting, key or answer must not stop training
+            reason = one_line(error)
+            warnings.warn(f"W&B does not start in mode {mode}: {reason}", stacklevel=2)
+            wandb.teardown()  # otherwise its service keeps the id in use
+    return None
+
+
+def finish(run: Any) -> None:
+    """Close a W&B run without waiting for a dead network."""
+    thread = threading.Thread(target=run.finish, daemon=True)
+    thread.start()
+    thread.join(_FINISH_SECONDS)
+    if thread.is_alive():
+        warnings.warn("W&B does not answer: sync its folder later", stacklevel=3)
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error without line breaks."""
+    return " ".join(str(error).split())
+
+
+def tracking_mode() -> str:
+    """``offline`` unless ``WANDB_MODE`` or ``WANDB_API_KEY`` says otherwise.
+
+    Checked before W&B starts, because a start without a network takes minutes to fail.
+    """
+    mode = os.environ.get("WANDB_MODE") or (
+        "online" if os.environ.get("WANDB_API_KEY") else "offline"
+    )
+    if mode == "online" and not answers(server()):
+        warnings.warn("W&B's server does not answer: tracking offline", stacklevel=2)
+        return "offline"
+    return mode
+
+
+def server() -> str:
+    """The address of W&B's server."""
+    import wandb
+
+    return os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url
+
+
+def answers(server: str) -> bool:
+    """Whether a server answers within seconds."""
+    import requests
+
+    try:
+        requests.head(server, timeout=_PROBE_SECONDS)
+    except requests.RequestException:
+        return False
+    return True
+
+
+def _kept_id(directory: Path) -> str:
+    return wandb_id(directory) or _new_id(directory)
+
+
+def _new_id(directory: Path) -> str:
+    run_id = os.urandom(4).hex()
+    write_atomically(directory / WANDB_ID_FILE, f"{run_id}\n")
+    return run_id

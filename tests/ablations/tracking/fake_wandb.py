@@ -1,0 +1,196 @@
+"""A stand-in for W&B's server: it keeps what W&B's client posts, and answers just enough of its
+GraphQL, file streams and uploads for the client to be content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+ENTITY = "ada"
+_OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
+
+
+@dataclass
+class Arrived:
+    """What has arrived of one run: its first record, history, summary and files; and its end."""
+
+    record: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    ended: int = 0
+
+
+class FakeWandb:
+    """Runs and views by name, and the names of operations to which it had no answer.
+
+    With ``refused`` set, it refuses to take runs whose group is that.
+    """
+
+    def __init__(self) -> None:
+        self.runs: dict[str, Arrived] = {}
+        self.views: dict[str, dict[str, Any]] = {}
+        self.unknown: list[str] = []
+        self.url = ""
+        self.refused = ""
+
+    def graphql(self, query: str, given: dict[str, Any]) -> Any:
+        """The data of an answer."""
+        found = _OPERATION.search(query)
+        operation = found[1] if found else query.strip()[:40]
+        answer = getattr(self, f"_{operation}", None)
+        if answer is None:
+            self.unknown.append(operation)
+            return {}
+        return answer(given)
+
+    def _Viewer(self, given: dict[str, Any]) -> Any:
+        viewer = {"id": "1", "entity": ENTITY, "username": ENTITY, "flags": "{}"}
+        return {"viewer": {**viewer, "teams": {"edges": []}}}
+
+    _GetDefaultEntity = _Viewer
+
+    def _project(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {"id": "p", "name": given["project"], "entity": {"id": "e", "name": given["entity"]}}
+
+    def _RunResumeStatus(self, given: dict[str, Any]) -> Any:
+        run = self.runs.get(given["name"])
+        bucket = None
+        if run is not None:
+            lines = run.history[-1:]
+            bucket = {
+                "id": given["name"],
+                "name": given["name"],
+                "summaryMetrics": json.dumps(run.summary),
+                "logLineCount": 0,
+                "historyLineCount": len(run.history),
+                "eventsLineCount": 0,
+                "historyTail": json.dumps([json.dumps(line) for line in lines]),
+                "eventsTail": "[]",
+                "config": json.dumps(run.config),
+                "tags": run.record.get("tags"),
+                "wandbConfig": '{"t": {}}',
+            }
+        return {"model": {**self._project(given), "bucket": bucket}}
+
+    def _UpsertBucket(self, given: dict[str, Any]) -> Any:
+        run = self.runs.setdefault(given["name"], Arrived())
+        run.record |= {name: value for name, value in given.items() if value is not None}
+        run.config |= json.loads(given.get("config") or "{}")
+        bucket = {"id": given["name"], "name": given["name"], "project": self._project(given)}
+        return {"upsertBucket": {"bucket": bucket, "inserted": True}}
+
+    def _CreateRunFiles(self, given: dict[str, Any]) -> Any:
+        files = [
+            {"name": name, "uploadUrl": f"{self.url}/upload/{given['run']}/{name}"}
+            for name in given["files"]
+        ]
+        return {"createRunFiles": {"runID": given["run"], "uploadHeaders": [], "files": files}}
+
+    def _ArtifactType(self, given: dict[str, Any]) -> Any:
+        return {"project": {"artifact": None}}
+
+    def _CreateArtifact(self, given: dict[str, Any]) -> Any:
+        sequence = {"latestArtifact": None}
+        artifact = {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}
+        return {"createArtifact": {"artifact": artifact}}
+
+    def _UpsertView2(self, given: dict[str, Any]) -> Any:
+        self.views[given["name"]] = given
+        view = {"id": given["name"], "name": given["name"]}
+        return {"upsertView": {"view": view, "inserted": True}}
+
+    def _View(self, given: dict[str, Any]) -> Any:
+        view = self.views.get(given["viewName"])
+        edges = [] if view is None else [{"node": {"id": view["name"], **view}}]
+        return {"project": {"allViews": {"edges": edges}}}
+
+    def stream(self, name: str, posted: dict[str, Any]) -> None:
+        """Take a piece of a run's history and summary."""
+        run = self.runs.setdefault(name, Arrived())
+        for file, chunk in (posted.get("files") or {}).items():
+            lines = [json.loads(line) for line in chunk["content"]] if ".json" in file else []
+            if file == "wandb-history.jsonl":
+                run.history[chunk["offset"] :] = lines
+            elif file == "wandb-summary.json":
+                run.summary |= lines[-1]
+        run.ended += bool(posted.get("complete"))
+
+
+def _handler(fake: FakeWandb) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+        def _answer(self, body: Any = None, status: int = 200) -> None:
+            content = json.dumps(body or {}).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        def _body(self) -> bytes:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            zipped = self.headers.get("Content-Encoding") == "gzip"
+            return gzip.decompress(body) if zipped else body
+
+        def do_HEAD(self) -> None:
+            self._answer()
+
+        def do_GET(self) -> None:
+            self._answer()
+
+        def do_PUT(self) -> None:
+            self._body()
+            _, _, run, name = self.path.split("/", 3)
+            fake.runs[run].files.add(name)
+            self._answer()
+
+        def do_POST(self) -> None:
+            content = self._body()
+            if not self.headers.get("Content-Type", "").startswith("application/json"):
+                self._answer()  # telemetry
+                return
+            body = json.loads(content)
+            if self.path == "/graphql":
+                given = body.get("variables") or {}
+                if fake.refused and given.get("groupName") == fake.refused:
+                    self._answer({"errors": [{"message": "no space left for you"}]}, 400)
+                    return
+                self._answer({"data": fake.graphql(body["query"], given)})
+            elif self.path.endswith("/file_stream"):
+                fake.stream(self.path.split("/")[-2], body)
+                self._answer()
+            else:
+                self._answer(status=404)
+
+    return Handler
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that hang up."""
+
+
+@contextmanager
+def fake_wandb() -> Iterator[FakeWandb]:
+    """A server on this machine while the context is open."""
+    fake = FakeWandb()
+    with _Server(("127.0.0.1", 0), _handler(fake)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        fake.url = f"http://127.0.0.1:{server.server_port}"
+        yield fake
+        server.shutdown()
