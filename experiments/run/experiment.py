@@ -46,6 +46,11 @@ class Limits:
         """The step at which training ends, where ``configured`` is the last."""
         return configured if self.max_steps is None else min(self.max_steps, configured)
 
+    def reached(self, steps: int, seconds: float, configured: int) -> bool:
+        """Whether nothing is left to train after this many steps and seconds of training."""
+        out_of_time = self.seconds is not None and seconds >= self.seconds
+        return steps >= self.steps(configured) or out_of_time
+
 
 def load_experiment(directory: Path) -> Experiment:
     """Read the experiment that a run's directory belongs to.

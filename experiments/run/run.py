@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import lightning.pytorch as lightning
@@ -12,34 +11,25 @@ from experiments.callbacks.clock import Clock
 from experiments.callbacks.display import Display, ShowTraining, quieten_lightning
 from experiments.callbacks.metrics import MetricsCsv
 from experiments.callbacks.stopping import StopOnSignal
-from experiments.evaluate.scoring import RunScores, score_run
+from experiments.evaluate.scoring import score_run
 from experiments.run.data import record_data, recorded_data
 from experiments.run.devices import (
     World,
     default_device,
-    device_name,
     explain_out_of_memory,
     find_world,
     is_first_rank,
-    nominal_peak,
 )
-from experiments.run.experiment import Experiment, Limits, claim
+from experiments.run.experiment import Experiment, Limits, check_configuration, claim
 from experiments.run.ownership import check_not_removed, explain_removal, lock_directory
 from experiments.run.progress import RunState
-from experiments.run.provenance import commit, versions
 from experiments.run.results import Result, load_result, save_result
 from experiments.run.tracking import Tracking
 from transformer.data.module import TranslationDataModule
-from transformer.data.prepared import PreparedCorpus
 from transformer.errors import InputError
-from transformer.evaluation.counts import count_parameters, nominal_flops, training_flops
 from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
-from transformer.training.precision import effective_precision
 
-# Rows of the embedding with which the parameters add up to the paper's column.
-_PAPER_VOCAB_SIZE = 40_960
-_FEWER_AT_ONCE = "run fewer things on the device at once; training is done and is not lost"
 _SMALLER_STEPS = (
     "divide each step into more parts (--accumulate), share it among more devices (--devices, of a "
     "table --devices-per-trial), or set fewer tokens_per_batch"
@@ -85,13 +75,16 @@ def run(
     if accumulate < 1:
         raise InputError(f"accumulate is {accumulate}, but must be at least 1")
     quieten_lightning()
+    if is_first_rank():
+        check_configuration(directory, experiment)
     with (
-        lock_directory(directory, experiment, make=not fenced),
+        lock_directory(directory, make=not fenced),
         torch_threads(experiment.config.training.threads),
         Display(directory) as display,
     ):
         result = load_result(directory)
-        if result is not None and _has_reached(limits, result, experiment):
+        configured = experiment.config.training.max_steps
+        if result is not None and limits.reached(result.steps, result.train_seconds, configured):
             return result
         display.start(RunState.PREPARE)
         data = TranslationDataModule(experiment.config, recorded_data(directory))
@@ -106,23 +99,12 @@ def run(
             )
             if not trainer.is_global_zero:
                 return None
-            with explain_out_of_memory(lambda: "while scoring", _FEWER_AT_ONCE):
-                device = trainer.strategy.root_device
-                scores = score_run(
-                    experiment, directory, corpus, splits, device=device, display=display
-                )
-            result = _result(experiment, trainer, corpus, clock, scores)
+            result = score_run(experiment, directory, corpus, splits, trainer, clock, display)
             check_not_removed(directory)
             save_result(directory, result)
             display.start(RunState.DONE)
             tracking.summarise(result)
     return result
-
-
-def _has_reached(limits: Limits, result: Result, experiment: Experiment) -> bool:
-    """Whether nothing is left to train within the limits."""
-    out_of_time = limits.seconds is not None and result.train_seconds >= limits.seconds
-    return result.steps >= limits.steps(experiment.config.training.max_steps) or out_of_time
 
 
 def _train(
@@ -176,49 +158,3 @@ def _train(
         module = TransformerModule(experiment.config)
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock
-
-
-def _result(
-    experiment: Experiment,
-    trainer: lightning.Trainer,
-    corpus: PreparedCorpus,
-    clock: Clock,
-    scores: RunScores,
-) -> Result:
-    config = experiment.config
-    valid, test = scores.by_split["valid"], scores.by_split.get("test")
-    precision = effective_precision(config.training.precision, trainer.strategy.root_device)
-    peak = nominal_peak(device_name(), precision)
-    return Result(
-        experiment=experiment.name,
-        seed=config.training.seed,
-        bleu=valid.bleu.score,
-        bleu_signature=valid.bleu.signature,
-        perplexity=valid.perplexity.per_token,
-        perplexity_per_char=valid.perplexity.per_char,
-        parameters=count_parameters(config.model),
-        parameters_paper_vocab=count_parameters(config.model, _PAPER_VOCAB_SIZE),
-        steps=trainer.global_step,
-        source_tokens=clock.source_tokens,
-        target_tokens=clock.target_tokens,
-        flops=training_flops(config.model, clock.source_tokens, clock.target_tokens),
-        train_seconds=clock.seconds,
-        tokens_per_second=clock.target_tokens / clock.seconds,
-        device=device_name(),
-        precision=precision,
-        averaged_checkpoints=scores.checkpoints,
-        versions=versions(),
-        commit=commit(),
-        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        devices=trainer.world_size,
-        flops_nominal=None if peak is None else nominal_flops(clock.device_seconds, peak),
-        test_bleu=test.bleu.score if test else None,
-        test_perplexity=test.perplexity.per_token if test else None,
-        test_perplexity_per_char=test.perplexity.per_char if test else None,
-        tokenised_bleu=valid.tokenised_bleu.score,
-        tokenised_bleu_signature=valid.tokenised_bleu.signature,
-        test_tokenised_bleu=test.tokenised_bleu.score if test else None,
-        averaged=scores.averaged,
-        data_digest=corpus.manifest.digest,
-        corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
-    )
