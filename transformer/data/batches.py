@@ -7,15 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from transformer.config import BOS_ID, PAD_ID
-from transformer.data.buckets import Buckets, shuffled
-from transformer.data.store import EncodedPairs, Tokens
-
-Integers = npt.NDArray[np.int64]
+from transformer.data.buckets import Buckets, Integers, shuffled
+from transformer.data.store import EncodedPairs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,13 +69,7 @@ class Batch:
         shorter = multiple * round(int((total <= total[-1] / 2).sum()) / multiple)
         shorter = min(max(multiple, shorter), len(order) - 1)
         first, second = (
-            Batch(
-                src=_trim(self.src[rows]),
-                tgt=_trim(self.tgt[rows]),
-                source_tokens=self.source_tokens,
-                target_tokens=self.target_tokens,
-                number=self.number,
-            )
+            replace(self, src=_trim(self.src[rows]), tgt=_trim(self.tgt[rows]), real_targets=None)
             for rows in (order[:shorter], order[shorter:])
         )
         return first, second
@@ -147,17 +138,6 @@ class BatchPlan:
         return self._buckets.pairs[start + moved].astype(np.int64)
 
 
-def batches_by_length(lengths: Tokens, tokens_per_batch: int) -> list[Integers]:
-    """Batches for evaluation: as full as the budget allows, always the same.
-
-    Pairs are ordered by source length and then by target length, alternately ascending and
-    descending, so that neighbours have similar lengths.
-    """
-    zigzag = np.where(lengths[:, 0] % 2 == 0, lengths[:, 1], -lengths[:, 1])
-    order = np.lexsort((zigzag, lengths[:, 0]))
-    return np.split(order, _cut(lengths[order], tokens_per_batch)[:-1])
-
-
 def _cuts(buckets: Buckets, budget: int) -> list[int]:
     """Where each batch begins among the pairs ordered by bucket, and where the last one ends.
 
@@ -179,21 +159,6 @@ def _cuts(buckets: Buckets, budget: int) -> list[int]:
             cuts.append(place)
             left = np.full(2, float(budget))
     return [*cuts, place]
-
-
-def _cut(lengths: Tokens, budget: int) -> list[int]:
-    """The end of each batch of these pairs, such that neither side exceeds ``budget``."""
-    totals = np.cumsum(lengths, axis=0, dtype=np.int64)
-    cuts: list[int] = []
-    start, spent = 0, np.zeros(2, dtype=np.int64)
-    while start < len(totals):
-        ends = [
-            int(np.searchsorted(totals[:, side], spent[side] + budget, "right")) for side in (0, 1)
-        ]
-        start = max(start + 1, min(ends))
-        spent = totals[start - 1]
-        cuts.append(start)
-    return cuts
 
 
 def collate(

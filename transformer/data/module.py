@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import lightning.pytorch as lightning
 
 from transformer.config import Config
-from transformer.data.batches import Batch, BatchPlan, FixedBatches, batches_by_length, collate
+from transformer.data.batches import Batch, BatchPlan, FixedBatches, collate
+from transformer.data.buckets import batches_by_length
 from transformer.data.preparation.prepare import prepare
 from transformer.data.prepared import Manifest, PreparedCorpus, refuse_changed
 from transformer.data.store import TokenStore

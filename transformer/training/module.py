@@ -20,12 +20,8 @@ from transformer.training.checkpoints import (
     with_current_names,
 )
 from transformer.training.loss import smoothed_cross_entropy
+from transformer.training.optimizer import GradientCheck, adam, learning_rate
 from transformer.training.precision import autocast
-from transformer.training.schedule import learning_rate
-
-
-class NonFiniteError(Exception):
-    """A gradient is infinite or NaN. The message names the step and its batch."""
 
 
 class TransformerModule(lightning.LightningModule):
@@ -46,25 +42,13 @@ class TransformerModule(lightning.LightningModule):
         compiled = torch.compile(self._sums, dynamic=True) if config.training.compile else None
         self._compiled_sums = compiled
         self._batch_number = 0
-        self._unchecked: list[tuple[int, int, Tensor]] = []
+        self._gradients = GradientCheck(config.training.seed)
         self._train_sums = torch.zeros(2)
         self._valid_sums = torch.zeros(2, dtype=torch.float64)
 
     def configure_optimizers(self) -> Any:
         """Adam and the warm-up schedule of section 5.3."""
-        training = self.config.training
-        optimizer = torch.optim.Adam(
-            self.parameters(),
-            lr=1.0,
-            betas=(training.adam_beta1, training.adam_beta2),
-            eps=training.adam_epsilon,
-            fused=True,
-        )
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self.learning_rate_after)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
+        return adam(self.parameters(), self.config.training, self.learning_rate_after)
 
     def learning_rate_after(self, steps: int) -> float:
         """The learning rate of step ``steps + 1``."""
@@ -132,12 +116,12 @@ class TransformerModule(lightning.LightningModule):
             torch.nn.utils.clip_grads_with_norm_(
                 self.parameters(), self.config.training.clip_norm, norm
             )
-        self._unchecked.append((self.global_step, self._batch_number, norm))
+        self._gradients.add(self.global_step, self._batch_number, norm)
         if self._at_log_step():
             self.log("gradient_norm", norm)
             self._log_step()
         if self._at_log_step() or not norm.is_cuda:
-            self._check_gradients()
+            self._gradients.check()
         super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def _log_step(self) -> None:
@@ -150,7 +134,7 @@ class TransformerModule(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check the gradients, so that no weights that took a non-finite one are written."""
-        self._check_gradients()
+        self._gradients.check()
         record_accumulation(checkpoint, self.trainer.accumulate_grad_batches)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -179,16 +163,6 @@ class TransformerModule(lightning.LightningModule):
 
     def _at_log_step(self) -> bool:
         return (self.global_step + 1) % self.config.training.log_every_steps == 0
-
-    def _check_gradients(self) -> None:
-        for step, batch_number, norm in self._unchecked:
-            if not torch.isfinite(norm):
-                raise NonFiniteError(
-                    f"the gradient of step {step} (batch {batch_number} since the start, seed "
-                    f"{self.config.training.seed}) is {norm.item()}: try a lower "
-                    "learning_rate_factor, a longer warm-up, clip_norm, or precision fp32"
-                )
-        self._unchecked.clear()
 
 
 def _step_seed(seed: int, batch_number: int, shard: int) -> int:
