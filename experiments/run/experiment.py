@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.run.files import read_json, write_json
+from experiments.run.results import Result
 from transformer.config import Config, differences, from_dict, to_dict
 from transformer.errors import InputError
 
@@ -46,10 +47,10 @@ class Limits:
         """The step at which training ends, where ``configured`` is the last."""
         return configured if self.max_steps is None else min(self.max_steps, configured)
 
-    def reached(self, steps: int, seconds: float, configured: int) -> bool:
-        """Whether nothing is left to train after this many steps and seconds of training."""
-        out_of_time = self.seconds is not None and seconds >= self.seconds
-        return steps >= self.steps(configured) or out_of_time
+    def reached(self, result: Result, configured: int) -> bool:
+        """Whether nothing is left to train after ``result``."""
+        out_of_time = self.seconds is not None and result.train_seconds >= self.seconds
+        return result.steps >= self.steps(configured) or out_of_time
 
 
 def load_experiment(directory: Path) -> Experiment:

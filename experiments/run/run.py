@@ -53,11 +53,9 @@ def run(
     Args:
         experiment: the configuration, with its seed
         directory: of the run; docs/runs.md lists the files in it
-        devices: GPUs, or processes on the CPU if there is no GPU; None takes as many as
-            ``torchrun`` has started, or one
-        accumulate: parts into which each device divides its share of a batch, to hold one at a
-            time: one device with eight parts takes the same steps as eight devices with one, up to
-            rounding
+        devices: GPUs, or processes on the CPU if there is none; None takes ``torchrun``'s, or one
+        accumulate: parts of each device's share of a batch, to hold one at a time: one device with
+            eight takes the same steps as eight devices with one, up to rounding
         limits: where training ends sooner than configured
         splits: what is scored at the end, if the corpus has it; must include ``valid``
         fenced: another attempt may take the run over by renaming ``directory``. It exists already,
@@ -74,7 +72,6 @@ def run(
     world = find_world(devices)
     if accumulate < 1:
         raise InputError(f"accumulate is {accumulate}, but must be at least 1")
-    quieten_lightning()
     if is_first_rank():
         check_configuration(directory, experiment)
     with (
@@ -83,28 +80,32 @@ def run(
         Display(directory) as display,
     ):
         result = load_result(directory)
-        configured = experiment.config.training.max_steps
-        if result is not None and limits.reached(result.steps, result.train_seconds, configured):
+        if result is not None and limits.reached(result, experiment.config.training.max_steps):
             return result
-        display.start(RunState.PREPARE)
-        data = TranslationDataModule(experiment.config, recorded_data(directory))
-        corpus = data.corpus  # prepared before the claim: it may be refused
-        if is_first_rank():
-            claim(directory, experiment, make=False)
-            record_data(directory, corpus)
+        data = _prepare(experiment, directory, display)
         with Tracking(experiment, directory) as tracking, explain_removal(directory):
-            display.start(RunState.TRAIN)
             trainer, clock = _train(
                 experiment, directory, data, tracking, display, world, accumulate, limits
             )
             if not trainer.is_global_zero:
                 return None
-            result = score_run(experiment, directory, corpus, splits, trainer, clock, display)
+            result = score_run(experiment, directory, data.corpus, splits, trainer, clock, display)
             check_not_removed(directory)
             save_result(directory, result)
             display.start(RunState.DONE)
             tracking.summarise(result)
     return result
+
+
+def _prepare(experiment: Experiment, directory: Path, display: Display) -> TranslationDataModule:
+    """Prepare the data and then, since it may be refused, make the directory the experiment's."""
+    display.start(RunState.PREPARE)
+    data = TranslationDataModule(experiment.config, recorded_data(directory))
+    corpus = data.corpus
+    if is_first_rank():
+        claim(directory, experiment, make=False)
+        record_data(directory, corpus)
+    return data
 
 
 def _train(
@@ -118,6 +119,8 @@ def _train(
     limits: Limits,
 ) -> tuple[lightning.Trainer, Clock]:
     """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off."""
+    display.start(RunState.TRAIN)
+    quieten_lightning()
     config = experiment.config.training
     step, checkpoint = newest_sound(directory) or (0, None)
     max_steps = limits.steps(config.max_steps)

@@ -101,7 +101,7 @@ class BatchPlan:
         self.seed = seed
         self._buckets = buckets
         self._ends = buckets.sizes.cumsum()
-        self._cuts = _cuts(buckets, tokens_per_batch)
+        self._cuts = buckets.cuts(tokens_per_batch)
         self._order: tuple[int, Integers] | None = None
 
     def __len__(self) -> int:
@@ -136,29 +136,6 @@ class BatchPlan:
         start = int(self._ends[bucket]) - size
         moved = shuffled(places - start, size, (self.seed, epoch, bucket))
         return self._buckets.pairs[start + moved].astype(np.int64)
-
-
-def _cuts(buckets: Buckets, budget: int) -> list[int]:
-    """Where each batch begins among the pairs ordered by bucket, and where the last one ends.
-
-    Every pair counts as the mean of its bucket, because the pairs of a batch change between epochs
-    and the cuts do not.
-    """
-    cuts, place, left = [0], 0, np.full(2, float(budget))
-    for size, tokens in zip(buckets.sizes.tolist(), buckets.tokens, strict=True):
-        end, mean = place + size, tokens / size
-        while True:
-            fitting = max(0, int((left // mean).min()))
-            if fitting == 0 and cuts[-1] == place:
-                fitting = 1  # one pair alone exceeds the budget
-            if place + fitting >= end:
-                left = left - (end - place) * mean
-                place = end
-                break
-            place += fitting
-            cuts.append(place)
-            left = np.full(2, float(budget))
-    return [*cuts, place]
 
 
 def collate(

@@ -77,6 +77,28 @@ class Buckets:
             raise InputError(f"{directory} is damaged: one of its files is truncated; remove it")
         return cls(pairs, bounds[:, 0], bounds[:, 1:])
 
+    def cuts(self, budget: int) -> list[int]:
+        """Where batches of ``budget`` tokens begin among the pairs, and where the last one ends.
+
+        Every pair counts as the mean of its bucket, because the pairs of a batch change between
+        epochs and the cuts do not.
+        """
+        cuts, place, left = [0], 0, np.full(2, float(budget))
+        for size, tokens in zip(self.sizes.tolist(), self.tokens, strict=True):
+            end, mean = place + size, tokens / size
+            while True:
+                fitting = max(0, int((left // mean).min()))
+                if fitting == 0 and cuts[-1] == place:
+                    fitting = 1  # one pair alone exceeds the budget
+                if place + fitting >= end:
+                    left = left - (end - place) * mean
+                    place = end
+                    break
+                place += fitting
+                cuts.append(place)
+                left = np.full(2, float(budget))
+        return [*cuts, place]
+
 
 def _bucket(length: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
     return np.floor(np.log(length) / np.log(_RATIO)).astype(np.uint8)

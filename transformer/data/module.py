@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import lightning.pytorch as lightning
 
@@ -14,35 +12,9 @@ from transformer.config import Config
 from transformer.data.batches import Batch, BatchPlan, FixedBatches, collate
 from transformer.data.buckets import batches_by_length
 from transformer.data.preparation.prepare import prepare
+from transformer.data.preparation.workers import prefetch
 from transformer.data.prepared import Manifest, PreparedCorpus, refuse_changed
 from transformer.data.store import TokenStore
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-# More than one, because batches and steps vary in the time they take.
-_PREFETCHED = 4
-
-
-def prefetch(
-    function: Callable[[Item], Result], items: Iterable[Item], ahead: int = _PREFETCHED
-) -> Generator[Result]:
-    """``map`` on another thread, up to ``ahead`` items ahead of the caller.
-
-    What the function raises is raised when its item is due.
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as thread:
-        waiting: deque[Future[Result]] = deque()
-        try:
-            for item in items:
-                waiting.append(thread.submit(function, item))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 class PlannedLoader:
