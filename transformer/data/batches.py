@@ -25,8 +25,7 @@ class Batch:
         source_tokens: real tokens of the whole step, over all devices
         target_tokens: likewise; the end of a sentence counts, its begin does not
         number: of the batch, counted from the start of training
-        shard: which part of that batch this is; devices and accumulation split it
-        shards: into how many parts it is split
+        shard: which of ``shards`` parts of it this is, for devices and accumulation
         real_targets: ``(targets,)``, indices of ``tgt[:, 1:].flatten()`` that are not padding;
             computed on the CPU, because asking a GPU would stall it
     """
@@ -119,11 +118,8 @@ class BatchPlan:
         places = np.arange(self._cuts[cut], self._cuts[cut + 1])
         # A batch may end one bucket and begin the next.
         buckets = np.searchsorted(self._ends, places, "right")
-        pairs = [
-            self._drawn(epoch, bucket, places[buckets == bucket])
-            for bucket in np.unique(buckets).tolist()
-        ]
-        return np.concatenate(pairs)
+        found = np.unique(buckets).tolist()
+        return np.concatenate([self._drawn(epoch, x, places[buckets == x]) for x in found])
 
     def _order_of(self, epoch: int) -> Integers:
         if self._order is None or self._order[0] != epoch:

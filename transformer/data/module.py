@@ -24,9 +24,8 @@ class PlannedLoader:
         first: the batch to start with, counted from the start of training: a resumed run continues
             in the middle of an epoch exactly where it stopped
         rank: of this device among ``world_size``
-        accumulate: micro-batches per step and device. Device ``r`` of ``W`` with ``k`` of them
-            yields the shards ``r k`` to ``r k + k - 1`` of ``W k``, so one device with eight sees
-            the same shards as eight devices with one
+        accumulate: micro-batches per step and device; one device with eight yields the same shards
+            as eight devices with one
     """
 
     def __init__(
@@ -39,8 +38,7 @@ class PlannedLoader:
         world_size: int = 1,
         accumulate: int = 1,
     ) -> None:
-        self._store, self._plan = store, plan
-        self._next = first
+        self._store, self._plan, self._next = store, plan, first
         self._own = range(rank * accumulate, (rank + 1) * accumulate)
         self._shards = world_size * accumulate
 

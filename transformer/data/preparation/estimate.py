@@ -13,7 +13,7 @@ from transformer.formats import duration, size
 # Bytes per pair of news or parliament: both lines of text, and everything in the store.
 _TEXT_BYTES, _STORE_BYTES = 300, 140
 # Smaller corpora are not announced.
-_MANY_PAIRS = 100_000
+MANY_PAIRS = 100_000
 # Cleaned and encoded per core, by `experiments benchmark-prepare` on two cores of 2.5 GHz.
 _PAIRS_PER_SECOND = 20_000
 # For the vocabulary of SAMPLE_PAIRS pairs.
@@ -52,7 +52,7 @@ def announce(
     Raises:
         InputError: if there is not enough disk space.
     """
-    if pairs is None or pairs < _MANY_PAIRS:
+    if pairs is None or pairs < MANY_PAIRS:
         return
     expected = cost(pairs, lacking, workers)
     cache = cache_directory()
