@@ -137,6 +137,8 @@ def plan_table(
         count = len(gpus) or min(count_cores(), len(here) * devices_per_trial)
         at_once = len(here)
     at_once = min(len(chosen) * len(numbers), at_once)
+    # Times are taken to be proportional to the devices, or the share of one, that a run has.
+    share = devices_per_trial / _sharing(count, devices_per_trial, at_once)
     return Estimate(
         plan=plan,
         seeds=numbers,
@@ -149,10 +151,7 @@ def plan_table(
                 name=name,
                 parameters=count_parameters(config.model),
                 flops=run_flops(config),
-                # Taken to be proportional to the devices, or the share of one, that a run has.
-                seconds=speed.seconds(
-                    config, devices_per_trial / _sharing(count, devices_per_trial, at_once)
-                ),
+                seconds=speed.seconds(config, share),
                 memory_bytes=training_bytes(config, speed.device, devices_per_trial),
                 disk_bytes=checkpoint_bytes(config),
             )
@@ -166,9 +165,12 @@ def _corpus_cost(corpus: Corpus) -> Cost | None:
     if corpus.pairs is None:
         return None
     # It imports rich and the downloads, which `plan` of a small corpus does not wait for.
-    from transformer.data.preparation.estimate import cost
+    from transformer.data.fetching.fetch import missing
+    from transformer.data.preparation.estimate import MANY_PAIRS, cost
 
-    return cost(corpus, workers=1)
+    if corpus.pairs < MANY_PAIRS:
+        return None
+    return cost(corpus.pairs, missing(corpus.files), workers=1)
 
 
 def _check(

@@ -12,7 +12,7 @@ from ablations.report.verdicts import NOISE
 from experiments.run.results import Result
 from transformer import formats
 from transformer.config import Config
-from transformer.training.schedule import learning_rate
+from transformer.training.optimizer import learning_rate
 
 _FAR = 3
 

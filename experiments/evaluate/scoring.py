@@ -1,32 +1,42 @@
-"""BLEU and perplexity of a trained model, and which checkpoints make it up."""
+"""From a trained run to its result: its checkpoints, BLEU, perplexity and all figures."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+import lightning.pytorch as lightning
 import torch
 
 from experiments.callbacks.checkpoints import has_checkpoints, to_average
+from experiments.callbacks.clock import Clock
 from experiments.callbacks.display import Display
+from experiments.run.devices import device_name, explain_out_of_memory, nominal_peak
 from experiments.run.experiment import Experiment
 from experiments.run.files import write_atomically, write_json
 from experiments.run.progress import Progress, RunState
-from experiments.run.results import Averaged, Sample, hypotheses_path, samples_path
+from experiments.run.provenance import commit, versions
+from experiments.run.results import Averaged, Result, Sample, hypotheses_path, samples_path
 from transformer.config import DecodingConfig, to_dict
 from transformer.data.prepared import PreparedCorpus
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.evaluation.bleu import Bleu, bleu, sentence_chrf, tokenised_bleu
+from transformer.evaluation.counts import count_parameters, nominal_flops, training_flops
 from transformer.evaluation.perplexity import Decode, Perplexity, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import average_weights
 from transformer.training.module import TransformerModule
+from transformer.training.precision import effective_precision
 
 Text = tuple[list[str], list[str]]
 
+# Rows of the embedding with which the parameters add up to the paper's column.
+_PAPER_VOCAB_SIZE = 40_960
+_FEWER_AT_ONCE = "run fewer things on the device at once; training is done and is not lost"
 # Share of the lines after which the time left can be estimated.
 _SMALLEST_SHARE = 0.02
 # How many of the best translations are kept with their source, and of the worst.
@@ -43,28 +53,23 @@ class Scores:
     perplexity: Perplexity
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunScores:
-    """Scores of each split by the mean of the last ``checkpoints``; and on the validation set of
-    the mean of more of them, if the configuration asks for it and there are more.
-    """
-
-    by_split: dict[str, Scores]
-    checkpoints: int
-    averaged: Averaged | None
-
-
+@explain_out_of_memory(lambda: "while scoring", _FEWER_AT_ONCE)
 def score_run(
     experiment: Experiment,
     directory: Path,
     corpus: PreparedCorpus,
     splits: tuple[str, ...],
-    *,
-    device: torch.device,
+    trainer: lightning.Trainer,
+    clock: Clock,
     display: Display,
-) -> RunScores:
-    """Score the checkpoints of a run, and write its translations into ``directory``."""
-    vocabulary = corpus.vocabulary()
+) -> Result:
+    """Score the checkpoints of a run that has been trained, and write its translations.
+
+    Raises:
+        InputError: if it has no checkpoint that can be read.
+        OutOfMemoryError: if there is not enough memory.
+    """
+    vocabulary, device = corpus.vocabulary(), trainer.strategy.root_device
 
     def score_mean(checkpoints: list[Path], split: str, name: str) -> Scores:
         text = corpus.text(split)
@@ -93,7 +98,55 @@ def score_run(
             perplexity=valid.perplexity.per_token,
             perplexity_per_char=valid.perplexity.per_char,
         )
-    return RunScores(by_split=scores, checkpoints=len(checkpoints), averaged=averaged)
+    return _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
+
+
+def _result(
+    experiment: Experiment,
+    corpus: PreparedCorpus,
+    trainer: lightning.Trainer,
+    clock: Clock,
+    scores: dict[str, Scores],
+    checkpoints: int,
+    averaged: Averaged | None,
+) -> Result:
+    config = experiment.config
+    valid, test = scores["valid"], scores.get("test")
+    precision = effective_precision(config.training.precision, trainer.strategy.root_device)
+    peak = nominal_peak(device_name(), precision)
+    return Result(
+        experiment=experiment.name,
+        seed=config.training.seed,
+        bleu=valid.bleu.score,
+        bleu_signature=valid.bleu.signature,
+        perplexity=valid.perplexity.per_token,
+        perplexity_per_char=valid.perplexity.per_char,
+        parameters=count_parameters(config.model),
+        parameters_paper_vocab=count_parameters(config.model, _PAPER_VOCAB_SIZE),
+        steps=trainer.global_step,
+        source_tokens=clock.source_tokens,
+        target_tokens=clock.target_tokens,
+        flops=training_flops(config.model, clock.source_tokens, clock.target_tokens),
+        train_seconds=clock.seconds,
+        tokens_per_second=clock.target_tokens / clock.seconds,
+        device=device_name(),
+        precision=precision,
+        averaged_checkpoints=checkpoints,
+        versions=versions(),
+        commit=commit(),
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        devices=trainer.world_size,
+        flops_nominal=None if peak is None else nominal_flops(clock.device_seconds, peak),
+        test_bleu=test.bleu.score if test else None,
+        test_perplexity=test.perplexity.per_token if test else None,
+        test_perplexity_per_char=test.perplexity.per_char if test else None,
+        tokenised_bleu=valid.tokenised_bleu.score,
+        tokenised_bleu_signature=valid.tokenised_bleu.signature,
+        test_tokenised_bleu=test.tokenised_bleu.score if test else None,
+        averaged=averaged,
+        data_digest=corpus.manifest.digest,
+        corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
+    )
 
 
 def choose_checkpoints(

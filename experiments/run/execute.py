@@ -38,7 +38,7 @@ def execute(
     from experiments.callbacks.stopping import StoppedError
     from experiments.run.devices import OutOfMemoryError
     from experiments.run.run import run
-    from transformer.training.module import NonFiniteError
+    from transformer.training.optimizer import NonFiniteError
 
     try:
         run(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.run.files import read_json, write_json
+from experiments.run.results import Result
 from transformer.config import Config, differences, from_dict, to_dict
 from transformer.errors import InputError
 
@@ -54,6 +55,11 @@ class Limits:
     def steps(self, configured: int) -> int:
         """The step at which training ends, where ``configured`` is the last."""
         return configured if self.max_steps is None else min(self.max_steps, configured)
+
+    def reached(self, result: Result, configured: int) -> bool:
+        """Whether nothing is left to train after ``result``."""
+        out_of_time = self.seconds is not None and result.train_seconds >= self.seconds
+        return result.steps >= self.steps(configured) or out_of_time
 
 
 def load_experiment(directory: Path) -> Experiment:

@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from experiments.run.attempt import read_attempt
 from experiments.run.devices import is_first_rank
-from experiments.run.experiment import CONFIG_FILE, Experiment, check_configuration
+from experiments.run.experiment import CONFIG_FILE
 from experiments.run.files import make_directory, remove_unfinished
 from transformer.errors import InputError
 
@@ -19,19 +19,18 @@ _LOCK_SECONDS = 10
 
 
 @contextmanager
-def lock_directory(directory: Path, experiment: Experiment, *, make: bool) -> Generator[None]:
+def lock_directory(directory: Path, *, make: bool) -> Generator[None]:
     """Keep other processes out of the directory; the ranks of one run share it.
 
     Args:
         make: create the directory if it is missing
 
     Raises:
-        InputError: if it cannot be made, is in use or belongs to another configuration.
+        InputError: if it cannot be made or is in use.
     """
     if not is_first_rank():
         yield
         return
-    check_configuration(directory, experiment)
     if make:
         make_directory(directory)
     # A paused earlier attempt may still hold its own lock, which was renamed with the directory.

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.samples import TINY_MODEL, tiny_model
 from transformer.config import BOS_ID, EOS_ID, PAD_ID
-from transformer.data.batches import Batch, BatchPlan, Integers, batches_by_length, collate
-from transformer.data.buckets import Buckets
+from transformer.data.batches import Batch, BatchPlan, collate
+from transformer.data.buckets import Buckets, Integers, batches_by_length
 from transformer.data.store import PairsInMemory
 from transformer.training.loss import smoothed_cross_entropy
 

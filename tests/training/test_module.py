@@ -22,8 +22,8 @@ from transformer.data.batches import Batch, collate
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.module import FixedBatches, TranslationDataModule
 from transformer.evaluation.perplexity import perplexity, translate
-from transformer.training.module import NonFiniteError, TransformerModule
-from transformer.training.schedule import learning_rate
+from transformer.training.module import TransformerModule
+from transformer.training.optimizer import NonFiniteError, learning_rate
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 
@@ -349,7 +349,7 @@ def test_no_checkpoint_is_written_after_a_non_finite_gradient(
     module = TransformerModule(tiny_config)
     run = trainer(2)
     run.fit(module, TranslationDataModule(tiny_config))
-    module._unchecked.append((2, 2, torch.tensor(math.nan)))
+    module._gradients.add(2, 2, torch.tensor(math.nan))
     with pytest.raises(NonFiniteError, match=r"step 2 \(batch 2"):
         run.save_checkpoint(tmp_path / "broken.ckpt")
     assert not list(tmp_path.glob("*.ckpt"))

@@ -7,15 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from transformer.config import BOS_ID, PAD_ID
-from transformer.data.buckets import Buckets, shuffled
-from transformer.data.store import EncodedPairs, Tokens
-
-Integers = npt.NDArray[np.int64]
+from transformer.data.buckets import Buckets, Integers, shuffled
+from transformer.data.store import EncodedPairs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,8 +25,7 @@ class Batch:
         source_tokens: real tokens of the whole step, over all devices
         target_tokens: likewise; the end of a sentence counts, its begin does not
         number: of the batch, counted from the start of training
-        shard: which part of that batch this is; devices and accumulation split it
-        shards: into how many parts it is split
+        shard: which of ``shards`` parts of it this is, for devices and accumulation
         real_targets: ``(targets,)``, indices of ``tgt[:, 1:].flatten()`` that are not padding;
             computed on the CPU, because asking a GPU would stall it
     """
@@ -72,13 +68,7 @@ class Batch:
         shorter = multiple * round(int((total <= total[-1] / 2).sum()) / multiple)
         shorter = min(max(multiple, shorter), len(order) - 1)
         first, second = (
-            Batch(
-                src=_trim(self.src[rows]),
-                tgt=_trim(self.tgt[rows]),
-                source_tokens=self.source_tokens,
-                target_tokens=self.target_tokens,
-                number=self.number,
-            )
+            replace(self, src=_trim(self.src[rows]), tgt=_trim(self.tgt[rows]), real_targets=None)
             for rows in (order[:shorter], order[shorter:])
         )
         return first, second
@@ -110,7 +100,7 @@ class BatchPlan:
         self.seed = seed
         self._buckets = buckets
         self._ends = buckets.sizes.cumsum()
-        self._cuts = _cuts(buckets, tokens_per_batch)
+        self._cuts = buckets.cuts(tokens_per_batch)
         self._order: tuple[int, Integers] | None = None
 
     def __len__(self) -> int:
@@ -128,11 +118,8 @@ class BatchPlan:
         places = np.arange(self._cuts[cut], self._cuts[cut + 1])
         # A batch may end one bucket and begin the next.
         buckets = np.searchsorted(self._ends, places, "right")
-        pairs = [
-            self._drawn(epoch, bucket, places[buckets == bucket])
-            for bucket in np.unique(buckets).tolist()
-        ]
-        return np.concatenate(pairs)
+        found = np.unique(buckets).tolist()
+        return np.concatenate([self._drawn(epoch, x, places[buckets == x]) for x in found])
 
     def _order_of(self, epoch: int) -> Integers:
         if self._order is None or self._order[0] != epoch:
@@ -145,55 +132,6 @@ class BatchPlan:
         start = int(self._ends[bucket]) - size
         moved = shuffled(places - start, size, (self.seed, epoch, bucket))
         return self._buckets.pairs[start + moved].astype(np.int64)
-
-
-def batches_by_length(lengths: Tokens, tokens_per_batch: int) -> list[Integers]:
-    """Batches for evaluation: as full as the budget allows, always the same.
-
-    Pairs are ordered by source length and then by target length, alternately ascending and
-    descending, so that neighbours have similar lengths.
-    """
-    zigzag = np.where(lengths[:, 0] % 2 == 0, lengths[:, 1], -lengths[:, 1])
-    order = np.lexsort((zigzag, lengths[:, 0]))
-    return np.split(order, _cut(lengths[order], tokens_per_batch)[:-1])
-
-
-def _cuts(buckets: Buckets, budget: int) -> list[int]:
-    """Where each batch begins among the pairs ordered by bucket, and where the last one ends.
-
-    Every pair counts as the mean of its bucket, because the pairs of a batch change between epochs
-    and the cuts do not.
-    """
-    cuts, place, left = [0], 0, np.full(2, float(budget))
-    for size, tokens in zip(buckets.sizes.tolist(), buckets.tokens, strict=True):
-        end, mean = place + size, tokens / size
-        while True:
-            fitting = max(0, int((left // mean).min()))
-            if fitting == 0 and cuts[-1] == place:
-                fitting = 1  # one pair alone exceeds the budget
-            if place + fitting >= end:
-                left = left - (end - place) * mean
-                place = end
-                break
-            place += fitting
-            cuts.append(place)
-            left = np.full(2, float(budget))
-    return [*cuts, place]
-
-
-def _cut(lengths: Tokens, budget: int) -> list[int]:
-    """The end of each batch of these pairs, such that neither side exceeds ``budget``."""
-    totals = np.cumsum(lengths, axis=0, dtype=np.int64)
-    cuts: list[int] = []
-    start, spent = 0, np.zeros(2, dtype=np.int64)
-    while start < len(totals):
-        ends = [
-            int(np.searchsorted(totals[:, side], spent[side] + budget, "right")) for side in (0, 1)
-        ]
-        start = max(start + 1, min(ends))
-        spent = totals[start - 1]
-        cuts.append(start)
-    return cuts
 
 
 def collate(

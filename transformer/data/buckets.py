@@ -1,4 +1,4 @@
-"""The pairs of a corpus in buckets of similar length, and the shuffle within a bucket."""
+"""Pairs by length: buckets to draw training batches from, and the fixed batches of evaluation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from transformer.data.store import write_array
+from transformer.data.store import Integers, Tokens, write_array
 from transformer.errors import InputError
 
 # How much longer the longest pair of a bucket may be than its shortest. Batches of similar lengths
@@ -20,8 +20,6 @@ _RATIO = 1.1
 _PAIRS_FILE, _BOUNDS_FILE = "by_length.u32", "buckets.i64"
 _AT_ONCE = 2**20
 _ROUNDS = 4
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +77,28 @@ class Buckets:
             raise InputError(f"{directory} is damaged: one of its files is truncated; remove it")
         return cls(pairs, bounds[:, 0], bounds[:, 1:])
 
+    def cuts(self, budget: int) -> list[int]:
+        """Where batches of ``budget`` tokens begin among the pairs, and where the last one ends.
+
+        Every pair counts as the mean of its bucket, because the pairs of a batch change between
+        epochs and the cuts do not.
+        """
+        cuts, place, left = [0], 0, np.full(2, float(budget))
+        for size, tokens in zip(self.sizes.tolist(), self.tokens, strict=True):
+            end, mean = place + size, tokens / size
+            while True:
+                fitting = max(0, int((left // mean).min()))
+                if fitting == 0 and cuts[-1] == place:
+                    fitting = 1  # one pair alone exceeds the budget
+                if place + fitting >= end:
+                    left = left - (end - place) * mean
+                    place = end
+                    break
+                place += fitting
+                cuts.append(place)
+                left = np.full(2, float(budget))
+        return [*cuts, place]
+
 
 def _bucket(length: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
     return np.floor(np.log(length) / np.log(_RATIO)).astype(np.uint8)
@@ -117,3 +137,29 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
+
+
+def batches_by_length(lengths: Tokens, tokens_per_batch: int) -> list[Integers]:
+    """Batches for evaluation: as full as the budget allows, always the same.
+
+    Pairs are ordered by source length and then by target length, alternately ascending and
+    descending, so that neighbours have similar lengths.
+    """
+    zigzag = np.where(lengths[:, 0] % 2 == 0, lengths[:, 1], -lengths[:, 1])
+    order = np.lexsort((zigzag, lengths[:, 0]))
+    return np.split(order, _cut(lengths[order], tokens_per_batch)[:-1])
+
+
+def _cut(lengths: Tokens, budget: int) -> list[int]:
+    """The end of each batch of these pairs, such that neither side exceeds ``budget``."""
+    totals = np.cumsum(lengths, axis=0, dtype=np.int64)
+    cuts: list[int] = []
+    start, spent = 0, np.zeros(2, dtype=np.int64)
+    while start < len(totals):
+        ends = [
+            int(np.searchsorted(totals[:, side], spent[side] + budget, "right")) for side in (0, 1)
+        ]
+        start = max(start + 1, min(ends))
+        spent = totals[start - 1]
+        cuts.append(start)
+    return cuts

@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import lightning.pytorch as lightning
 
 from transformer.config import Config
-from transformer.data.batches import Batch, BatchPlan, FixedBatches, batches_by_length, collate
+from transformer.data.batches import Batch, BatchPlan, FixedBatches, collate
+from transformer.data.buckets import batches_by_length
 from transformer.data.preparation.prepare import prepare
+from transformer.data.preparation.workers import prefetch
 from transformer.data.prepared import Manifest, PreparedCorpus, refuse_changed
 from transformer.data.store import TokenStore
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-# More than one, because batches and steps vary in the time they take.
-_PREFETCHED = 4
-
-
-def prefetch(
-    function: Callable[[Item], Result], items: Iterable[Item], ahead: int = _PREFETCHED
-) -> Generator[Result]:
-    """``map`` on another thread, up to ``ahead`` items ahead of the caller.
-
-    What the function raises is raised when its item is due.
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as thread:
-        waiting: deque[Future[Result]] = deque()
-        try:
-            for item in items:
-                waiting.append(thread.submit(function, item))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 class PlannedLoader:
@@ -51,9 +24,8 @@ class PlannedLoader:
         first: the batch to start with, counted from the start of training: a resumed run continues
             in the middle of an epoch exactly where it stopped
         rank: of this device among ``world_size``
-        accumulate: micro-batches per step and device. Device ``r`` of ``W`` with ``k`` of them
-            yields the shards ``r k`` to ``r k + k - 1`` of ``W k``, so one device with eight sees
-            the same shards as eight devices with one
+        accumulate: micro-batches per step and device; one device with eight yields the same shards
+            as eight devices with one
     """
 
     def __init__(
@@ -66,8 +38,7 @@ class PlannedLoader:
         world_size: int = 1,
         accumulate: int = 1,
     ) -> None:
-        self._store, self._plan = store, plan
-        self._next = first
+        self._store, self._plan, self._next = store, plan, first
         self._own = range(rank * accumulate, (rank + 1) * accumulate)
         self._shards = world_size * accumulate
 

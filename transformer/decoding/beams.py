@@ -8,17 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
+from transformer.config import BOS_ID, EOS_ID
 
 
 def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
     """((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14), end of sentence included."""
     return ((5.0 + torch.as_tensor(length)) / 6.0) ** alpha
-
-
-def length_limits(src: Tensor, config: DecodingConfig) -> Tensor:
-    """The maximal length of a hypothesis, its end included, per row of ``src``."""
-    return src.ne(PAD_ID).sum(1) + config.max_extra_length
 
 
 @dataclass
@@ -27,10 +22,10 @@ class Beams:
 
     Shapes: ``sentences``, ``limits``, ``finished``, ``best_score``, ``done`` ``(batch,)``;
     ``scores``, ``last_tokens`` ``(batch, beam)``; ``history`` ``(batch, beam, length)``;
-    ``best_history`` ``(batch, longest limit)``.
+    ``best_history`` ``(batch, longest limit)``. ``alpha`` is that of the length penalty.
     """
 
-    config: DecodingConfig
+    alpha: float
     sentences: Tensor
     limits: Tensor
     scores: Tensor
@@ -42,14 +37,13 @@ class Beams:
     done: Tensor
 
     @classmethod
-    def start(cls, src: Tensor, config: DecodingConfig) -> Beams:
-        """One live hypothesis per source; the others of its beam start at -inf."""
-        batch, beam, device = src.size(0), config.beam_size, src.device
-        limits = length_limits(src, config)
+    def start(cls, limits: Tensor, beam: int, alpha: float) -> Beams:
+        """One live hypothesis per sentence, no longer than its limit; the others start at -inf."""
+        batch, device = limits.size(0), limits.device
         scores = torch.full((batch, beam), -torch.inf, device=device)
         scores[:, 0] = 0.0
         return cls(
-            config=config,
+            alpha=alpha,
             sentences=torch.arange(batch, device=device),
             limits=limits,
             scores=scores,
@@ -88,7 +82,7 @@ class Beams:
         """Record hypotheses that finish now; ``scores`` is -inf for all others."""
         length = self.history.size(2) + 1
         self.finished += scores.isfinite().sum(1)
-        score, which = (scores / length_penalty(length, self.config.length_penalty)).max(1)
+        score, which = (scores / length_penalty(length, self.alpha)).max(1)
         rows = ((score > self.best_score) & ~self.done).nonzero().squeeze(1)
         self.best_score[rows] = score[rows]
         self.best_history[rows] = EOS_ID
@@ -96,10 +90,10 @@ class Beams:
 
     def end(self) -> list[int]:
         """Mark and return the rows whose search ends; at the limit an unfinished one may win."""
-        length, alpha = self.history.size(2), self.config.length_penalty
-        best_possible = self.scores[:, 0] / length_penalty(self.limits, alpha)
+        length, beam = self.history.size(2), self.scores.size(1)
+        best_possible = self.scores[:, 0] / length_penalty(self.limits, self.alpha)
         at_limit = length >= self.limits
-        ended = (self.finished >= self.config.beam_size) | (self.best_score >= best_possible)
+        ended = (self.finished >= beam) | (self.best_score >= best_possible)
         ended = (ended | at_limit) & ~self.done
         rows = ended.nonzero().squeeze(1)
         if len(rows) > 0:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
-from transformer.decoding.beams import Beams, length_limits
+from transformer.decoding.beams import Beams
 from transformer.decoding.incremental import IncrementalDecoder
 from transformer.kernels.candidates import best_continuations
 from transformer.kernels.threads import map_on_threads
@@ -75,6 +75,11 @@ def _batches(lengths: Sequence[int], budget: int, min_batches: int) -> list[list
     return batches
 
 
+def _length_limits(src: Tensor, config: DecodingConfig) -> Tensor:
+    """The maximal length of a hypothesis, its end included, per row of ``src``."""
+    return src.ne(PAD_ID).sum(1) + config.max_extra_length
+
+
 def greedy_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list[list[int]]:
     """Take the likeliest word-piece at each position; ``config.beam_size`` is ignored.
 
@@ -86,7 +91,7 @@ def greedy_search(model: Transformer, src: Tensor, config: DecodingConfig) -> li
     """
     hypotheses: list[list[int]] = [[] for _ in range(src.size(0))]
     sentences = torch.arange(src.size(0), device=src.device)
-    limits = length_limits(src, config)
+    limits = _length_limits(src, config)
     decoder = IncrementalDecoder(model, src)
     tokens = torch.full((src.size(0), 1), BOS_ID, device=src.device)
     while len(sentences) > 0:
@@ -119,7 +124,8 @@ def beam_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list
     """
     hypotheses: list[list[int]] = [[] for _ in range(src.size(0))]
     decoder = IncrementalDecoder(model, src)
-    beams = Beams.start(src, config)
+    limits = _length_limits(src, config)
+    beams = Beams.start(limits, config.beam_size, config.length_penalty)
     candidates = min(2 * config.beam_size, model.config.vocab_size)
     ended = 0
     while len(beams.sentences) > 0:

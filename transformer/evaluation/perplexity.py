@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from transformer.config import PAD_ID, DecodingConfig
-from transformer.data.batches import batches_by_length, collate
+from transformer.data.batches import collate
+from transformer.data.buckets import batches_by_length
 from transformer.data.store import PairsInMemory
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences

@@ -49,12 +49,15 @@ def _load_weights(path: Path) -> dict[str, Tensor]:
     return with_current_names(torch.load(path, map_location="cpu", weights_only=True)["state_dict"])
 
 
-def prepare_to_resume(
-    checkpoint: dict[str, Any], accumulate: int, parameters: Sequence[Tensor]
-) -> None:
-    """Adapt a loaded checkpoint, in place, to this version and to ``accumulate`` micro-batches."""
-    _recount_batches(checkpoint, accumulate)
-    _pad_moments(checkpoint, parameters)
+def adapt(checkpoint: dict[str, Any], accumulate: int | None, parameters: Sequence[Tensor]) -> None:
+    """Adapt a loaded checkpoint, in place, to this version and to ``accumulate`` micro-batches.
+
+    Only its weights, if there are no optimizer states or ``accumulate`` is None (no Trainer).
+    """
+    checkpoint["state_dict"] = with_current_names(checkpoint["state_dict"])
+    if accumulate is not None and "optimizer_states" in checkpoint:
+        _recount_batches(checkpoint, accumulate)
+        _pad_moments(checkpoint, parameters)
 
 
 def record_accumulation(checkpoint: dict[str, Any], accumulate: int) -> None:

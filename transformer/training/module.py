@@ -14,18 +14,10 @@ from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch
 from transformer.kernels.halves import loss_of_halves
 from transformer.model.encoder_decoder import Transformer
-from transformer.training.checkpoints import (
-    prepare_to_resume,
-    record_accumulation,
-    with_current_names,
-)
+from transformer.training.checkpoints import adapt, record_accumulation
 from transformer.training.loss import smoothed_cross_entropy
+from transformer.training.optimizer import GradientCheck, adam, learning_rate
 from transformer.training.precision import autocast
-from transformer.training.schedule import learning_rate
-
-
-class NonFiniteError(Exception):
-    """A gradient is infinite or NaN. The message names the step and its batch."""
 
 
 class TransformerModule(lightning.LightningModule):
@@ -43,28 +35,16 @@ class TransformerModule(lightning.LightningModule):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.training.seed)
             self.model = Transformer(config.model)
-        compiled = torch.compile(self._sums, dynamic=True) if config.training.compile else None
-        self._compiled_sums = compiled
+        compile = config.training.compile
+        self._compiled_sums = torch.compile(self._sums, dynamic=True) if compile else None
         self._batch_number = 0
-        self._unchecked: list[tuple[int, int, Tensor]] = []
+        self._gradients = GradientCheck(config.training.seed)
         self._train_sums = torch.zeros(2)
         self._valid_sums = torch.zeros(2, dtype=torch.float64)
 
     def configure_optimizers(self) -> Any:
         """Adam and the warm-up schedule of section 5.3."""
-        training = self.config.training
-        optimizer = torch.optim.Adam(
-            self.parameters(),
-            lr=1.0,
-            betas=(training.adam_beta1, training.adam_beta2),
-            eps=training.adam_epsilon,
-            fused=True,
-        )
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self.learning_rate_after)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
+        return adam(self.parameters(), self.config.training, self.learning_rate_after)
 
     def learning_rate_after(self, steps: int) -> float:
         """The learning rate of step ``steps + 1``."""
@@ -97,7 +77,7 @@ class TransformerModule(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """This shard's part of the smoothed loss per target word-piece of the global batch."""
-        self._seed(_step_seed(self.config.training.seed, batch.number, batch.shard))
+        self._seed(self.config.training.seed, batch.number, batch.shard)
         smoothed, nll = self.training_loss(batch)
         # Lightning averages over ranks and micro-batches, so each scales its sum by their number.
         scale = batch.shards / batch.target_tokens
@@ -108,7 +88,8 @@ class TransformerModule(lightning.LightningModule):
             self._train_sums += torch.stack([smoothed.detach(), nll]) * scale
         return smoothed * scale
 
-    def _seed(self, seed: int) -> None:
+    def _seed(self, *numbers: int) -> None:
+        seed = int(np.random.SeedSequence(numbers).generate_state(1)[0])
         # torch.manual_seed also queues a call for absent devices: 1 ms, and memory never freed.
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
@@ -128,16 +109,14 @@ class TransformerModule(lightning.LightningModule):
         """
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
-        if self.config.training.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(
-                self.parameters(), self.config.training.clip_norm, norm
-            )
-        self._unchecked.append((self.global_step, self._batch_number, norm))
+        if (limit := self.config.training.clip_norm) is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters(), limit, norm)
+        self._gradients.add(self.global_step, self._batch_number, norm)
         if self._at_log_step():
             self.log("gradient_norm", norm)
             self._log_step()
         if self._at_log_step() or not norm.is_cuda:
-            self._check_gradients()
+            self._gradients.check()
         super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def _log_step(self) -> None:
@@ -150,16 +129,13 @@ class TransformerModule(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check the gradients, so that no weights that took a non-finite one are written."""
-        self._check_gradients()
+        self._gradients.check()
         record_accumulation(checkpoint, self.trainer.accumulate_grad_batches)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adapt checkpoints of older versions, or with another number of micro-batches."""
-        checkpoint["state_dict"] = with_current_names(checkpoint["state_dict"])
-        # Without a Trainer or optimizer states, only the weights are loaded.
-        if self._trainer is not None and "optimizer_states" in checkpoint:
-            accumulate = self.trainer.accumulate_grad_batches
-            prepare_to_resume(checkpoint, accumulate, list(self.parameters()))
+        accumulate = None if self._trainer is None else self.trainer.accumulate_grad_batches
+        adapt(checkpoint, accumulate, list(self.parameters()))
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add up the plain loss over the validation set."""
@@ -179,17 +155,3 @@ class TransformerModule(lightning.LightningModule):
 
     def _at_log_step(self) -> bool:
         return (self.global_step + 1) % self.config.training.log_every_steps == 0
-
-    def _check_gradients(self) -> None:
-        for step, batch_number, norm in self._unchecked:
-            if not torch.isfinite(norm):
-                raise NonFiniteError(
-                    f"the gradient of step {step} (batch {batch_number} since the start, seed "
-                    f"{self.config.training.seed}) is {norm.item()}: try a lower "
-                    "learning_rate_factor, a longer warm-up, clip_norm, or precision fp32"
-                )
-        self._unchecked.clear()
-
-
-def _step_seed(seed: int, batch_number: int, shard: int) -> int:
-    return int(np.random.SeedSequence((seed, batch_number, shard)).generate_state(1)[0])

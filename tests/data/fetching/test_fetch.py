@@ -222,8 +222,8 @@ def test_a_corpus_is_fetched_in_one_pass_through_each_archive(
     monkeypatch.setattr(tarfile, "open", lambda **given: read.append("once") or real(**given))
     with ScriptedServer(address).running() as server:
         monkeypatch.setenv("DATA_MIRROR", server.url)
-        paths = fetch_all(corpus_of_archive())
-        assert fetch_all(corpus_of_archive()) == paths
+        paths = fetch_all(corpus_of_archive().splits)
+        assert fetch_all(corpus_of_archive().splits) == paths
         assert len(server.paths) == 2
     assert read == ["once"]
     assert [[path.name for path in text] for text in paths["train"]] == [
@@ -244,7 +244,7 @@ def test_what_is_missing_is_known_before_anything_is_fetched(
     monkeypatch.setenv("SACREBLEU", str(tmp_path))
     corpus = corpus_of_archive()
     archive = corpus.train[0].source
-    assert missing(corpus) == [
+    assert missing(corpus.files) == [
         (archive.location, len(ARCHIVE)), (URL, None), ("sacrebleu:wmt13/en-de", None),
     ]  # fmt: skip
     fill_sacrebleu(tmp_path)
@@ -253,9 +253,9 @@ def test_what_is_missing_is_known_before_anything_is_fetched(
         server.script = [cut(17), status(404)]
         with pytest.raises(InputError, match="HTTP 404"):
             fetch(archive)
-        assert missing(corpus) == [(archive.location, len(ARCHIVE) - 17), (URL, None)]
+        assert missing(corpus.files) == [(archive.location, len(ARCHIVE) - 17), (URL, None)]
         fetch(archive)
-    assert missing(corpus) == [(URL, None)]
+    assert missing(corpus.files) == [(URL, None)]
 
 
 def test_an_unpacked_archive_may_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_errors_in_user_files_come_before_any_download(
     with ScriptedServer(ARCHIVE).running() as server:
         monkeypatch.setenv("DATA_MIRROR", server.url)
         with pytest.raises(InputError, match="none does not exist"):
-            fetch_all(corpus)
+            fetch_all(corpus.splits)
         assert server.paths == []
 
 

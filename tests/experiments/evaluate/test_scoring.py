@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from experiments.callbacks.checkpoints import step_checkpoints
-from experiments.callbacks.display import Display
-from experiments.evaluate.scoring import score_run
 from experiments.evaluate.trained import load_trained
 from experiments.run.results import load_result, score_lines
-from tests.experiments.samples import copy_of, result_of, tiny_experiment
+from tests.experiments.samples import result_of, tiny_experiment
 from transformer.data.preparation.prepare import prepare
 from transformer.evaluation.perplexity import perplexity, translate
 
@@ -45,9 +43,11 @@ def test_both_means_are_scored_and_their_translations_kept(
     assert "(mean of 3 checkpoints)" in score_lines(result)[1]
 
 
-def test_the_same_checkpoints_are_not_scored_twice(finished: Path, folder: Path, tmp_path: Path):
-    directory = copy_of(finished, tmp_path / "run")  # it has two checkpoints, which are averaged
-    experiment = tiny_experiment(folder, also_average=5)
-    corpus, display = prepare(experiment.config), Display(None)
-    scores = score_run(experiment, directory, corpus, ("valid",), device=CPU, display=display)
-    assert (scores.checkpoints, scores.averaged) == (2, None)
+def test_the_same_checkpoints_are_not_scored_twice(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    experiment = tiny_experiment(folder, also_average=5, max_steps=4, checkpoint_every_steps=2)
+    result = result_of(experiment, tmp_path / "run", splits=("valid",))
+    assert (result.averaged_checkpoints, result.averaged) == (2, None)
+    assert not list((tmp_path / "run").glob("valid-averaged*"))

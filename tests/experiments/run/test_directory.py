@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+import experiments.evaluate.scoring
 import experiments.run.ownership
 import experiments.run.run
 from experiments.callbacks.metrics import MetricsCsv
@@ -61,7 +62,7 @@ def test_a_directory_in_use_is_refused(
         ((MetricsCsv, "_append"), False),
         ((MetricsCsv, "_append"), True),
         ((experiments.run.run, "score_run"), True),
-        ((experiments.run.run, "_result"), True),
+        ((experiments.evaluate.scoring, "_result"), True),
     ],
 )
 def test_a_directory_that_is_removed_ends_the_run_in_one_line(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from transformer.corpus import Corpus, TextFile
+from transformer.corpus import ParallelText, TextFile
 from transformer.data.corpora import cldr
 from transformer.data.fetching.archives import unpack_members, unpacked_members
 from transformer.data.fetching.cache import (
@@ -26,28 +26,32 @@ _GENERATORS: dict[str, tuple[str, Callable[[Path], None]]] = {
 }
 
 
-def fetch_all(corpus: Corpus) -> dict[str, list[tuple[Path, Path]]]:
-    """Source and target file of every text of a corpus, by split; each archive is read once.
+def fetch_all(
+    splits: Mapping[str, Sequence[ParallelText]],
+) -> dict[str, list[tuple[Path, Path]]]:
+    """Source and target file of every text, by split; each archive is read once.
 
     Raises:
         InputError: as :func:`fetch`; errors in the user's own files come before any download.
     """
     paths: dict[TextFile, Path] = {}
-    for group in sorted(_by_origin(corpus), key=lambda group: group[0].is_download):
+    texts = [text for split in splits.values() for text in split]
+    files = [file for text in texts for file in (text.source, text.target)]
+    for group in sorted(_by_origin(files), key=lambda group: group[0].is_download):
         paths |= _fetch_together(group)
     return {
         split: [(paths[text.source], paths[text.target]) for text in texts]
-        for split, texts in corpus.splits.items()
+        for split, texts in splits.items()
     }
 
 
-def missing(corpus: Corpus) -> list[tuple[str, int | None]]:
-    """The addresses that :func:`fetch_all` has yet to fetch, each with its missing bytes.
+def missing(files: Iterable[TextFile]) -> list[tuple[str, int | None]]:
+    """The addresses from which ``files`` have yet to be fetched, each with its missing bytes.
 
     None stands for an undeclared size. Only the sizes and dates of cached files are looked at.
     """
     found: list[tuple[str, int | None]] = []
-    for group in _by_origin(corpus):
+    for group in _by_origin(files):
         first = group[0]
         if first.is_download and not _is_here(group):
             begun = partial_path(cached_path(first))
@@ -71,10 +75,10 @@ def fetch(file: TextFile) -> Path:
     return _fetch_together([file])[file]
 
 
-def _by_origin(corpus: Corpus) -> list[list[TextFile]]:
-    """The files of a corpus, grouped by archive."""
+def _by_origin(files: Iterable[TextFile]) -> list[list[TextFile]]:
+    """``files`` grouped by archive."""
     groups: dict[tuple[str, str | None], dict[TextFile, None]] = {}
-    for file in corpus.files:
+    for file in files:
         groups.setdefault((file.location, file.sha256), {})[file] = None
     return [list(group) for group in groups.values()]
 

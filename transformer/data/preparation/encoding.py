@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from transformer.config import EOS_ID
 from transformer.data.preparation.cleaning import KEPT, CleanChunk, CleanText
 from transformer.data.preparation.journal import Journal
 from transformer.data.preparation.workers import map_in_order, useful_workers
+from transformer.data.prepared import TextReport
 from transformer.data.store import starts_of, store_files
 from transformer.data.vocabulary import SPACE_SYMBOL, Vocabulary
 from transformer.progress import show_progress
@@ -70,6 +71,26 @@ def encode(
         if not journal.is_complete:
             _encode_all(text, encoding, journal, useful_workers(workers, len(text.chunks)))
         return [Counter(record) for record in journal.records]
+
+
+def text_report(
+    name: str, text: CleanText, number: int, fates: Sequence[Counter[str]]
+) -> TextReport:
+    """What became of the ``number``-th training text; ``fates`` are those of :func:`encode`."""
+    read: Counter[str] = Counter()
+    encoded: Counter[str] = Counter()
+    for chunk, fate in zip(text.chunks, fates, strict=True):
+        if chunk.text == number:
+            read += chunk.fates
+            encoded += fate
+    dropped = {k: v for k, v in (read + encoded).items() if k != KEPT}
+    return TextReport(
+        split="train",
+        text=name,
+        lines=read.total(),
+        kept=encoded[KEPT],
+        dropped=dict(sorted(dropped.items())),
+    )
 
 
 def _encode_all(text: CleanText, encoding: Encoding, journal: Journal, workers: int) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from transformer.corpus import Corpus
 from transformer.data.fetching.cache import cache_directory, check_space
-from transformer.data.fetching.fetch import missing
 from transformer.data.vocabulary import SAMPLE_PAIRS
 from transformer.formats import duration, size
 
 # Bytes per pair of news or parliament: both lines of text, and everything in the store.
 _TEXT_BYTES, _STORE_BYTES = 300, 140
 # Smaller corpora are not announced.
-_MANY_PAIRS = 100_000
+MANY_PAIRS = 100_000
 # Cleaned and encoded per core, by `experiments benchmark-prepare` on two cores of 2.5 GHz.
 _PAIRS_PER_SECOND = 20_000
 # For the vocabulary of SAMPLE_PAIRS pairs.
@@ -31,32 +30,31 @@ class Cost:
     seconds: float
 
 
-def cost(corpus: Corpus, workers: int) -> Cost | None:
-    """The cost of preparing a corpus, or None if it declares no or few pairs."""
-    if corpus.pairs is None or corpus.pairs < _MANY_PAIRS:
-        return None
-    lacking = missing(corpus)
+def cost(pairs: int, lacking: Collection[tuple[str, int | None]], workers: int) -> Cost:
+    """The cost of preparing ``pairs``, with the addresses and bytes that are yet to be fetched."""
     fetched = sum(count or 0 for _, count in lacking)
     # The unpacked text, the clean text and the store.
     per_pair = 2 * _TEXT_BYTES + _STORE_BYTES
     return Cost(
         addresses=len(lacking),
         fetched_bytes=fetched,
-        disk_bytes=fetched + corpus.pairs * per_pair,
-        seconds=_VOCABULARY_SECONDS * min(1.0, corpus.pairs / SAMPLE_PAIRS)
-        + corpus.pairs / (_PAIRS_PER_SECOND * workers),
+        disk_bytes=fetched + pairs * per_pair,
+        seconds=_VOCABULARY_SECONDS * min(1.0, pairs / SAMPLE_PAIRS)
+        + pairs / (_PAIRS_PER_SECOND * workers),
     )
 
 
-def announce(corpus: Corpus, workers: int) -> None:
-    """Print the cost of a large corpus to standard error.
+def announce(
+    name: str, pairs: int | None, lacking: Collection[tuple[str, int | None]], workers: int
+) -> None:
+    """Print the cost of a corpus that declares many ``pairs`` to standard error.
 
     Raises:
         InputError: if there is not enough disk space.
     """
-    expected = cost(corpus, workers)
-    if expected is None:
+    if pairs is None or pairs < MANY_PAIRS:
         return
+    expected = cost(pairs, lacking, workers)
     cache = cache_directory()
     fetched = (
         f"{size(expected.fetched_bytes)} to fetch from {expected.addresses} "
@@ -65,11 +63,11 @@ def announce(corpus: Corpus, workers: int) -> None:
         else "nothing to fetch"
     )
     print(
-        f"{corpus.name}, about {corpus.pairs:,} pairs: {fetched}, "
+        f"{name}, about {pairs:,} pairs: {fetched}, "
         f"about {size(expected.disk_bytes)} of disk in {cache}, "
         f"and then about {duration(expected.seconds)} on {workers} cores",
         file=sys.stderr,
         flush=True,
     )
     cache.mkdir(parents=True, exist_ok=True)
-    check_space(cache / corpus.name, expected.disk_bytes, corpus.name)
+    check_space(cache / name, expected.disk_bytes, name)

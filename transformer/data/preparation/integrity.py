@@ -1,86 +1,25 @@
-"""Whether the texts of a corpus, and the folder prepared from them, are unchanged."""
+"""Check every byte of a corpus and of the folder prepared from it."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformer.config import Config
 from transformer.corpus import Corpus
-from transformer.data.fetching.cache import cache_directory, sha256_of
+from transformer.data.fetching.cache import sha256_of
 from transformer.data.fetching.download import cached_path
-from transformer.data.fetching.fetch import fetch, member_folder
-from transformer.data.preparation.cleaning import LocalText
+from transformer.data.fetching.fetch import member_folder
+from transformer.data.preparation.prepare import (
+    changed_sources,
+    prepared_directory,
+    source_contents,
+)
 from transformer.data.prepared import MANIFEST_FILE, Manifest, damaged_files, read_manifest
 from transformer.errors import InputError
 
-# Incremented when the same settings would give a folder with other contents.
-_FORMAT = 5
 _REFETCH = "not the declared file; remove it and fetch it again"
 _CHANGED = "changed since the run began"
-
-
-def source_contents(corpus: Corpus) -> list[str]:
-    """The SHA-256 of each file of a corpus: declared, or else computed.
-
-    Raises:
-        InputError: if a file without a declared checksum cannot be fetched.
-    """
-    return [file.sha256 or sha256_of(fetch(file)) for file in corpus.files]
-
-
-def changed_sources(corpus: Corpus, contents: Sequence[str], expected: Manifest) -> list[str]:
-    """The names of texts that differ from ``expected``; archive members are not compared."""
-    return [
-        file.name
-        for file, found, (_, before) in zip(corpus.files, contents, expected.sources, strict=False)
-        if file.member is None and found != before
-    ]
-
-
-def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
-    """Where the corpus of ``config`` is prepared if its files have these checksums."""
-    data = config.data
-    texts = {split: len(texts) for split, texts in data.corpus.splits.items()}
-    files = [
-        [sha256, file.member] for sha256, file in zip(contents, data.corpus.files, strict=True)
-    ]
-    limits = [data.max_length, data.max_length_ratio, data.drop_duplicates]
-    parts = [_FORMAT, texts, files, config.model.vocab_size, *limits]
-    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-    return cache_directory() / "prepared" / f"{data.corpus.name}-{key}"
-
-
-def with_names(corpus: Corpus, manifest: Manifest) -> Manifest:
-    """``manifest`` with the names in this corpus: one of equal text may have written it."""
-    named = zip(corpus.files, manifest.sources, strict=True)
-    return dataclasses.replace(manifest, sources=tuple((file.name, x) for file, (_, x) in named))
-
-
-def sources_read(
-    corpus: Corpus, contents: Sequence[str], local: dict[str, list[LocalText]]
-) -> list[tuple[str, str]]:
-    """The name and SHA-256 of each file, computed after it was read.
-
-    Raises:
-        InputError: if a file no longer has the checksum in ``contents``.
-    """
-    paths = [path for texts in local.values() for text in texts for path in text]
-    sources = [(file.name, sha256_of(path)) for file, path in zip(corpus.files, paths, strict=True)]
-    for file, path, expected, (_, found) in zip(
-        corpus.files, paths, contents, sources, strict=True
-    ):
-        if file.member is None and found != expected:
-            reason = (
-                "changed while it was read: start again"
-                if file.sha256 is None
-                else "is not the declared file: remove it and fetch it again"
-            )
-            raise InputError(f"{path} {reason}")
-    return sources
 
 
 def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[Path | str, str]]:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import shutil
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from transformer.config import Config, to_dict
 from transformer.corpus import Corpus, ParallelText
 from transformer.data.buckets import Buckets
-from transformer.data.fetching.cache import cache_directory, exclusive
-from transformer.data.fetching.fetch import fetch_all
+from transformer.data.fetching.cache import cache_directory, exclusive, sha256_of
+from transformer.data.fetching.fetch import fetch, fetch_all, missing
 from transformer.data.fetching.testsets import split_location
-from transformer.data.preparation.cleaning import KEPT, CleanText, LocalText, clean
-from transformer.data.preparation.encoding import Encoding, encode
+from transformer.data.preparation.cleaning import CleanText, LocalText, clean
+from transformer.data.preparation.encoding import Encoding, encode, text_report
 from transformer.data.preparation.estimate import announce
-from transformer.data.preparation.integrity import (
-    changed_sources,
-    prepared_directory,
-    source_contents,
-    sources_read,
-    with_names,
-)
 from transformer.data.preparation.workers import default_workers, in_subprocess
 from transformer.data.prepared import (
     MANIFEST_FILE,
@@ -47,6 +43,8 @@ from transformer.progress import show_activity
 
 # Learning the vocabulary of more pairs takes so long that one may want to interrupt it.
 _LONG_TEXT = 100_000
+# Incremented when the same settings would give a folder with other contents.
+_FORMAT = 5
 
 
 def prepare(
@@ -76,13 +74,13 @@ def prepare(
             workers = workers or default_workers()
             part = directory.with_name(f"{directory.name}.part")
             if not part.exists():  # else much of it has been done already
-                announce(corpus, workers)
-            local = fetch_all(corpus)
+                announce(corpus.name, corpus.pairs, missing(corpus.files), workers)
+            local = fetch_all(corpus.splits)
             for folder in (work, part):
                 folder.mkdir(exist_ok=True)
             try:
                 _write(config, local, part, work, workers)
-                sources = sources_read(corpus, contents, local)
+                sources = _sources_read(corpus, contents, local)
                 write_manifest(part / MANIFEST_FILE, make_manifest(part, sources))
             except InputError:
                 shutil.rmtree(part)
@@ -97,10 +95,67 @@ def prepare(
             f"{directory} is damaged: {', '.join(damaged)} changed since it was prepared; "
             "remove the folder and start again, which prepares it again"
         )
-    manifest = with_names(corpus, read_manifest(directory / MANIFEST_FILE))
+    manifest = read_manifest(directory / MANIFEST_FILE)
+    # The names of this corpus: one of equal text may have written the folder.
+    named = zip(corpus.files, manifest.sources, strict=True)
+    manifest = replace(manifest, sources=tuple((file.name, x) for file, (_, x) in named))
     if expected is not None:
         expected.require(manifest)
     return PreparedCorpus(directory, manifest)
+
+
+def source_contents(corpus: Corpus) -> list[str]:
+    """The SHA-256 of each file of a corpus: declared, or else computed.
+
+    Raises:
+        InputError: if a file without a declared checksum cannot be fetched.
+    """
+    return [file.sha256 or sha256_of(fetch(file)) for file in corpus.files]
+
+
+def changed_sources(corpus: Corpus, contents: Sequence[str], expected: Manifest) -> list[str]:
+    """The names of texts that differ from ``expected``; archive members are not compared."""
+    return [
+        file.name
+        for file, found, (_, before) in zip(corpus.files, contents, expected.sources, strict=False)
+        if file.member is None and found != before
+    ]
+
+
+def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
+    """Where the corpus of ``config`` is prepared if its files have these checksums."""
+    data = config.data
+    texts = {split: len(texts) for split, texts in data.corpus.splits.items()}
+    files = [
+        [sha256, file.member] for sha256, file in zip(contents, data.corpus.files, strict=True)
+    ]
+    limits = [data.max_length, data.max_length_ratio, data.drop_duplicates]
+    parts = [_FORMAT, texts, files, config.model.vocab_size, *limits]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return cache_directory() / "prepared" / f"{data.corpus.name}-{key}"
+
+
+def _sources_read(
+    corpus: Corpus, contents: Sequence[str], local: dict[str, list[LocalText]]
+) -> list[tuple[str, str]]:
+    """The name and SHA-256 of each file, computed after it was read.
+
+    Raises:
+        InputError: if a file no longer has the checksum in ``contents``.
+    """
+    paths = [path for texts in local.values() for text in texts for path in text]
+    sources = [(file.name, sha256_of(path)) for file, path in zip(corpus.files, paths, strict=True)]
+    for file, path, expected, (_, found) in zip(
+        corpus.files, paths, contents, sources, strict=True
+    ):
+        if file.member is None and found != expected:
+            reason = (
+                "changed while it was read: start again"
+                if file.sha256 is None
+                else "is not the declared file: remove it and fetch it again"
+            )
+            raise InputError(f"{path} {reason}")
+    return sources
 
 
 def _with_advice(error: OSError) -> OSError:
@@ -136,7 +191,8 @@ def _write(
         workers=workers,
     )
     report = [
-        _text_report(data.corpus, text, number, fates) for number in range(len(data.corpus.train))
+        text_report(_text_name(declared), text, number, fates)
+        for number, declared in enumerate(data.corpus.train)
     ]
     if not any(entry.kept for entry in report):
         dropped: Counter[str] = sum((Counter(entry.dropped) for entry in report), Counter())
@@ -148,7 +204,7 @@ def _write(
     for split in ("valid", "test"):
         if split in local:
             lines = _write_scored(local[split][0], Vocabulary(vocabulary), part / split)
-            name = text_name(data.corpus.splits[split][0])
+            name = _text_name(data.corpus.splits[split][0])
             report.append(TextReport(split=split, text=name, lines=lines, kept=lines))
     entries = [to_dict(entry) for entry in report]
     (part / REPORT_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
@@ -173,26 +229,7 @@ def _learn(text: CleanText, size: int, path: Path) -> None:
     train_vocabulary(text.sample(SAMPLE_PAIRS), size, path)
 
 
-def _text_report(
-    corpus: Corpus, text: CleanText, number: int, fates: list[Counter[str]]
-) -> TextReport:
-    read: Counter[str] = Counter()
-    encoded: Counter[str] = Counter()
-    for chunk, fate in zip(text.chunks, fates, strict=True):
-        if chunk.text == number:
-            read += chunk.fates
-            encoded += fate
-    dropped = {k: v for k, v in (read + encoded).items() if k != KEPT}
-    return TextReport(
-        split="train",
-        text=text_name(corpus.train[number]),
-        lines=read.total(),
-        kept=encoded[KEPT],
-        dropped=dict(sorted(dropped.items())),
-    )
-
-
-def text_name(text: ParallelText) -> str:
+def _text_name(text: ParallelText) -> str:
     """A text's name for display: the end of its source's path, or the name of a test set."""
     file = text.source
     if file.location.startswith("sacrebleu:"):

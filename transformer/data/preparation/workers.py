@@ -1,4 +1,4 @@
-"""``map`` on several processes, for cleaning and encoding."""
+"""``map`` ahead of the caller: on processes, to clean and encode, or on a thread, for batches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -18,6 +19,8 @@ Result = TypeVar("Result")
 
 # Items queued per process: enough that none is idle, few enough to hold in memory.
 _QUEUED = 2
+# Batches; more than one, because batches and steps vary in the time they take.
+_PREFETCHED = 4
 _WATCH_SECONDS = 0.5
 # Starting a process takes as long as encoding some chunks.
 _MIN_CHUNKS = 4
@@ -51,13 +54,34 @@ def map_in_order(
         yield from map(function, items)
         return
     with _pool(workers) as submit:
-        waiting: deque[Future[Result]] = deque()
+        yield from _results(partial(submit, function), items, _QUEUED * workers)
+
+
+def prefetch(
+    function: Callable[[Item], Result], items: Iterable[Item], ahead: int = _PREFETCHED
+) -> Generator[Result]:
+    """``map`` on another thread, up to ``ahead`` items ahead of the caller.
+
+    What the function raises is raised when its item is due.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as thread:
+        yield from _results(partial(thread.submit, function), items, ahead)
+
+
+def _results(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int
+) -> Generator[Result]:
+    waiting: deque[Future[Result]] = deque()
+    try:
         for item in items:
-            waiting.append(submit(function, item))
-            if len(waiting) > _QUEUED * workers:
+            waiting.append(submit(item))
+            if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def in_subprocess(function: Callable[[Item], Result], item: Item) -> Result:

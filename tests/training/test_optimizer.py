@@ -7,7 +7,7 @@ import math
 import pytest
 
 from transformer.config import TrainingConfig
-from transformer.training.schedule import learning_rate
+from transformer.training.optimizer import learning_rate
 
 
 @pytest.mark.parametrize(("d_model", "peak"), [(512, 6.99e-4), (1024, 4.94e-4)])
