@@ -15,6 +15,7 @@ from experiments.run.attempt import Attempt, Failure, read_attempt
 from experiments.run.progress import Progress, RunState, read_progress
 
 _LOG_LINES = 10
+_LOG_BYTES = 64 * 1024
 _FAILED = (RunState.FAILED, RunState.DIVERGED, RunState.REFUSED)
 
 
@@ -124,13 +125,15 @@ def _failures(
         return recorded
     reason = (progress.message if progress else "") or "no reason was left"
     at = progress.updated_at if progress else attempt.started_at
-    lines = _last_lines(directory / LOG_FILE)
+    lines = last_lines(directory / LOG_FILE)
     return (*recorded, Failure(attempt=attempt.number, reason=reason, lines=lines, at=at))
 
 
-def _last_lines(path: Path) -> tuple[str, ...]:
+def last_lines(path: Path) -> tuple[str, ...]:
+    """The last lines of a log that are not empty; none if it cannot be read."""
     try:
         with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - _LOG_BYTES))
             text = (line.decode(errors="replace").rstrip() for line in log)
             return tuple(deque(filter(None, text), maxlen=_LOG_LINES))
     except OSError:
