@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator
 from functools import partial
 
+import anyio
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,7 +21,7 @@ from starlette.routing import Route
 
 from ablations.dashboard.directories import Directories, Shown
 from ablations.dashboard.optuna_view import OptunaView
-from ablations.dashboard.page import TEMPLATES, render_page
+from ablations.dashboard.page import TEMPLATES, render_page, render_refusal
 from ablations.figures.render import script
 from ablations.files import HTML_FILE
 
@@ -49,7 +50,7 @@ class Dashboard:
     async def one(self, request: Request) -> Response:
         """One directory by itself."""
         shown = await self._find(request)
-        return self._page(f"{shown.name} - {TITLE}", (shown,), f"/d/{shown.name}/events")
+        return self._page(f"{shown.name} · {TITLE}", (shown,), f"/d/{shown.name}/events")
 
     async def report(self, request: Request) -> Response:
         """The report in a directory, as it was last written."""
@@ -63,11 +64,17 @@ class Dashboard:
         name: str | None = request.path_params.get("name")
         if name is not None:
             await self._find(request)
-        return EventSourceResponse(self._changes(name), send_timeout=30)
+        ending = anyio.Event()  # set when the server ends
+        changes = self._changes(name, ending)
+        return EventSourceResponse(
+            changes, send_timeout=30, shutdown_event=ending, shutdown_grace_period=1
+        )
 
-    async def _changes(self, name: str | None) -> AsyncGenerator[dict[str, object]]:
+    async def _changes(
+        self, name: str | None, ending: anyio.Event
+    ) -> AsyncGenerator[dict[str, object]]:
         sent: dict[tuple[str, str], str] = {}
-        while True:
+        while not ending.is_set():
             shown = await self._directories.read(name)
             parts = {(x.name, key): text for x in shown for key, text in (x.parts or {}).items()}
             changed = [
@@ -78,7 +85,8 @@ class Dashboard:
             sent = parts
             # Also sent if nothing has changed, so that the page can tell that it is connected.
             yield {"data": f"[{', '.join(changed)}]", "retry": _RETRY_MILLISECONDS}
-            await asyncio.sleep(self._directories.interval)
+            with anyio.move_on_after(self._directories.interval):
+                await ending.wait()
 
     async def file(self, request: Request) -> Response:
         """The style sheet and the script."""
@@ -110,13 +118,13 @@ class Dashboard:
 
     def _page(self, title: str, shown: tuple[Shown, ...], events: str) -> Response:
         roots = ", ".join(map(str, self._directories.roots))
-        html = render_page(title, roots, [x.html for x in shown], events)
+        html = render_page(title, [x.html for x in shown], roots, events)
         return HTMLResponse(html, headers=_HEADERS)
 
 
 async def _refuse(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    html = render_page(error.detail, "", [], None)
+    html = render_refusal(error.detail)
     return HTMLResponse(html, error.status_code, {**(error.headers or {}), **_HEADERS})
 
 

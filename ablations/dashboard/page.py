@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -73,16 +74,22 @@ def render_directory(shown: Directory, reading: Reading | None, problem: str) ->
             "hosts": [describe_host(host, status) for host in status.hosts],
             "runs": [(run, stage(run, status.silent_for(run))) for run in runs],
             "silent_for": status.silent_for,
+            "works": any(status.silent_for(run) is None for run in status.running),
             "report": (shown.directory / HTML_FILE).is_file(),
             "optuna": has_storage(shown.directory),
         }
     return _environment().get_template("directory.html.j2").render(values)
 
 
-def render_page(title: str, roots: str, directories: list[str], events: str | None) -> str:
-    """A whole page; ``events`` is the address of its event stream, None if it has none."""
+def render_page(title: str, directories: Sequence[str], roots: str, events: str) -> str:
+    """A page of rendered ``directories``; ``events`` is the address of its event stream."""
     template = _environment().get_template("page.html.j2")
-    return template.render(title=title, roots=roots, directories=directories, events=events)
+    return template.render(title=title, directories=directories, roots=roots, events=events)
+
+
+def render_refusal(why: str) -> str:
+    """A page that says why there is nothing at an address."""
+    return _environment().get_template("page.html.j2").render(title=why, events="")
 
 
 def _counts(status: Status) -> str:

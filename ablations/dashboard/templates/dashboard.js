@@ -55,7 +55,7 @@ function takeData(spec) {
 // currentColor follows the page between light and dark.
 const text = { labelColor: "currentColor", titleColor: "currentColor" };
 const config = {
-  axis: { ...text, domainColor: "#888", tickColor: "#888", gridColor: "#888", gridOpacity: 0.25 },
+  axis: { ...text, domainColor: "#888", tickColor: "#888", gridColor: "#8886" },
   legend: text, title: { color: "currentColor", anchor: "start" }, view: { stroke: "#8884" },
 };
 
@@ -64,7 +64,8 @@ async function draw(id) {
   if (!window.vegaEmbed || !element || !figure || figure.busy) return;
   figure.busy = true;
   const spec = figure.spec, { skeleton, data } = takeData(spec);
-  const room = element.parentElement.clientWidth;
+  delete skeleton.title; // the page has it as the caption
+  const room = element.closest(".figures").clientWidth;
   if (skeleton.columns) skeleton.columns = Math.max(1, Math.min(skeleton.columns, Math.floor(room / 300)));
   if (skeleton.width > room - 90) skeleton.width = Math.max(240, room - 90);
   const shape = JSON.stringify(skeleton);
