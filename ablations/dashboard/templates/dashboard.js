@@ -67,7 +67,7 @@ async function draw(id) {
   delete skeleton.title; // the page has it as the caption
   const room = element.closest(".figures").clientWidth;
   if (skeleton.columns) skeleton.columns = Math.max(1, Math.min(skeleton.columns, Math.floor(room / 300)));
-  if (skeleton.width > room - 90) skeleton.width = Math.max(240, room - 90);
+  if (skeleton.layer) Object.assign(skeleton, { width: Math.min(skeleton.width + 120, room), autosize: { type: "fit-x", contains: "padding" } });
   const shape = JSON.stringify(skeleton);
   try {
     if (figure.view && figure.shape === shape) {
