@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import json
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
@@ -109,6 +110,12 @@ class Dashboard:
         found = await asyncio.get_running_loop().run_in_executor(None, answer)
         return Response(found.body, found.status, found.headers)
 
+    @asynccontextmanager
+    async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
+        """Close what was opened when the server ends."""
+        yield
+        self._optuna.close()
+
     async def _find(self, request: Request) -> Shown:
         name = request.path_params["name"]
         found = await self._directories.read(name)
@@ -147,7 +154,10 @@ def make_app(directories: Directories, host: str) -> Starlette:
         allowed = ["localhost", "127.0.0.1", "[::1]", host]
         middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=allowed))
     return Starlette(
-        routes=routes, middleware=middleware, exception_handlers={HTTPException: _refuse}
+        routes=routes,
+        middleware=middleware,
+        exception_handlers={HTTPException: _refuse},
+        lifespan=dashboard.lifespan,
     )
 
 

@@ -10,7 +10,6 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from ablations.dashboard.page import render_directory
@@ -21,8 +20,9 @@ from experiments.run.experiment import CONFIG_FILE
 from transformer.errors import InputError
 
 INTERVAL_SECONDS = 2.0
-_MOST_SECONDS = 10.0
-_PATIENCE = 10  # times as long as a reading took, it is not read again
+# Where a reading takes long, as many times as long is waited for the next, up to so many intervals.
+_PATIENCE = 10
+_MOST_INTERVALS = 5
 _DEPTH = 3
 
 
@@ -112,10 +112,10 @@ class Directories:
             if time.monotonic() >= self._next:
                 began = time.monotonic()
                 loop = asyncio.get_running_loop()
-                self._all = await loop.run_in_executor(None, partial(self._read))
-                ended = time.monotonic()
-                pause = max(self.interval, min(_MOST_SECONDS, _PATIENCE * (ended - began)))
-                self._next = began + pause
+                self._all = await loop.run_in_executor(None, self._read)
+                took = time.monotonic() - began
+                longest = _MOST_INTERVALS * self.interval
+                self._next = began + max(self.interval, min(longest, _PATIENCE * took))
         return tuple(shown for shown in self._all if name is None or shown.name == name)
 
     def _read(self) -> tuple[Shown, ...]:

@@ -104,6 +104,12 @@ class OptunaView:
                 return _refuse(503, str(error))
             return _call(opened.application, f"{found[1]}{opened.study}{found[3]}", query, encoding)
 
+    def close(self) -> None:
+        """Close all storages and remove the copies."""
+        with self._lock:
+            while self._opened:
+                self._opened.popitem()[1].close()
+
     def _page(self) -> _Application:
         if self._empty is None:
             from optuna.storages import InMemoryStorage
