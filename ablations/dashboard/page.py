@@ -52,9 +52,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(
-        at_step=at_step, count=count, duration=duration, mark=_mark, number=number, place=place
-    )
+    formats: dict[str, Any] = {"count": count, "duration": duration, "number": number}
+    environment.globals.update({"at_step": at_step, "mark": _mark, "place": place, **formats})
     return environment
 
 
