@@ -52,8 +52,15 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    formats: dict[str, Any] = {"count": count, "duration": duration, "number": number}
-    environment.globals.update({"at_step": at_step, "mark": _mark, "place": place, **formats})
+    functions: dict[str, Any] = {
+        "at_step": at_step,
+        "count": count,
+        "duration": duration,
+        "mark": _mark,
+        "number": number,
+        "place": place,
+    }
+    environment.globals.update(functions)
     return environment
 
 
