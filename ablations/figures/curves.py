@@ -80,6 +80,18 @@ def _panel(group: str, own: list[Record], behind: list[Record]) -> Spec:
     }
     legend = {"orient": "bottom", "columns": 3, "title": None}
     colour = {"field": "row", "legend": legend, "scale": {"range": COLOURS}}
+    # Vega draws the legend of no rows infinitely large.
+    coloured = (
+        [
+            {
+                "data": {"values": own},
+                "mark": {"type": "line", "strokeWidth": 1.5},
+                "encoding": {**encoding, "color": colour},
+            }
+        ]
+        if own
+        else []
+    )
     return {
         "title": f"rows {group}" if len(group) == 1 else group,
         "width": 230,
@@ -90,10 +102,6 @@ def _panel(group: str, own: list[Record], behind: list[Record]) -> Spec:
                 "mark": {"type": "line", "color": GREY, "strokeWidth": 3, "opacity": 0.55},
                 "encoding": encoding,
             },
-            {
-                "data": {"values": own},
-                "mark": {"type": "line", "strokeWidth": 1.5},
-                "encoding": {**encoding, "color": colour},
-            },
+            *coloured,
         ],
     }
