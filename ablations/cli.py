@@ -279,6 +279,31 @@ def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int
 
 
 @PROGRAM.command(
+    "dashboard",
+    arg(
+        "directories",
+        nargs="*",
+        type=Path,
+        metavar="DIRECTORY",
+        help="of a table or a search, or a folder of them (default: all in runs/)",
+    ),
+    arg("--port", type=int, default=8080, metavar="N", help="or the next one that is free"),
+    arg("--host", default="127.0.0.1", metavar="ADDRESS", help="0.0.0.0 shows it to the network"),
+    arg("--open", action="store_true", dest="open_browser", help="open it in a browser"),
+    examples=("dashboard", "dashboard runs/table3-small runs/base_lr-small --port 8888 --open"),
+)
+def dashboard(directories: list[Path], host: str, port: int, open_browser: bool) -> int:
+    """Show tables and searches live in a browser, until Ctrl-C.
+
+    Only this machine can reach it unless you name another address. It reads files and never writes
+    one; workers do not notice it.
+    """
+    from ablations.dashboard.command import serve
+
+    return serve(directories, host=host, port=port, open_browser=open_browser)
+
+
+@PROGRAM.command(
     "report",
     _DIRECTORY,
     arg("--open", action="store_true", help="show it in a browser"),

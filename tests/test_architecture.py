@@ -98,6 +98,15 @@ ALLOWED = {
         "ablations.runner",
         "ablations.report",
     ),
+    "ablations.dashboard": (
+        *BELOW,
+        "ablations.figures",
+        "ablations.files",
+        "ablations.tables",
+        "ablations.runner",
+        "ablations.search",
+        "ablations.status",
+    ),
     "ablations": (*BELOW, "ablations"),
 }
 # Through which modules a library enters.
@@ -119,7 +128,10 @@ DOORS = {
         "ablations.status.from_storage",
         "ablations.search.sampler",
         "ablations.search.runs",
+        "ablations.dashboard.optuna_view",
     },
+    "optuna_dashboard": {"ablations.dashboard.optuna_view"},
+    "starlette": {"ablations.dashboard.app"},
     "vl_convert": {"ablations.figures.render"},
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {
@@ -132,6 +144,7 @@ DOORS = {
         "ablations.runner.storage",
         "ablations.runner.storage_url",
         "ablations.status.from_storage",
+        "ablations.dashboard.optuna_view",
     },
     "psycopg": {"ablations.runner.storage"},
     "loky": {"transformer.data.preparation.workers"},

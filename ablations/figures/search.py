@@ -129,7 +129,7 @@ def draw_parallel(trials: Sequence[Trial], parameters: Sequence[Parameter]) -> S
     # By rank, as one trial that diverges would leave all others the same colour.
     for rank, record in enumerate(reversed(finished), 1):
         record["rank"] = rank
-    legend = {"title": "rank", "values": [1, len(finished)]}
+    legend = {"title": "rank", "values": [1, len(finished)], "orient": "bottom"}
     colour = {"range": [BLUE, ORANGE], "interpolate": "lab"}
     return figure(
         "Parameters of each trial, the best in blue, pruned ones in grey",

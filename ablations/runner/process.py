@@ -22,6 +22,7 @@ from experiments.run.experiment import Log
 from experiments.run.progress import printable
 
 LOG_FILE = "log.txt"
+_LOG_BYTES = 65_536  # in which its last lines are looked for
 PROCESS_FILE = ".process"
 _ORPHAN_SECONDS = 20.0
 # With these, Lightning would take a run for one of the ranks of the job that started the worker.
@@ -48,7 +49,8 @@ def last_log_lines(directory: Path, count: int, *, start: int = 0) -> list[str]:
     """The last non-empty lines of a run's log, from the byte ``start``; empty without a log."""
     try:
         with (directory / LOG_FILE).open("rb") as log:
-            log.seek(start)
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(start, size - _LOG_BYTES))
             text = (printable(line.decode(errors="replace").rstrip()) for line in log)
             return list(deque(filter(None, text), maxlen=count))
     except OSError:

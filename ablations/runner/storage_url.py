@@ -15,6 +15,7 @@ from experiments.run.progress import PROGRESS_FILE
 from transformer.errors import InputError
 
 URL_VARIABLE = "OPTUNA_STORAGE"
+_SQLITE = "SQLite's "
 
 
 def storage_url(given: str | None, directory: Path) -> URL:
@@ -71,10 +72,25 @@ def register_storage(root: Path, url: URL, grace_seconds: float) -> None:
     write_json(path, {"storage": ours})
 
 
+def registered_storage(root: Path) -> URL | None:
+    """The database that the workers of ``root`` recorded; None if its URL is not known here, as
+    that of a server is only in ``OPTUNA_STORAGE``.
+
+    Raises:
+        InputError: if the record cannot be read, or ``OPTUNA_STORAGE`` is not a database's URL.
+    """
+    path = root / STORAGE_FILE
+    recorded = str(read_json(path).get("storage")) if path.exists() else ""
+    if recorded.startswith(_SQLITE):
+        return URL.create("sqlite", database=str(root / recorded.removeprefix(_SQLITE)))
+    url = storage_url(None, root)
+    return url if _identify(root, url) == recorded else None
+
+
 def _identify(root: Path, url: URL) -> str:
     """Name the storage in the same way on every machine: a server has many host names."""
     if url.get_backend_name() == "sqlite":
         path = Path(str(url.database)).resolve()
         inside = path.is_relative_to(root.resolve())
-        return f"SQLite's {path.relative_to(root.resolve()) if inside else path}"
+        return f"{_SQLITE}{path.relative_to(root.resolve()) if inside else path}"
     return f"PostgreSQL's database {url.database!r}"

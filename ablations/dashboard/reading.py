@@ -1,0 +1,165 @@
+"""Read what the dashboard shows of one directory: the status, ends of logs, and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablations.figures.curves import Curve, draw_curves, read_curve
+from ablations.figures.search import draw_history, draw_importances, draw_parallel, draw_slices
+from ablations.figures.style import Spec
+from ablations.files import PLAN_FILE, SEARCH_FILE
+from ablations.runner.attempts import locate
+from ablations.runner.process import last_log_lines
+from ablations.search.search import Search, load_search
+from ablations.search.trials import Trial, best, ranked, read_trial
+from ablations.status.from_directory import DirectoryReader
+from ablations.status.model import Run, Status
+from ablations.tables.plan import Plan, load_plan
+from experiments.run.files import read_json
+from experiments.run.progress import RunState
+from experiments.run.results import METRICS_FILE
+from transformer.formats import number
+
+_LOG_LINES = 10
+_FINAL = (RunState.DONE, RunState.PRUNED, RunState.DIVERGED)
+_MIN_TRIALS = 10  # the importances of fewer are chance
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The end of a run's log, and why it is shown."""
+
+    run: str
+    title: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A directory at one time.
+
+    ``grid`` has a table's rows, each with its run for each of the ``seeds``, or None where there is
+    none; a search has neither. ``best`` describes the best trial of a search.
+    """
+
+    status: Status
+    logs: tuple[Log, ...]
+    figures: Mapping[str, Spec]
+    seeds: tuple[int, ...] = ()
+    grid: tuple[tuple[str, tuple[Run | None, ...]], ...] = ()
+    best: str = ""
+
+
+def read_study(directory: Path) -> str:
+    """The name of the directory's study, which no other directory has.
+
+    Raises:
+        InputError: if the directory is not a table's or a search's.
+    """
+    search = directory / SEARCH_FILE
+    return str(read_json(search if search.is_file() else directory / PLAN_FILE).get("study", ""))
+
+
+class Reader:
+    """Reads a directory repeatedly, but the files of finished runs only once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._status = DirectoryReader(directory)
+        self._curves: dict[str, tuple[object, Curve]] = {}
+        self._trials: dict[str, Trial] = {}
+        self._shares: tuple[int, Mapping[str, float]] = (0, {})
+
+    def read(self) -> Reading:
+        """The directory now.
+
+        Raises:
+            InputError: if it is not a table's or a search's, or a file cannot be read.
+        """
+        status = self._status.read()
+        logs = tuple(self._logs(status))
+        if (self._directory / SEARCH_FILE).is_file():
+            search = load_search(self._directory)
+            trials = [self._trial(search, run) for run in status.runs]
+            figures = self._draw_search(search, trials)
+            return Reading(status, logs, figures, best=_describe_best(best(trials)))
+        plan = load_plan(self._directory)
+        seeds = tuple(sorted({cell.seed for cell in plan.cells}))
+        runs = {run.name: run for run in status.runs}
+        grid = tuple(
+            (row.name, tuple(runs.get(f"{row.name}/seed-{seed}") for seed in seeds))
+            for row in plan.rows
+            if row.seeds
+        )
+        return Reading(status, logs, self._draw_table(plan, runs), seeds, grid)
+
+    def _logs(self, status: Status) -> Iterator[Log]:
+        """The newest failure of each unfinished run, or the end of the log of one that stopped."""
+        for run in status.runs:
+            silent = status.silent_for(run) is not None
+            if run.state in _FINAL or run.state == RunState.WAITING:
+                continue
+            if run.failures:
+                last = run.failures[-1]
+                title = f"{run.name}, attempt {last.attempt}: {last.reason}"
+                yield Log(run.name, title, last.lines)
+            elif silent or run.state != RunState.RUNNING:
+                lines = tuple(last_log_lines(locate(self._directory / run.name), _LOG_LINES))
+                title = f"{run.name}: {'silent' if silent else run.state}, the end of its log"
+                yield Log(run.name, title, lines)
+
+    def _draw_table(self, plan: Plan, runs: Mapping[str, Run]) -> Mapping[str, Spec]:
+        curves = [self._curve(runs[str(cell)], cell.row, cell.seed) for cell in plan.cells]
+        base = next((row.name for row in plan.rows if not row.changes), None)
+        spec = draw_curves(curves, base)
+        return {} if spec is None else {"curves": spec}
+
+    def _curve(self, run: Run, row: str, seed: int) -> Curve:
+        """The run's learning curve, read again only if its file has changed."""
+        version, known = self._curves.get(run.name, (None, None))
+        if known is not None and version == RunState.DONE:
+            return known
+        directory = locate(self._directory / run.name)
+        try:
+            stat = (directory / METRICS_FILE).stat()
+        except OSError:
+            return Curve(row=row, seed=seed, points=())
+        now: object = directory.name, stat.st_mtime_ns, stat.st_size
+        if known is None or version != now:
+            known = read_curve(directory, row, seed)
+        self._curves[run.name] = (run.state if run.state == RunState.DONE else now), known
+        return known
+
+    def _trial(self, search: Search, run: Run) -> Trial:
+        if run.state == RunState.WAITING:
+            return Trial(name=run.name, state=run.state)
+        trial = self._trials.get(run.name) or read_trial(search, self._directory, run.name)
+        if trial.state in _FINAL:
+            self._trials[run.name] = trial
+        return trial
+
+    def _draw_search(self, search: Search, trials: Sequence[Trial]) -> Mapping[str, Spec]:
+        ended = len(ranked(trials))
+        if ended >= _MIN_TRIALS and ended != self._shares[0]:
+            from ablations.search.sampler import importances  # imports Optuna, which takes a while
+
+            self._shares = ended, importances(search, trials)
+        drawn = {
+            "history": draw_history(trials),
+            "parallel": draw_parallel(trials, search.parameters),
+            "importances": draw_importances(self._shares[1]),
+            "slices": draw_slices(trials, search.parameters),
+        }
+        return {name: spec for name, spec in drawn.items() if spec is not None}
+
+
+def _describe_best(trial: Trial | None) -> str:
+    if trial is None:
+        return ""
+    values = ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in trial.values.items()
+    )
+    return f"{trial.name}, perplexity {number(trial.perplexity, 3)}: {values}"

@@ -1,0 +1,113 @@
+"""The dashboard in a real browser: a table that changes, a killed trial, a restarted server."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablations.tables.table import Cell
+from experiments.run.files import write_json
+from experiments.run.progress import Progress, RunState
+from tests.ablations.dashboard.conftest import leave_curve
+from tests.ablations.dashboard.test_command import start
+from tests.ablations.samples import finish
+from tests.ablations.status.samples import training
+from transformer.config import to_dict
+
+CHROMIUM = shutil.which("chromium")
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
+    pytest.mark.slow,
+]
+
+
+@contextmanager
+def serving(root: Path, port: str) -> Generator[str]:
+    process, address = start(root.parent, "--port", port)
+    try:
+        yield address
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@pytest.fixture
+def page() -> Iterator[Any]:
+    """A page that fails the test if its console has errors or it asks another server."""
+    from playwright.sync_api import sync_playwright
+
+    wrong, asked = list[str](), list[str]()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.set_default_timeout(60_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda x: wrong.extend([x.text] if x.type == "error" else []))
+        page.on("request", lambda x: asked.append(x.url))
+        yield page
+        browser.close()
+    assert all(url.startswith("http://127.0.0.1:") for url in asked), asked
+    # A server that is restarted refuses connections meanwhile, which browsers log.
+    assert [
+        x for x in wrong if "ERR_CONNECTION_REFUSED" not in x and "ERR_INCOMPLETE" not in x
+    ] == []
+
+
+def violations(page: Any) -> list[str]:
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [x["id"] for x in Axe().run(page).response["violations"]]
+
+
+def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Any) -> None:
+    table = root / "pair-tiny"
+    running = table / "base/seed-2.attempt-1"
+    with serving(root, "0") as address:
+        page.goto(address, wait_until="domcontentloaded")
+        page.get_by_text("600/1,500").wait_for()
+        page.locator("figure svg").wait_for()
+        drawn = page.locator("figure svg").inner_html()
+        write_json(running / "progress.json", to_dict(training(750)))
+        leave_curve(running, {200: 90.0, 400: 40.0, 600: 20.0})
+        page.get_by_text("750/1,500").wait_for()
+        page.wait_for_function(
+            "before => document.querySelector('figure svg').innerHTML !== before", arg=drawn
+        )
+        summary = page.get_by_text("attempt 1: exit code 1")
+        summary.click()  # closed by hand, it stays closed
+        assert not page.get_by_text("in line 3").is_visible()
+        killed = Progress(stage=RunState.FAILED, step=750, max_steps=1_500, message="<b>killed</b>")
+        write_json(
+            running / "progress.json", to_dict(killed) | {"updated_at": training(1).updated_at}
+        )
+        page.get_by_text("base/seed-2, attempt 1: <b>killed</b>").wait_for()
+        page.get_by_text("first\nlast").wait_for()
+        assert not page.get_by_text("in line 3").is_visible()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert violations(page) == []
+    page.get_by_text("disconnected").wait_for()
+    finish(table, Cell("narrow", 2), 7.77)
+    with serving(root, address.rpartition(":")[2]) as again:
+        assert again == address
+        page.get_by_text("7.77").wait_for()
+        page.get_by_text("live", exact=True).wait_for()
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        assert violations(page) == []
+
+
+def test_a_script_in_a_name_is_text(root: Path, page: Any) -> None:
+    shutil.move(root / "pair-tiny", root / "<img src=x onerror=alert(1)>")
+    with serving(root, "0") as address:
+        page.goto(address, wait_until="domcontentloaded")
+        page.get_by_text("runs/<img src=x onerror=alert(1)>").wait_for()
+        page.get_by_role("link", name="pair at scale tiny").click()
+        page.locator("figure svg").wait_for()
+        assert page.locator("img").count() == 0
