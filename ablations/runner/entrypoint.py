@@ -47,12 +47,12 @@ def run_forked(
         log: likewise
     """
     try:
-        log = os.open(Path(directory) / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        output = os.open(Path(directory) / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     except FileNotFoundError:
         sys.exit(STOPPED_EXIT_CODE)  # another attempt has taken the directory over
     for stream in (1, 2):
-        os.dup2(log, stream)
-    os.close(log)
+        os.dup2(output, stream)
+    os.close(output)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -191,10 +191,10 @@ def start_fake(
     environment = dict(os.environ) | {"ACCUMULATE": str(accumulate), "LOG": log}
     if devices:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
-    with (directory / LOG_FILE).open("ab") as log:
+    with (directory / LOG_FILE).open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-S", str(FAKE_RUN), str(directory)],
-            stdout=log,
+            stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
             start_new_session=True,

@@ -49,7 +49,7 @@ with (directory / "mains").open("a") as mains:
     mains.write("one\\n")
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN)
-print(start(directory).pid, flush=True)
+print(start(directory, log="csv").pid, flush=True)
 sys.stdin.readline()
 print(ForkedProcess(time.sleep, 0).wait(60), flush=True)
 time.sleep(1000)
@@ -147,6 +147,7 @@ def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outli
     parent.stdout.close()
     assert len(step_checkpoints(directory)) == 1
     assert "the same command continues there" in (directory / "log.txt").read_text()
+    assert (directory / "csv" / "metrics.csv").is_file()
     assert (directory / "mains").read_text() == "one\n"
 
 

@@ -9,7 +9,7 @@ import http.server
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -186,7 +186,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 @contextmanager
-def fake_wandb() -> Iterator[FakeWandb]:
+def fake_wandb() -> Generator[FakeWandb]:
     """A server on this machine while the context is open."""
     fake = FakeWandb()
     with _Server(("127.0.0.1", 0), _handler(fake)) as server:

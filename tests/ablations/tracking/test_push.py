@@ -43,8 +43,10 @@ def _track(root: Path, plan: Plan, cell: Cell) -> None:
     directory = cell.directory(root)
     directory.mkdir(parents=True)
     with Tracking(plan.experiment(cell), directory) as tracking:
+        run = tracking._run
+        assert run is not None
         for step in (50, 100):
-            tracking._run.log({"loss": 9.0 / step, "trainer/global_step": step})
+            run.log({"loss": 9.0 / step, "trainer/global_step": step})
         made = result(cell)
         tracking.summarise(made)
     save_result(directory, made)

@@ -40,8 +40,9 @@ def test_a_table_is_one_run_with_numbers_in_columns_and_the_figures(tmp_path: Pa
         not isinstance(x, str) for row in rows for name, x in row.items() if name not in words
     )
     base, one_head = rows[0], rows[1]
-    assert base["perplexity"] == summary.rows[0].perplexity.mean
-    assert base["perplexity_deviation"] == summary.rows[0].perplexity.deviation
+    mean = summary.rows[0].perplexity
+    assert mean is not None
+    assert (base["perplexity"], base["perplexity_deviation"]) == (mean.mean, mean.deviation)
     assert (base["perplexity_difference"], base["paper_perplexity"]) == (None, 4.92)
     assert (one_head["paper_bleu"], one_head["paper_bleu_difference"]) == (24.9, -0.9)
     assert (one_head["seeds"], one_head["num_heads"]) == (2, 1)

@@ -289,6 +289,7 @@ def test_labels_and_the_papers_figures_are_tracked(
         tiny_experiment(folder), labels={"row": "A-h1"}, reported={"bleu": 24.9}
     )
     with Tracking(experiment, tmp_path) as tracking:
+        assert tracking._run is not None
         assert dict(tracking._run.summary) == {"paper/bleu": 24.9}
     assert init.given[0]["config"]["row"] == "A-h1"
 
