@@ -5,7 +5,7 @@ BIN := .venv/bin
 # A process for each core; each takes about a gigabyte.
 TESTS := --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: setup table3 report test test-slow check format benchmark
+.PHONY: setup table3 report test test-slow check format benchmark pictures
 
 setup: .venv/installed
 
@@ -40,3 +40,7 @@ format: setup
 
 benchmark: setup
 	$(BIN)/python -m experiments benchmark
+
+# Those of README and docs, from committed results; needs Chromium or Chrome.
+pictures: setup
+	$(BIN)/python -m tests.pictures

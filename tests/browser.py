@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,13 +19,25 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 @pytest.fixture(scope="session")
 def browser() -> Generator[Browser]:
     """Chromium or Chrome as installed on this machine, driven by Playwright."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    path = next(filter(None, map(shutil.which, _NAMES)), None)
-    if path is None:
+    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    if not _path():
         pytest.skip(f"no browser on the PATH: {', '.join(_NAMES)}")
+    with start_browser() as started:
+        yield started
+
+
+def _path() -> str | None:
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+@contextmanager
+def start_browser() -> Generator[Browser]:
+    """A browser while the context is open."""
+    from playwright.sync_api import sync_playwright
+
     sandbox = [] if os.getuid() else ["--no-sandbox"]  # which root cannot use
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=sandbox)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=_path(), args=sandbox)
         yield started
         started.close()
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,14 +17,13 @@ from tests.ablations.dashboard.conftest import leave_curve
 from tests.ablations.dashboard.test_command import start
 from tests.ablations.samples import finish
 from tests.ablations.status.samples import training
+from tests.browser import complaints, violations
 from transformer.config import to_dict
 
-CHROMIUM = shutil.which("chromium")
-pytest.importorskip("playwright", reason="playwright is not installed")
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
-    pytest.mark.slow,
-]
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.slow
 
 
 @contextmanager
@@ -38,34 +37,18 @@ def serving(root: Path, port: str) -> Generator[str]:
 
 
 @pytest.fixture
-def page() -> Iterator[Any]:
-    """A page that fails the test if its console has errors or it asks another server."""
-    from playwright.sync_api import sync_playwright
-
-    wrong, asked = list[str](), list[str]()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.set_default_timeout(60_000)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda x: wrong.extend([x.text] if x.type == "error" else []))
-        page.on("request", lambda x: asked.append(x.url))
-        yield page
-        browser.close()
-    assert all(url.startswith("http://127.0.0.1:") for url in asked), asked
-    # A server that is restarted refuses connections meanwhile, which browsers log.
-    assert [
-        x for x in wrong if "ERR_CONNECTION_REFUSED" not in x and "ERR_INCOMPLETE" not in x
-    ] == []
+def page(browser: Browser) -> Generator[Page]:
+    """A page that must not complain about anything but a server that was stopped."""
+    page = browser.new_page()
+    page.set_default_timeout(60_000)
+    found = complaints(page, "http://127.0.0.1:")
+    yield page
+    page.close()
+    stopped = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE")
+    assert not [text for text in found if not any(word in text for word in stopped)]
 
 
-def violations(page: Any) -> list[str]:
-    from axe_playwright_python.sync_playwright import Axe
-
-    return [x["id"] for x in Axe().run(page).response["violations"]]
-
-
-def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Any) -> None:
+def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Page) -> None:
     table = root / "pair-tiny"
     running = table / "base/seed-2.attempt-1"
     with serving(root, "0") as address:
@@ -103,7 +86,7 @@ def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Any) -> N
         assert violations(page) == []
 
 
-def test_a_script_in_a_name_is_text(root: Path, page: Any) -> None:
+def test_a_script_in_a_name_is_text(root: Path, page: Page) -> None:
     shutil.move(root / "pair-tiny", root / "<img src=x onerror=alert(1)>")
     with serving(root, "0") as address:
         page.goto(address, wait_until="domcontentloaded")

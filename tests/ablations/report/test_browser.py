@@ -12,12 +12,11 @@ from ablations.report.report import write_report
 from experiments.run.files import write_json
 from experiments.run.results import samples_path
 from tests.ablations.samples import fill_table3
-from tests.browser import browser, complaints, violations
+from tests.browser import complaints, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["browser"]
 SAMPLE = {
     "chrf": 61.5,
     "source": "a <script>alert(1)</script> dog",
