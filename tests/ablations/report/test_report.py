@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -159,3 +161,22 @@ def test_a_table_of_ones_own_has_no_columns_of_the_paper(tmp_path: Path) -> None
     assert "changes" in text and "tokenised" not in text and "averaged" not in text
     assert rows_of(tmp_path)[1][-5:] == ["3.000", "0.000", "79.0", "\u22121.0", "0.562"]
     assert "&lt;Own&gt; &amp; mine" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_latex_compiles(table3: Path, tmp_path: Path) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("pdflatex is not installed")
+    rows = (row("base"), row("wide_1.5", d_ff=4096))
+    own = Table(name="pair", title="100 % & _more", base=BASE, rows=rows)
+    claim_plan(tmp_path, make_plan(own, TINY, own.rows, (1,)))
+    finish(tmp_path, Cell("base", 1), perplexity=float("inf"))
+    write_report(tmp_path)
+    shutil.copy(table3 / "table.tex", tmp_path / "table3.tex")
+    (tmp_path / "document.tex").write_text(
+        r"\documentclass{article}\usepackage{booktabs,amsmath}\begin{document}\tiny"
+        r"\input{table3.tex} \input{table.tex}\end{document}"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "document.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert r"$\infty$" in (tmp_path / "table.tex").read_text(encoding="utf-8")
