@@ -131,15 +131,14 @@ def verify(name: str, vocab_size: int | None) -> int:
         "--seed",
         type=int,
         metavar="N",
-        help="of weights, dropout and order of the data (default: the experiment's)",
+        help="of all random choices (default: the experiment's)",
     ),
     arg(
         "--set",
         dest="settings",
         action="append",
         metavar="FIELD=VALUE",
-        help="change a field of transformer/config.py; may be given several times, and becomes "
-        "part of the run's name (default: none)",
+        help="change a field of transformer/config.py; may be repeated (default: none)",
     ),
     arg(
         "--devices",

@@ -39,7 +39,8 @@ LOG = arg(
     "--log",
     choices=("wandb", "tensorboard", "csv", "none"),
     default="wandb",
-    help="what else gets the figures of metrics.csv",
+    metavar="LOGGER",
+    help="wandb, tensorboard, csv or none",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results" / "table3-quick"
 PICTURES = ROOT / "docs" / "pictures"
-_WIDTH, _HEIGHT = 1300, 940
+_WIDTH, _HEIGHT = 1420, 940
 _LINES = 30
 
 
@@ -31,16 +32,17 @@ def main() -> None:
     """Draw the report, its learning curves, the dashboard and the terminal view."""
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, start_browser() as browser:
-        table = Path(folder) / RESULTS.name
+        os.chdir(folder)  # so that the pictures show a path as users have it
+        table = Path("runs") / RESULTS.name
         shutil.copytree(RESULTS, table)
         write_report(table)
         shutil.copyfile(table / "figures" / "curves.svg", PICTURES / "curves.svg")
-        _picture(browser, f"{(table / 'report.html').as_uri()}#rows.open=base", "report")
+        _picture(browser, f"{(table / 'report.html').resolve().as_uri()}#rows.open=C-N2", "report")
         with _Server(table) as address:
             _picture(browser, address, "dashboard")
-        terminal = Console(record=True, width=100, file=(Path(folder) / "shown").open("w"))
+        terminal = Console(record=True, width=80, file=(Path(folder) / "shown").open("w"))
         terminal.print(block(DirectoryReader(table).read(), _LINES))
-        terminal.save_svg(str(PICTURES / "status.svg"), title=f"status runs/{table.name} --watch")
+        terminal.save_svg(str(PICTURES / "status.svg"), title=f"status {table} --watch")
 
 
 def _picture(browser: Browser, address: str, name: str) -> None:

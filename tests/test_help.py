@@ -56,6 +56,7 @@ def test_each_option_states_its_default_in_the_same_way(name: str, command: Pars
             continue
         said = formatter._expand_help(action)
         has_default = action.option_strings and action.nargs != 0 and not action.required
+        has_default = has_default or action.nargs == "*"
         pattern = r"[^()]+ \(default: [^()]+\)" if has_default else r"[^()]+"
         assert re.fullmatch(pattern, said), f"{name} {action.dest}: {said}"
 

@@ -87,12 +87,18 @@ def _panel(group: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
         "tooltip": tooltip("row", "seed", "step", "perplexity"),
     }
     legend = {"orient": "bottom", "columns": 3, "title": None}
-    colour = {"field": "row", "legend": legend, "scale": {"range": COLOURS}}
+    # From the seventh row on colours repeat, in dashes.
+    dashes = [[1, 0]] * len(COLOURS) + [[4, 2]] * len(COLOURS)
+    ranges = {"color": COLOURS, "strokeDash": dashes}
+    by_row = {
+        channel: {"field": "row", "legend": legend, "scale": {"range": values}}
+        for channel, values in ranges.items()
+    }
     line: Spec = {"type": "line", "strokeWidth": 1.5}
-    grey: Spec = {"type": "line", "strokeWidth": 3, "color": GREY, "opacity": 0.55}
+    grey: Spec = {"type": "line", "strokeWidth": 3, "color": GREY, "strokeOpacity": 0.55}
     layers = [
         {"data": {"values": _records(curves)}, "mark": mark, "encoding": {**encoding, **more}}
-        for curves, mark, more in ((behind, grey, {}), (own, line, {"color": colour}))
+        for curves, mark, more in ((behind, grey, {}), (own, line, by_row))
         if curves
     ]
     title = f"rows {group}" if len(group) == 1 else group

@@ -11,6 +11,7 @@ from ablations.figures.style import BLUE, GREY, ORANGE, Record, Spec, axis, figu
 from experiments.run.progress import RunState
 
 _WORST = 100.0  # times the best: where a trial that diverges is drawn
+_MOST_LINES = 200
 _PERPLEXITY = "validation perplexity"
 
 
@@ -90,7 +91,7 @@ def draw_trial_curves(curves: Sequence[Curve], best: str | None) -> Spec | None:
         width=440,
         height=240,
         data={"values": values},
-        mark={"type": "line", "opacity": 0.8},
+        mark={"type": "line", "strokeOpacity": 0.8},
         encoding={
             "x": axis("step", "optimiser step"),
             "y": axis("perplexity", _PERPLEXITY, log=True),
@@ -105,7 +106,8 @@ def draw_trial_curves(curves: Sequence[Curve], best: str | None) -> Spec | None:
 def draw_parallel(trials: Sequence[Trial], parameters: Sequence[Parameter]) -> Spec | None:
     """Parallel coordinates: a line for each trial through its values, coloured by rank.
 
-    Pruned trials are grey and behind, as their perplexity cannot be compared; the best is in front.
+    The best 200 are drawn, the best one in front. Pruned trials are grey and behind, as their
+    perplexity cannot be compared.
 
     Returns:
         None if fewer than two trials have finished
@@ -117,7 +119,7 @@ def draw_parallel(trials: Sequence[Trial], parameters: Sequence[Parameter]) -> S
     )
     if len(finished) < 2:
         return None
-    pruned = [record for record in records if record["state"] != RunState.DONE]
+    pruned = [record for record in records if record["state"] != RunState.DONE][:_MOST_LINES]
     names = [parameter.name for parameter in parameters]
     above = {"labelAngle": 0, "labelPadding": 12, "orient": "top", "grid": True}
     above |= {"domain": False, "ticks": False}
@@ -129,6 +131,7 @@ def draw_parallel(trials: Sequence[Trial], parameters: Sequence[Parameter]) -> S
     # By rank, as one trial that diverges would leave all others the same colour.
     for rank, record in enumerate(reversed(finished), 1):
         record["rank"] = rank
+    finished = finished[-_MOST_LINES:]
     legend = {"title": "rank", "values": [1, len(finished)], "orient": "bottom"}
     colour = {"range": [BLUE, ORANGE], "interpolate": "lab"}
     return figure(
@@ -138,7 +141,7 @@ def draw_parallel(trials: Sequence[Trial], parameters: Sequence[Parameter]) -> S
         layer=[
             {
                 "data": {"values": _along(pruned, parameters)},
-                "mark": {"type": "line", "color": GREY, "opacity": 0.35, "strokeWidth": 1},
+                "mark": {"type": "line", "color": GREY, "strokeOpacity": 0.35, "strokeWidth": 1},
                 "encoding": encoding,
             },
             {

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -44,13 +43,11 @@ def test_a_signal_ends_it_while_a_stream_is_open(root: Path, number: signal.Sign
         with httpx.stream("GET", f"{address}/events", timeout=30) as stream:
             lines = stream.iter_lines()
             assert any(line.startswith("data: ") and "pair-tiny" in line for line in lines)
-            began = time.monotonic()
             process.send_signal(number)
             output, _ = process.communicate(timeout=20)
     finally:
         process.kill()
     assert process.returncode == 128 + number
-    assert time.monotonic() - began < 5
     assert output == ""
 
 
