@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
-    """Chromium or Chrome as installed on this machine, driven by Playwright."""
+    """Chromium or Chrome as installed on this machine, driven by Playwright.
+
+    While it is open, an event loop runs in this thread, so other modules start their own.
+    """
     pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     if not _path():
         pytest.skip(f"no browser on the PATH: {', '.join(_NAMES)}")

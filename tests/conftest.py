@@ -23,7 +23,7 @@ for _variable, _folder in (
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from tests.browser import browser  # noqa: E402  # a fixture, started once
+from tests.browser import browser  # noqa: E402  # a fixture
 from tests.samples import tiny, write_corpus  # noqa: E402
 from transformer.config import Config, Corpus  # noqa: E402
 from transformer.data.corpora.folders import folder_corpus  # noqa: E402

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.metadata import version
 
 from ablations.figures.style import VEGA_LITE, Spec
 from experiments.run.files import write_atomically
 from transformer.data.fetching.cache import cache_directory
 
 _PIXELS = 2  # of a PNG for each unit of the figure
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 def to_svg(spec: Spec) -> str:
@@ -33,11 +35,12 @@ def script() -> str:
     """
     import vl_convert
 
-    path = cache_directory() / "figures" / f"vega-{vl_convert.__version__}-{VEGA_LITE}.js"
+    release = version("vl-convert-python")
+    path = cache_directory() / "figures" / f"vega-{release}-{VEGA_LITE}.js"
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        bundle = vl_convert.javascript_bundle(vl_version=VEGA_LITE).replace(
+        bundle = vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE).replace(
             "</script", "<\\/script"
         )
     try:
