@@ -132,7 +132,7 @@ DOORS = {
     },
     "optuna_dashboard": {"ablations.dashboard.optuna_view"},
     "starlette": {"ablations.dashboard.app"},
-    "vl_convert": {"ablations.figures.render"},
+    "vl_convert": {"experiments.figures.render"},
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {
         "experiments.export.ctranslate2_model",

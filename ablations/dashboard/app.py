@@ -23,8 +23,8 @@ from starlette.routing import Route
 from ablations.dashboard.directories import Directories, Shown
 from ablations.dashboard.optuna_view import OptunaView
 from ablations.dashboard.page import TEMPLATES, render_page, render_refusal
-from ablations.figures.render import script
 from ablations.files import HTML_FILE
+from experiments.figures.render import script
 
 TITLE = "Ablations"
 # Vega compiles its expressions, and sets styles; nothing else may run or be loaded.

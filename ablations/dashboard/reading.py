@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ablations.figures.curves import Curve, draw_curves, read_curve
 from ablations.figures.search import draw_history, draw_importances, draw_parallel, draw_slices
-from ablations.figures.style import Spec
 from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.runner.attempts import locate
 from ablations.runner.process import last_log_lines
@@ -17,6 +16,7 @@ from ablations.search.trials import Trial, best, ranked, read_trial
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import Run, Status
 from ablations.tables.plan import Plan, load_plan
+from experiments.figures.style import Spec
 from experiments.run.files import read_json
 from experiments.run.progress import RunState
 from experiments.run.results import METRICS_FILE

@@ -1,6 +1,5 @@
-"""The figures of reports and of the dashboard.
+"""The figures of reports and of the dashboard, as Vega-Lite specifications.
 
-Values enter, a Vega-Lite specification leaves: ``render`` draws it as SVG and PNG, and a page that
-includes ``render.script`` shows the same one with tooltips. ``style`` has what all figures share,
-``curves`` reads and draws learning curves, ``search`` draws what a search has found.
+Values enter, a specification leaves, which :mod:`experiments.figures` draws. ``curves`` reads and
+draws learning curves, ``table`` draws what a table has found, ``search`` what a search has.
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ablations.figures.style import COLOURS, GREY, Record, Spec, axis, figure, tooltip
+from experiments.figures.style import COLOURS, GREY, Record, Spec, axis, figure, tooltip
 from experiments.run.results import valid_perplexities
 
 # Of all curves of a figure together, and the fewest of one of them.

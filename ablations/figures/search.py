@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ablations.figures.curves import Curve, thin
-from ablations.figures.style import BLUE, GREY, ORANGE, Record, Spec, axis, figure, tooltip
+from experiments.figures.style import BLUE, GREY, ORANGE, Record, Spec, axis, figure, tooltip
 from experiments.run.progress import RunState
 
 _WORST = 100.0  # times the best: where a trial that diverges is drawn

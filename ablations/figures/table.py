@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ablations.figures.style import (
+from experiments.figures.style import (
     BLUE,
     COLOURS,
     GREY,

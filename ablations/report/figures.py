@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from statistics import fmean
 
 from ablations.figures.curves import draw_curves, group_of, read_curve
-from ablations.figures.style import Record
 from ablations.figures.table import draw_against, draw_agreement, draw_seeds
 from ablations.report.page import Figure
 from ablations.report.summary import MEASURES, RowSummary, Summary
 from ablations.report.verdicts import agreement, seeds_table
 from ablations.runner.attempts import locate
 from ablations.tables.table import Cell
+from experiments.figures.style import Record
 
 _SIZES = {
     "parameters": ("parameters", "Perplexity of each row against the parameters of its model."),

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablations.figures.render import script
 from ablations.report.page import Page
+from experiments.figures.render import script
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ablations.figures.style import Spec
+from experiments.figures.style import Spec
 
 
 @dataclass(frozen=True, slots=True)

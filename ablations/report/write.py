@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from ablations.figures.render import to_png, to_svg
 from ablations.files import FIGURES, HTML_FILE, MARKDOWN_FILE
 from ablations.report.html import to_html
 from ablations.report.page import Page
 from ablations.report.plain import to_markdown, to_text
+from experiments.figures.render import to_png, to_svg
 from experiments.run.files import write_atomically
 from transformer.errors import InputError
 

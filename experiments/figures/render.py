@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import version
 
-from ablations.figures.style import VEGA_LITE, Spec
+from experiments.figures.style import VEGA_LITE, Spec
 from experiments.run.files import write_atomically
 from transformer.data.fetching.cache import cache_directory
 
