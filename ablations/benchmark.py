@@ -27,6 +27,7 @@ from ablations.tables.scales import QUICK
 from ablations.tables.table import Table, row
 from ablations.tables.table3 import BASE
 from experiments.run.files import write_json
+from experiments.run.measures import valid_scores
 from experiments.run.provenance import commit, versions
 from experiments.run.results import load_result
 from experiments.run.wandb_runs import tracking_mode
@@ -103,9 +104,9 @@ def _calibrate(trials: int, seconds: float) -> tuple[Plan, str]:
     return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), device.name
 
 
-def _scores(directory: Path) -> tuple[float, float] | None:
+def _scores(directory: Path) -> dict[str, float] | None:
     result = load_result(directory)
-    return result and (result.perplexity, result.bleu)
+    return result and valid_scores(result)
 
 
 def _seconds(arguments: list[str], environment: dict[str, str]) -> float:
@@ -141,7 +142,7 @@ def _run_without_workers(root: Path) -> None:
 
     plan = load_plan(root)
     for cell in plan.cells:
-        run(plan.experiment(cell), cell.directory(root), splits=("valid",))
+        run(plan.experiment(cell), cell.directory(root))
 
 
 if __name__ == "__main__":

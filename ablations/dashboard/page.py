@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ablations.files import HTML_FILE
 from ablations.status.model import ENDED, Run, Status
 from ablations.status.text import ORDER, at_step, describe_host, in_order, place, stage
+from experiments.run.measures import MEASURES
 from experiments.run.progress import RunState
 from transformer.formats import count, duration, number
 
@@ -58,6 +59,7 @@ def _environment() -> Environment:
         "duration": duration,
         "mark": _mark,
         "number": number,
+        "measures": MEASURES,
         "place": place,
     }
     environment.globals.update(functions)

@@ -9,7 +9,7 @@ from statistics import fmean
 from ablations.figures.curves import draw_curves, group_of, read_curve
 from ablations.figures.table import draw_against, draw_agreement, draw_seeds
 from ablations.report.page import Figure
-from ablations.report.summary import MEASURES, RowSummary, Summary
+from ablations.report.summary import RowSummary, Summary
 from ablations.report.verdicts import agreement, seeds_table
 from ablations.runner.attempts import locate
 from ablations.tables.table import Cell
@@ -22,9 +22,10 @@ _SIZES = {
 
 
 def agreement_figures(summary: Summary) -> Iterator[Figure]:
-    """Our differences from the base against the paper's, by perplexity and by BLEU."""
+    """Our differences from the base against the paper's, by each measure."""
     bounds = ", with 95 % intervals" if seeds_table(summary).rows else ""
-    for name, label in MEASURES.items():
+    for measure in summary.measures:
+        name, label = measure.name, measure.title
         rows = [x for x in (_compared(summary, row, name) for row in summary.rows) if x]
         if rows:
             yield Figure(
@@ -76,11 +77,11 @@ def size_figures(summary: Summary) -> Iterator[Figure]:
             {
                 "row": row.row.name,
                 "group": group_of(row.row.name),
-                "perplexity": row.perplexity.mean,
+                "perplexity": perplexity.mean,
                 field: fmean(float(getattr(result, field)) for result in row.results),
             }
             for row in summary.rows
-            if row.perplexity and math.isfinite(row.perplexity.mean)
+            if (perplexity := row.scores.get("perplexity")) and math.isfinite(perplexity.mean)
         ]
         if len(rows) > 1:
             spec = draw_against(rows, field, title)
@@ -88,15 +89,16 @@ def size_figures(summary: Summary) -> Iterator[Figure]:
 
 
 def seed_figures(summary: Summary) -> Iterator[Figure]:
-    """Perplexity and BLEU of each seed, if a row has several."""
+    """The scores of each seed, if a row has several."""
     if all(len(row.results) < 2 for row in summary.rows):
         return
-    for name, label in MEASURES.items():
+    for measure in summary.measures:
+        name, label = measure.name, measure.title
         runs = [
             {"row": row.row.name, "seed": result.seed, "value": value, "is_base": row.is_base}
             for row in summary.rows
             for result in row.results
-            if math.isfinite(value := float(getattr(result, name)))
+            if math.isfinite(value := float(getattr(result, name) or math.nan))
         ]
         yield Figure(
             name=f"seeds-{name}",

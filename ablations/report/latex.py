@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ablations.report.details import SETTINGS, setting
 from ablations.report.results import group_starts, is_compared, parameters, scores, shown_settings
-from ablations.report.summary import MEASURES, RowSummary, Summary
+from ablations.report.summary import RowSummary, Summary
 from transformer import formats
 
 _SYMBOLS = {
@@ -36,7 +36,7 @@ _SPECIAL = str.maketrans(
 def to_latex(summary: Summary) -> str:
     """A ``tabular`` for ``\\input``, which needs booktabs and amsmath; blanks are the base's."""
     compared, settings = is_compared(summary), shown_settings(summary)
-    figures = ["PPL", "BLEU", "params"]
+    figures = [*(measure.short for measure in summary.measures), "params"]
     width = 2 if compared else 1
     heads = ["row", *(_SYMBOLS.get(name, _escape(SETTINGS[name])) for name in settings)]
     lines = [
@@ -64,8 +64,8 @@ def _cells(summary: Summary, row: RowSummary, settings: list[str], width: int) -
         setting(name, row.settings[name]) if row.is_base or name in row.changed else ""
         for name in settings
     ]
-    for name in MEASURES:
-        cells += scores(summary, row, name)[:width]
+    for measure in summary.measures:
+        cells += scores(summary, row, measure)[:width]
     return [*cells, *parameters(row)[:width]]
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ablations.report.statistics import Pool
-from ablations.report.summary import MEASURES, Summary
+from ablations.report.summary import Summary
 from ablations.report.verdicts import NOISE
+from experiments.run.measures import MEASURES
 from experiments.run.results import Result
 from transformer import formats
 from transformer.config import Config
@@ -37,7 +38,9 @@ def notes(summary: Summary) -> Iterator[str]:
             f"noise of the base, marked {NOISE}. Of twenty rows that do not differ, about one "
             "will seem to by chance."
         )
-        yield from (_of_interval(summary.pools[name], MEASURES[name]) for name in summary.pools)
+        yield from (
+            _of_interval(summary.pools[name], MEASURES[name].title) for name in summary.pools
+        )
         yield (
             "Seeds needed: about how many seeds a t test (two-sided 5 %, power 80 %) needs to "
             "show the difference, if it and its spread are as observed; from few seeds this is a "
@@ -49,12 +52,12 @@ def notes(summary: Summary) -> Iterator[str]:
             "told apart: at the paper's size that is about 0.3 to 0.5 BLEU, at a small scale more; "
             "perplexity separates rows better."
         )
-    if any(summary.correlation(name).interval for name in MEASURES):
+    if any(summary.correlation(name).interval for name in plan.measures):
         yield (
             "The interval of the rank correlation is by Fisher's z, the rows taken as a sample; it "
             "does not include the noise of seeds."
         )
-    if any(row.tokenised_bleu is not None for row in summary.rows):
+    if any("tokenised_bleu" in row.scores for row in summary.rows):
         yield (
             "BLEU is sacreBLEU's. The paper's own is computed on tokens, as in the column BLEU "
             "tokenised: plain quotes, Moses' tokenisation, German compounds split."
@@ -117,7 +120,8 @@ def facts_of_results(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
     """Hardware, versions and totals of runs; where the runs differ, which of them do."""
     if not results:
         return
-    yield "BLEU", _tally(results, lambda result: result.bleu_signature)
+    if signed := [result for result in results if result.bleu_signature]:
+        yield "BLEU", _tally(signed, lambda result: result.bleu_signature or "")
     if tokenised := [result for result in results if result.tokenised_bleu_signature]:
         yield "BLEU tokenised", _tally(tokenised, lambda x: x.tokenised_bleu_signature or "")
     if any(result.data_digest for result in results):

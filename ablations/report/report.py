@@ -17,7 +17,7 @@ from ablations.report.notes import facts, notes, regime, regime_warning
 from ablations.report.page import Column, Facts, Figures, Page, Table, Text, make_page
 from ablations.report.results import cost_table, is_compared, results_table, to_csv
 from ablations.report.statistics import Correlation
-from ablations.report.summary import MEASURES, Summary, summarise
+from ablations.report.summary import Summary, summarise
 from ablations.report.verdicts import seeds_table, verdicts
 from ablations.report.write import write_page
 from transformer import formats
@@ -48,11 +48,10 @@ def compose(summary: Summary) -> Page:
     numbers, sentence = (), ""
     if is_compared(summary):
         numbers = regime(plan.base, base.results[0] if base and base.results else None)
-        shares = {name: _correlation(summary.correlation(name)) for name in MEASURES}
-        sentence = (
-            "Spearman's rank correlation with the paper's rows: "
-            f"perplexity {shares['perplexity']}, BLEU {shares['bleu']}."
+        shares = (
+            f"{x.label} {_correlation(summary.correlation(x.name))}" for x in summary.measures
         )
+        sentence = f"Spearman's rank correlation with the paper's rows: {', '.join(shares)}."
     here, paper = Column("here", style="ours"), Column("paper", style="theirs")
     regime_rows = tuple(number.cells for number in numbers)
     return make_page(

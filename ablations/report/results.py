@@ -10,18 +10,19 @@ from ablations.figures.curves import group_of
 from ablations.report.details import SETTINGS, details, setting
 from ablations.report.page import Column, Table
 from ablations.report.statistics import Estimate
-from ablations.report.summary import MEASURES, RowSummary, Summary
-from ablations.report.verdicts import DIGITS, NOISE
+from ablations.report.summary import RowSummary, Summary, reported
+from ablations.report.verdicts import NOISE
 from ablations.tables.table import Reported
+from experiments.run.measures import MEASURES, Measure
 from transformer import formats
 
 # Scores that only some runs have, and their decimals.
 _OTHER_SCORES = {
-    "tokenised_bleu": ("BLEU tokenised", DIGITS["bleu"]),
-    "averaged_perplexity": ("PPL averaged", DIGITS["perplexity"]),
-    "averaged_bleu": ("BLEU averaged", DIGITS["bleu"]),
+    "tokenised_bleu": ("BLEU tokenised", MEASURES["bleu"].digits),
+    "averaged_perplexity": ("PPL averaged", MEASURES["perplexity"].digits),
+    "averaged_bleu": ("BLEU averaged", MEASURES["bleu"].digits),
+    "averaged_f1": ("F1 averaged", MEASURES["f1"].digits),
 }
-_PAPER_DIGITS = {"perplexity": 2, "bleu": 1}
 
 
 def is_compared(summary: Summary) -> bool:
@@ -37,12 +38,13 @@ def state(row: RowSummary) -> str:
 def results_table(summary: Summary) -> Table:
     """Settings, figures and, in a terminal, changes; with the state of rows without a result."""
     rows, compared, shown = summary.rows, is_compared(summary), shown_settings(summary)
-    others = [x for x in _OTHER_SCORES if any(getattr(row, x) is not None for row in rows)]
+    others = [name for name in _OTHER_SCORES if any(name in row.scores for row in rows)]
     columns = [
         Column("row"),
         *(Column(SETTINGS[name], style="setting", only="page") for name in shown),
     ]
-    for group in ("PPL", "BLEU"):
+    for measure in summary.measures:
+        group = measure.short
         columns.append(Column("", group, style="ours"))
         columns += [Column("paper", group, style="theirs")] * compared
         columns.append(Column("Δ", group))
@@ -58,9 +60,9 @@ def results_table(summary: Summary) -> Table:
         line = [row.row.name]
         line += [values[name] if row.is_base or name in row.changed else "" for name in shown]
         first = len(line)
-        for name in MEASURES:
-            line += scores(summary, row, name)[:: 1 if compared else 2]
-        line += [_mean(getattr(row, name), _OTHER_SCORES[name][1]) for name in others]
+        for measure in summary.measures:
+            line += scores(summary, row, measure)[:: 1 if compared else 2]
+        line += [_mean(row.scores.get(name), _OTHER_SCORES[name][1]) for name in others]
         line += parameters(row)[: 1 + compared]
         line.append(" ".join(f"{SETTINGS[x]}={values[x]}" for x in shown if x in row.changed))
         if not row.results:
@@ -99,23 +101,19 @@ def parameters(row: RowSummary) -> tuple[str, str]:
     return ours, "" if reported is None else str(reported)
 
 
-def scores(summary: Summary, row: RowSummary, name: str) -> tuple[str, ...]:
+def scores(summary: Summary, row: RowSummary, measure: Measure) -> tuple[str, ...]:
     """Ours, the paper's, and how much each differs from its base."""
-    digits, paper_digits = DIGITS[name], _PAPER_DIGITS[name]
-    ours = _mean(getattr(row, name), digits)
-    paper = formats.number(getattr(row.row.reported, name), paper_digits)
-    if row.is_base:
+    name, digits = measure.name, measure.digits
+    ours = "" if row.row.published else _mean(row.scores.get(name), digits)
+    paper = formats.number(reported(row, name), measure.paper_digits)
+    if row.is_base or row.row.published or "target_language" in row.changed:
         return ours, paper, "", ""
     found = summary.difference(row, name)
     delta = formats.difference(found.mean if found else None, digits)
     if found and found.within_noise:
         delta += NOISE
-    return (
-        ours,
-        paper,
-        delta,
-        formats.difference(summary.reported_difference(row, name), paper_digits),
-    )
+    theirs = summary.reported_difference(row, name)
+    return ours, paper, delta, formats.difference(theirs, measure.paper_digits)
 
 
 def cost_table(summary: Summary) -> Table:
@@ -123,6 +121,8 @@ def cost_table(summary: Summary) -> Table:
     heads = ("row", "seeds", "parameters (M)", "with 40,960 rows", "FLOPs", "tokens/s", "training")
     rows: list[tuple[str, ...]] = []
     for row in summary.rows:
+        if row.row.published:
+            continue
         done = row.results
         cells = [row.row.name, f"{len(done)}/{len(row.row.seeds)}"]
         if done:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +23,14 @@ from ablations.runner.attempts import locate, number
 from ablations.tables.plan import Plan, PlannedRow, Value, columns, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import check_configuration
+from experiments.run.measures import MEASURES, Measure
 from experiments.run.progress import Progress, RunState, read_progress
 from experiments.run.results import RESULT_FILE, Result, load_result
+from transformer.corpus import Corpus
 from transformer.errors import InputError
 
-# The two figures of each row, in the report's words.
-MEASURES = {"perplexity": "Perplexity", "bleu": "BLEU"}
+AVERAGED = "averaged_"
+_MORE_SCORES = ("tokenised_bleu", f"{AVERAGED}perplexity", f"{AVERAGED}bleu", f"{AVERAGED}f1")
 _FAILURES = (RunState.REFUSED, RunState.DIVERGED, RunState.FAILED)
 
 
@@ -77,8 +79,8 @@ class RowSummary:
     """A row and its runs.
 
     ``settings`` are the values of its columns as run, ``changed`` those that differ from the
-    base's. Perplexity (per word-piece) and BLEU are of the validation set, over the seeds, and so
-    are BLEU computed as in the paper and the scores of averaged checkpoints, where runs have them.
+    base's. ``scores`` are means over the seeds, by the names of the fields of a Result; those of
+    the mean of several checkpoints begin with ``averaged_``.
     """
 
     row: PlannedRow
@@ -86,23 +88,19 @@ class RowSummary:
     changed: frozenset[str]
     results: tuple[Result, ...]
     unfinished: tuple[Unfinished, ...]
-    perplexity: Estimate | None
-    bleu: Estimate | None
-    tokenised_bleu: Estimate | None
-    averaged_perplexity: Estimate | None
-    averaged_bleu: Estimate | None
+    scores: Mapping[str, Estimate]
 
     @property
     def is_base(self) -> bool:
         """Whether the row changes nothing."""
-        return not self.row.changes
+        return not self.row.changes and not self.row.published
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
     """The rows of a table that were asked for, in order, whose runs are in ``directory``.
 
-    ``pools`` are the pooled spreads of perplexity and BLEU, if there are enough seeds;
+    ``pools`` are the pooled spreads of each measure, if there are enough seeds;
     ``unplanned`` are directories with a result that the plan does not list.
     """
 
@@ -111,6 +109,11 @@ class Summary:
     rows: tuple[RowSummary, ...]
     pools: Mapping[str, Pool]
     unplanned: tuple[str, ...]
+
+    @property
+    def measures(self) -> Sequence[Measure]:
+        """The scores that the table compares."""
+        return [MEASURES[name] for name in self.plan.measures]
 
     @property
     def base(self) -> RowSummary | None:
@@ -123,11 +126,11 @@ class Summary:
         return tuple(result for row in self.rows for result in row.results)
 
     def difference(self, row: RowSummary, name: str) -> Difference | None:
-        """``perplexity`` or ``bleu`` of a row less the base's; None without a common seed.
+        """A row's score less the base's; None without a common seed, or on other text.
 
         The deviation is the pooled one if that is usable.
         """
-        if self.base is None:
+        if self.base is None or "target_language" in row.changed:
             return None
         found = paired_difference(_by_seed(row, name), _by_seed(self.base, name))
         pooled = self.pools.get(name)
@@ -137,19 +140,24 @@ class Summary:
 
     def reported_difference(self, row: RowSummary, name: str) -> float | None:
         """The same difference in the paper; None if the paper gives no figures."""
-        ours: float | None = getattr(row.row.reported, name)
-        base: float | None = getattr(self.base.row.reported, name) if self.base else None
+        if "target_language" in row.changed or row.row.published:
+            return None
+        ours, base = reported(row, name), reported(self.base, name) if self.base else None
         return None if ours is None or base is None else ours - base
 
     def correlation(self, name: str) -> Correlation:
-        """How far our ``perplexity`` or ``bleu`` orders the rows as the paper's does."""
+        """How far our scores order the rows as the paper's do."""
         both: list[tuple[float, float]] = []
         for row in self.rows:
-            ours: Estimate | None = getattr(row, name)
-            paper: float | None = getattr(row.row.reported, name)
+            ours, paper = row.scores.get(name), reported(row, name)
             if ours is not None and paper is not None and not math.isnan(ours.mean):
                 both.append((ours.mean, paper))
         return rank_correlation([x for x, _ in both], [y for _, y in both])
+
+
+def reported(row: RowSummary, name: str) -> float | None:
+    """The paper's figure of a row."""
+    return getattr(row.row.reported, name, None)
 
 
 def summarise(directory: Path) -> Summary:
@@ -167,13 +175,10 @@ def summarise(directory: Path) -> Summary:
                 f"{directory / PLAN_FILE} lists a seed of row {row.name!r} twice ({seeds}): "
                 "name each once"
             )
-    found = [_row(row, base, plan, directory) for row in plan.rows if row.seeds]
-    digests = Counter(x.data_digest for row in found for x in row.results if x.data_digest)
-    if len(digests) > 1:  # never average over runs on different data
-        data = digests.most_common(1)[0][0]
-        found = [_row(row, base, plan, directory, data) for row in plan.rows if row.seeds]
-    rows = tuple(found)
-    names = MEASURES if any(len(row.results) > 1 for row in rows) else ()
+    found = [_row(row, base, plan, directory, {}) for row in plan.rows if row.seeds]
+    data = _commonest_data(found)
+    rows = tuple(_row(row, base, plan, directory, data) for row in plan.rows if _is_shown(row))
+    names = plan.measures if any(len(row.results) > 1 for row in rows) else ()
     pools = {name: pool({row.row.name: _by_seed(row, name) for row in rows}) for name in names}
     return Summary(
         directory=directory,
@@ -191,8 +196,21 @@ def _unplanned(plan: Plan, directory: Path) -> tuple[str, ...]:
     return tuple(name for name in names if name not in known)
 
 
+def _is_shown(row: PlannedRow) -> bool:
+    return bool(row.seeds) or row.published
+
+
+def _commonest_data(rows: Sequence[RowSummary]) -> dict[Corpus | None, str]:
+    """The digest of the data of most runs on each corpus, so that others are never averaged in."""
+    digests: dict[Corpus | None, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        digests[row.row.corpus].update(x.data_digest for x in row.results if x.data_digest)
+    return {corpus: found.most_common(1)[0][0] for corpus, found in digests.items() if found}
+
+
 def _by_seed(row: RowSummary, name: str) -> dict[int, float]:
-    return {result.seed: float(getattr(result, name)) for result in row.results}
+    found = {result.seed: getattr(result, name) for result in row.results}
+    return {seed: float(score) for seed, score in found.items() if score is not None}
 
 
 def _read(cell: Cell, plan: Plan, directory: Path, data: str | None) -> Result | Unfinished:
@@ -223,28 +241,34 @@ def _row(
     base: dict[str, Value],
     plan: Plan,
     directory: Path,
-    data: str | None = None,
+    data: Mapping[Corpus | None, str],
 ) -> RowSummary:
-    settings = {name: row.scaled.get(name, value) for name, value in base.items()}
+    settings = columns(row.configure(plan.base))
     results: list[Result] = []
     unfinished: list[Unfinished] = []
     for seed in row.seeds:
-        found = _read(Cell(row.name, seed), plan, directory, data)
+        found = _read(Cell(row.name, seed), plan, directory, data.get(row.corpus))
         if isinstance(found, Unfinished):
             unfinished.append(found)
         else:
             results.append(found)
-    averaged = [result.averaged for result in results if result.averaged is not None]
-    tokenised = [result.tokenised_bleu for result in results]
     return RowSummary(
         row=row,
         settings=settings,
         changed=frozenset(name for name, value in settings.items() if value != base[name]),
         results=tuple(results),
         unfinished=tuple(unfinished),
-        perplexity=estimate([result.perplexity for result in results]),
-        bleu=estimate([result.bleu for result in results]),
-        tokenised_bleu=estimate([value for value in tokenised if value is not None]),
-        averaged_perplexity=estimate([scores.perplexity for scores in averaged]),
-        averaged_bleu=estimate([scores.bleu for scores in averaged]),
+        scores=_estimates(results, (*MEASURES, *_MORE_SCORES)),
     )
+
+
+def _estimates(results: Sequence[Result], names: Iterable[str]) -> dict[str, Estimate]:
+    found: dict[str, Estimate] = {}
+    for name in names:
+        field = name.removeprefix(AVERAGED)
+        of = [x.averaged if name.startswith(AVERAGED) else x for x in results]
+        values: list[float | None] = [getattr(x, field, None) for x in of]
+        mean = estimate([value for value in values if value is not None])
+        if mean is not None:
+            found[name] = mean
+    return found

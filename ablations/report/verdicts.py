@@ -13,10 +13,10 @@ from ablations.report.statistics import (
     dunnett,
     required_seeds,
 )
-from ablations.report.summary import MEASURES, RowSummary, Summary
+from ablations.report.summary import RowSummary, Summary
+from experiments.run.measures import Measure
 from transformer import formats
 
-DIGITS = {"perplexity": 3, "bleu": 1}
 # Marks a difference that is within noise.
 NOISE = "~"
 
@@ -38,7 +38,7 @@ def agreement(summary: Summary, row: RowSummary, name: str) -> str:
     """How the sign of a row's difference from the base compares with the paper's; "" if unknown.
 
     Args:
-        name: ``perplexity`` or ``bleu``
+        name: of a measure
     """
     ours, paper = summary.difference(row, name), summary.reported_difference(row, name)
     if ours is None or paper is None or ours.mean != ours.mean:
@@ -62,18 +62,19 @@ def verdicts(summary: Summary) -> Iterator[str]:
         yield f"No base was run, so there are no differences (Δ) to show: {remedy}."
     if not others or summary.base is None or not summary.base.results:
         return
-    differences = [summary.difference(row, "bleu") for row in others]
+    differences = [summary.difference(row, x.name) for row in others for x in summary.measures]
     if all(found is None or found.interval is None for found in differences):
         yield (
             "No row has two seeds in common with the base, so noise cannot be judged; "
             "run --seeds 1,2,3 adds seeds."
         )
     else:
-        for name, label in MEASURES.items():
-            yield f"{label}: {_noise({x.row.name: summary.difference(x, name) for x in others})}."
-            yield from _family_wise(summary, name, label)
-    for name, label in MEASURES.items():
-        yield from _agreements(summary, name, label)
+        for measure in summary.measures:
+            rows = {x.row.name: summary.difference(x, measure.name) for x in others}
+            yield f"{measure.title}: {_noise(rows)}."
+            yield from _family_wise(summary, measure)
+    for measure in summary.measures:
+        yield from _agreements(summary, measure)
 
 
 def _noise(rows: dict[str, Difference | None]) -> str:
@@ -89,27 +90,27 @@ def _noise(rows: dict[str, Difference | None]) -> str:
     return text
 
 
-def _family_wise(summary: Summary, name: str, label: str) -> Iterator[str]:
+def _family_wise(summary: Summary, measure: Measure) -> Iterator[str]:
     """Which rows differ from the base with an error of 5 % over all of them together."""
-    found = [(row, summary.difference(row, name)) for row in summary.rows if not row.is_base]
+    found = [(x, summary.difference(x, measure.name)) for x in summary.rows if not x.is_base]
     pooled = [(row, x) for row, x in found if x and x.pooled_freedom]
     if not pooled or summary.base is None:
         return
     base = {result.seed for result in summary.base.results}
     seeds = tuple(frozenset(base & {result.seed for result in row.results}) for row, _ in pooled)
-    critical = dunnett(seeds, summary.pools[name].freedom)
+    critical = dunnett(seeds, summary.pools[measure.name].freedom)
     noise = [x.row.name for x, y in pooled if abs(y.mean) <= critical * (y.standard_error or 0.0)]
     yield (
-        f"{label}, all rows together (Dunnett's test, 5 %: {critical:.2f} standard errors): "
-        f"{len(pooled) - len(noise)} of {len(pooled)} differ from the base"
+        f"{measure.title}, all rows together (Dunnett's test, 5 %: {critical:.2f} standard "
+        f"errors): {len(pooled) - len(noise)} of {len(pooled)} differ from the base"
         f"{', all but ' + ', '.join(noise) if noise else ''}."
     )
 
 
-def _agreements(summary: Summary, name: str, label: str) -> Iterator[str]:
+def _agreements(summary: Summary, measure: Measure) -> Iterator[str]:
     found: dict[str, list[str]] = defaultdict(list)
     for row in summary.rows:
-        if not row.is_base and (kind := agreement(summary, row, name)):
+        if not row.is_base and (kind := agreement(summary, row, measure.name)):
             found[kind].append(row.row.name)
     counts = ", ".join(
         f"{words} {len(found[kind])}" + (f" ({', '.join(found[kind])})" if kind in _LISTED else "")
@@ -118,28 +119,28 @@ def _agreements(summary: Summary, name: str, label: str) -> Iterator[str]:
     )
     if counts:
         total = sum(map(len, found.values()))
-        yield f"{label}, sign of Δ compared with the paper's, {total} row(s): {counts}."
+        yield f"{measure.title}, sign of Δ compared with the paper's, {total} row(s): {counts}."
 
 
 def seeds_table(summary: Summary) -> Table:
     """Intervals and verdicts of all rows with a result; empty if no row has two."""
     heads = ("95 %", "Δ, 95 %", "verdict", "sign as in paper", "seeds needed")
     columns = [Column("row"), Column("seeds")]
-    columns += [Column(head, group) for group in ("PPL", "BLEU") for head in heads]
+    columns += [Column(head, measure.short) for measure in summary.measures for head in heads]
     rows: list[tuple[str, ...]] = []
     if any(len(row.results) > 1 for row in summary.rows):
         for row in summary.rows:
             if row.results:
-                paired = summary.difference(row, "bleu")
-                cells = [cell for name in MEASURES for cell in _cells(summary, row, name)]
+                paired = summary.difference(row, summary.measures[-1].name)
+                cells = [cell for x in summary.measures for cell in _cells(summary, row, x)]
                 rows.append((row.row.name, str(paired.count if paired else 0), *cells))
     return Table(columns=tuple(columns), rows=tuple(rows))
 
 
-def _cells(summary: Summary, row: RowSummary, name: str) -> tuple[str, ...]:
-    own: Estimate = getattr(row, name)
-    digits = DIGITS[name]
-    first = interval(own, digits)
+def _cells(summary: Summary, row: RowSummary, measure: Measure) -> tuple[str, ...]:
+    name, digits = measure.name, measure.digits
+    own = row.scores.get(name)
+    first = interval(own, digits) if own else formats.MISSING
     if row.is_base:
         return first, "", "", "", ""
     found, sign = summary.difference(row, name), agreement(summary, row, name)
@@ -148,7 +149,7 @@ def _cells(summary: Summary, row: RowSummary, name: str) -> tuple[str, ...]:
     bounds = interval(found, digits, signed=True)
     if found.within_noise is None:
         return first, bounds, "", sign, ""
-    better = (found.mean < 0) == (name == "perplexity")
+    better = (found.mean < 0) == (measure.direction == "minimize")
     verdict = WITHIN_NOISE if found.within_noise else "better" if better else "worse"
     return first, bounds, verdict, sign, needed(found)
 

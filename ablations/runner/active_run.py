@@ -35,10 +35,10 @@ from ablations.runner.run_set import RunSet
 from experiments.run.attempt import Attempt, read_attempt, wandb_id, write_attempt
 from experiments.run.data import share_data
 from experiments.run.experiment import claim as claim_directory
+from experiments.run.measures import in_words, valid_scores
 from experiments.run.progress import Progress, RunState, final_state, read_progress
 from transformer.config import to_dict
 from transformer.formats import duration
-from transformer.formats import number as figure
 
 _LOG_LINES = 10
 
@@ -168,10 +168,7 @@ class ActiveRun:
         if result is None:
             how = "pruned" if self.is_pruned else "ended without figures"
             return f"{how} after {duration(time.monotonic() - self.clock_start)}"
-        return (
-            f"finished in {duration(elapsed(stem, result))}, perplexity "
-            f"{figure(result.perplexity, 2)}, BLEU {figure(result.bleu, 1)}"
-        )
+        return f"finished in {duration(elapsed(stem, result))}, {in_words(valid_scores(result))}"
 
 
 def begin_attempt(

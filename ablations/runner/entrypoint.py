@@ -83,7 +83,6 @@ def _run(directory: Path, accumulate: int, log: Log) -> int:
             experiment,
             directory,
             accumulate=accumulate,
-            splits=("valid",),
             fenced=True,
             log=log,
         )

@@ -15,14 +15,9 @@ Direction = Literal["minimize", "maximize"]
 
 
 class RunSet(Protocol):
-    """The runs of a table or a search. A run's name is also its path below ``root``.
-
-    ``metrics`` names the values of a trial, and ``directions`` says which way they are better.
-    """
+    """The runs of a table or a search. A run's name is also its path below ``root``."""
 
     root: Path
-    directions: Sequence[Direction]
-    metrics: Sequence[str]
     sampler: optuna.samplers.BaseSampler
     pruner: optuna.pruners.BasePruner
 
@@ -34,6 +29,16 @@ class RunSet(Protocol):
     @property
     def title(self) -> str:
         """The title that users see."""
+        ...
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """The names of the values of a trial."""
+        ...
+
+    @property
+    def directions(self) -> Sequence[Direction]:
+        """Which way each of these is better."""
         ...
 
     @property

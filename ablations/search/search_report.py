@@ -18,12 +18,12 @@ from ablations.figures.search import (
 from ablations.report.details import SETTINGS
 from ablations.report.notes import facts_of_base, facts_of_results
 from ablations.report.page import Column, Facts, Figure, Figures, Page, Table, Text, make_page
-from ablations.report.verdicts import DIGITS
 from ablations.report.write import write_page
 from ablations.runner.attempts import locate
 from ablations.search.search import Search, load_search
 from ablations.search.trials import Trial, best, ranked, read_trials
 from ablations.tables.plan import Value
+from experiments.run.measures import MEASURES
 from experiments.run.progress import RunState
 from transformer import formats
 from transformer.config import Config
@@ -164,7 +164,7 @@ def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial])
         of_base = next(same, None)
         for label, name in (("PPL", "perplexity"), ("BLEU", "bleu")):
             scores = (getattr(result, name, None) for result in (of_base, found.result))
-            ours, theirs = (formats.number(score, DIGITS[name]) for score in scores)
+            ours, theirs = (formats.number(score, MEASURES[name].digits) for score in scores)
             rows.append((label, ours, theirs))
         rows += [
             (_label(x.name), _value(base[x.name]), _value(found.values[x.name]))
@@ -192,8 +192,10 @@ def _trials(search: Search, trials: Sequence[Trial], found: Trial | None) -> Tab
                     trial.name.removeprefix("trial-"),
                     "best" if is_best else trial.state,
                     f"{trial.step:,}",
-                    formats.number(trial.perplexity, DIGITS["perplexity"]),
-                    formats.number(trial.result.bleu if trial.result else None, DIGITS["bleu"]),
+                    formats.number(trial.perplexity, MEASURES["perplexity"].digits),
+                    formats.number(
+                        trial.result.bleu if trial.result else None, MEASURES["bleu"].digits
+                    ),
                     _millions(search.configure(trial.values)),
                     *(_value(trial.values[each.name]) for each in search.parameters),
                 )

@@ -11,6 +11,7 @@ from ablations.runner.process import last_log_lines
 from ablations.status.model import Run, Status
 from ablations.status.planned import make_status, read_planned
 from experiments.run.attempt import Attempt, Failure, read_attempt
+from experiments.run.measures import valid_scores
 from experiments.run.progress import Progress, RunState, read_progress
 
 _LOG_LINES = 10
@@ -60,8 +61,7 @@ def _finished(name: str, directory: Path) -> Run | None:
         host=attempt.host if attempt else None,
         devices=attempt.devices if attempt else (),
         ranks=result.devices,
-        perplexity=result.perplexity,
-        bleu=result.bleu,
+        scores=valid_scores(result),
         seconds=elapsed(directory, result),
         failures=attempt.failures if attempt else (),
     )
@@ -72,7 +72,8 @@ def _pruned(name: str, directory: Path) -> Run | None:
     if pruned is None:
         return None
     progress = Progress(stage=RunState.DONE, step=pruned.step)
-    return Run(name=name, state=RunState.PRUNED, progress=progress, perplexity=pruned.perplexity)
+    scores = {} if pruned.perplexity is None else {"perplexity": pruned.perplexity}
+    return Run(name=name, state=RunState.PRUNED, progress=progress, scores=scores)
 
 
 def _unfinished(name: str, directory: Path) -> Run:

@@ -7,7 +7,6 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import optuna
 from optuna.storages import RDBStorage
@@ -86,11 +85,11 @@ class StorageReader:
         by_cell: dict[str, list[FrozenTrial]] = {}
         for trial in trials:
             by_cell.setdefault(str(trial.user_attrs.get("cell")), []).append(trial)
-        runs = [_run(name, by_cell.get(name, [])) for name in planned.configs]
+        runs = [_run(name, by_cell.get(name, []), planned.measures) for name in planned.configs]
         return make_status(planned, runs, time.time())
 
 
-def _run(name: str, trials: list[FrozenTrial]) -> Run:
+def _run(name: str, trials: list[FrozenTrial], measures: Sequence[str]) -> Run:
     if not trials:
         return Run(name=name, state=RunState.WAITING)
     trial = min(trials, key=lambda trial: (_ORDER.index(trial.state), -trial.number))
@@ -111,7 +110,10 @@ def _run(name: str, trials: list[FrozenTrial]) -> Run:
     if run.state == RunState.FAILED and not _is_failure(trial):
         return replace(run, state=RunState.STOPPED)
     if run.state == RunState.DONE:
-        return replace(run, **_figures(trial), progress=None)
+        seconds = trial.duration.total_seconds() if trial.duration else None
+        # A trial that was imported from files began and ended at the same time.
+        scores = dict(zip(measures, trial.values or (), strict=False))
+        return replace(run, scores=scores, seconds=seconds or None, progress=None)
     if run.state == RunState.RUNNING and is_gone(run.worker or ""):
         return replace(run, state=RunState.STOPPED)
     if run.state == RunState.RUNNING:
@@ -119,13 +121,6 @@ def _run(name: str, trials: list[FrozenTrial]) -> Run:
         heard = run.progress.updated_at if run.progress else 0.0
         return replace(run, heard_at=max(started, heard))
     return run
-
-
-def _figures(trial: FrozenTrial) -> dict[str, Any]:
-    values = [*(trial.values or ()), None, None]
-    seconds = trial.duration.total_seconds() if trial.duration else None
-    # A trial that was imported from files began and ended at the same time.
-    return {"perplexity": values[0], "bleu": values[1], "seconds": seconds or None}
 
 
 def _is_failure(trial: FrozenTrial) -> bool:

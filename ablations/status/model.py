@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.run.attempt import Failure
@@ -21,8 +21,9 @@ class Run:
     """A row of a table with a seed, or a trial of a search; what is unknown is None.
 
     ``attempt``, ``worker``, ``host``, ``devices`` and ``ranks`` describe the newest attempt, which
-    last reported at ``heard_at``, in seconds since the epoch. ``perplexity``, ``bleu`` and
-    ``seconds`` (its duration) are a finished run's. ``failures`` are oldest first.
+    last reported at ``heard_at``, in seconds since the epoch. ``scores``, those of the
+    validation set, and ``seconds`` (its duration) are a finished run's. ``failures`` are oldest
+    first.
     """
 
     name: str
@@ -34,8 +35,7 @@ class Run:
     ranks: int = 1
     progress: Progress | None = None
     heard_at: float | None = None
-    perplexity: float | None = None
-    bleu: float | None = None
+    scores: dict[str, float] = field(default_factory=dict)
     seconds: float | None = None
     seconds_left: float | None = None
     failures: tuple[Failure, ...] = ()
@@ -111,12 +111,12 @@ def to_json(status: Status) -> dict[str, Any]:
     ``name``, ``state`` (``running``, ``failed``, ``given up``, ``stopped``, ``waiting``, ``done``
     or ``pruned``), ``attempt``, ``worker``, ``host``, ``devices``, ``ranks``, ``heard_at``,
     ``silent_seconds`` (null unless too many), ``stage``, ``step``, ``max_steps``, ``loss``,
-    ``tokens_per_second``, ``seconds_left``, ``perplexity``, ``bleu``, ``seconds`` and
+    ``tokens_per_second``, ``seconds_left``, ``scores`` by measure, ``seconds`` and
     ``failures``, each with ``attempt``, ``reason``, ``lines`` and ``at``. What is unknown is null.
     """
     keys = ("name", "state", "attempt", "worker", "host", "devices", "ranks", "heard_at")
     of_progress = ("stage", "step", "max_steps", "loss", "tokens_per_second")
-    figures = ("seconds_left", "perplexity", "bleu", "seconds")
+    figures = ("seconds_left", "scores", "seconds")
     return {
         "title": status.title,
         "at": status.at,

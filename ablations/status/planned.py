@@ -21,10 +21,13 @@ from transformer.evaluation.counts import run_flops
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned:
-    """All runs by name with their configurations; None for one that is still to be sampled."""
+    """All runs by name with their configurations, None for one that is still to be sampled, and the
+    measures that are a trial's values.
+    """
 
     title: str
     configs: Mapping[str, Config | None]
+    measures: tuple[str, ...] = ("perplexity",)
 
 
 def is_claimed(directory: Path) -> bool:
@@ -60,6 +63,7 @@ def _of_plan(plan: Plan) -> Planned:
     return Planned(
         title=f"{plan.table} at scale {plan.scale}",
         configs={str(cell): configs[cell.row] for cell in plan.cells},
+        measures=plan.valid_measures,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ablations.status.model import ENDED, Host, Run, Status
 from experiments.run.attempt import Failure
+from experiments.run.measures import in_words
 from experiments.run.progress import RunState
 from transformer.formats import MISSING, count, duration, number, steps
 
@@ -108,7 +109,7 @@ def describe(run: Run, status: Status) -> str:
     silent = status.silent_for(run)
     parts: list[str] = [run.state]
     if run.state == RunState.DONE:
-        parts += [f"perplexity {number(run.perplexity, 2)}, BLEU {number(run.bleu, 1)}"]
+        parts += [in_words(run.scores)]
         parts += [] if run.seconds is None else [duration(run.seconds)]
         return f"{run.name}: {', '.join(parts)}"
     progress = run.progress

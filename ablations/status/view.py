@@ -127,7 +127,7 @@ def _cells(run: Run, status: Status) -> tuple[Text | str, ...]:
     attempt = str(run.attempt) if run.attempt and run.attempt > 1 else ""
     where = Text(place(run, _PLACE_WIDTH))
     if run.state == RunState.DONE:
-        figures = f"ppl {number(run.perplexity, 2)}", "", ""
+        figures = f"ppl {number(run.scores.get('perplexity'), 2)}", "", ""
         return name, state, *figures, where, attempt, duration(run.seconds)
     progress = run.progress
     loss = speed = left = ""

@@ -21,7 +21,9 @@ from ablations.tables.table import CHANGES, Cell, Reported, Row, Table
 from experiments.run.devices import native_precision
 from experiments.run.experiment import Experiment
 from experiments.run.files import read_json, write_json
+from experiments.run.measures import MEASURES
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
+from transformer.corpus import Corpus
 from transformer.errors import InputError
 
 _LOCK_FILE = ".plan.lock"
@@ -33,7 +35,8 @@ class PlannedRow:
     """A row with its ``changes`` in the paper's units, and ``scaled``: as run, with what the scale
     sets for this row only.
 
-    ``seeds`` is empty for a row that has not been asked for yet.
+    ``corpus`` is None where it is the base's. ``seeds`` is empty for a row that has not been asked
+    for yet, and for ``published`` systems, which are never run.
     """
 
     name: str
@@ -41,12 +44,20 @@ class PlannedRow:
     changes: dict[str, Value]
     scaled: dict[str, Value]
     seeds: tuple[int, ...]
+    corpus: Corpus | None = None
+    published: bool = False
+
+    def configure(self, base: Config, **more: object) -> Config:
+        """The row as it is run on top of ``base``, with ``more`` fields changed."""
+        corpus = {} if self.corpus is None else {"corpus": self.corpus}
+        return override(base, **self.scaled, **corpus, **more)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """A table at a scale. ``base`` is the base's configuration as run; its seed is not used.
-    ``study`` is the name of the directory in the database, given when it is claimed.
+    ``measures`` are the scores that the table compares. ``study`` is the name of the directory in
+    the database, given when it is claimed.
     """
 
     table: str
@@ -56,6 +67,7 @@ class Plan:
     divide_layers: int
     base: Config
     rows: tuple[PlannedRow, ...]
+    measures: tuple[str, ...] = ("perplexity", "bleu")
     study: str = ""
 
     @property
@@ -64,9 +76,14 @@ class Plan:
         return tuple(Cell(row.name, seed) for row in self.rows for seed in row.seeds)
 
     @property
+    def valid_measures(self) -> tuple[str, ...]:
+        """The measures of the validation set, which are the values of a trial."""
+        return tuple(name for name in self.measures if not MEASURES[name].is_of_test)
+
+    @property
     def configs(self) -> dict[str, Config]:
         """The configuration of each row as it is run, with the base's seed."""
-        return {row.name: override(self.base, **row.scaled) for row in self.rows}
+        return {row.name: row.configure(self.base) for row in self.rows if not row.published}
 
     def experiment(self, cell: Cell) -> Experiment:
         """The experiment of ``cell``, with the names under which it is tracked."""
@@ -75,7 +92,8 @@ class Plan:
         return Experiment(
             name=name,
             description=f"{self.title}, row {cell.row} at scale {self.scale}",
-            config=override(self.base, **row.scaled, seed=cell.seed),
+            config=row.configure(self.base, seed=cell.seed),
+            splits=("valid",) if self.valid_measures == self.measures else ("valid", "test"),
             group=name,
             tags=(self.table, self.scale, cell.row, f"seed-{cell.seed}"),
             labels={"table": self.table, "scale": self.scale, "row": cell.row},
@@ -84,11 +102,13 @@ class Plan:
 
     def _reported(self, row: PlannedRow) -> dict[str, float]:
         """The paper's figures of a row, and how much they differ from those of the base."""
-        base = next((each.reported for each in self.rows if not each.changes), Reported())
+        base = next(
+            (x.reported for x in self.rows if not x.changes and not x.published), Reported()
+        )
         found: dict[str, float] = {}
-        for name in ("perplexity", "bleu"):
-            ours: float | None = getattr(row.reported, name)
-            theirs: float | None = getattr(base, name)
+        for name in self.measures:
+            ours: float | None = getattr(row.reported, name, None)
+            theirs: float | None = getattr(base, name, None)
             if ours is not None:
                 found[name] = ours
                 if theirs is not None:
@@ -113,6 +133,33 @@ def make_plan(
     wanted = {row.name for row in rows}
     base = scale.apply(table.base)
     unchanged = _settings(base)
+
+    def plan_row(row: Row) -> PlannedRow:
+        changes = cast(dict[str, Value], dict(row.changes))
+        if row.published:
+            return PlannedRow(
+                name=row.name,
+                reported=row.reported,
+                changes=changes,
+                scaled={},
+                seeds=(),
+                published=True,
+            )
+        config = table.configure(row, scale)
+        scaled = {
+            name: value
+            for name, value in _settings(config).items()
+            if name in changes or value != unchanged[name]
+        }
+        return PlannedRow(
+            name=row.name,
+            reported=row.reported,
+            changes=changes,
+            scaled=scaled,
+            seeds=tuple(sorted(seeds)) if row.name in wanted else (),
+            corpus=None if config.data.corpus == base.data.corpus else config.data.corpus,
+        )
+
     return Plan(
         table=table.name,
         title=table.title,
@@ -120,26 +167,14 @@ def make_plan(
         divide_widths=scale.divide_widths,
         divide_layers=scale.divide_layers,
         base=choose_arithmetic(base, precision, threads),
-        rows=tuple(
-            PlannedRow(
-                name=row.name,
-                reported=row.reported,
-                changes=cast(dict[str, Value], dict(row.changes)),
-                scaled={
-                    name: value
-                    for name, value in _settings(table.configure(row, scale)).items()
-                    if name in row.changes or value != unchanged[name]
-                },
-                seeds=tuple(sorted(seeds)) if row.name in wanted else (),
-            )
-            for row in table.rows
-        ),
+        rows=tuple(plan_row(row) for row in table.rows),
+        measures=table.measures,
     )
 
 
 def columns(config: Config) -> dict[str, Value]:
-    """The fields of ``config`` that a row may change, by name."""
-    found = _settings(config)
+    """What a row may change, as it is in ``config``, by name."""
+    found = {**_settings(config), "target_language": config.data.corpus.target_language}
     return {name: found[name] for name in CHANGES}
 
 

@@ -17,6 +17,7 @@ from ablations.runner.run_set import Direction
 from ablations.tables.plan import Plan, columns, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import Experiment
+from experiments.run.measures import MEASURES, Measure
 from transformer.config import to_dict
 from transformer.evaluation.counts import run_flops
 
@@ -27,9 +28,6 @@ class TableRuns:
     Raises:
         InputError: if the directory is not a table's.
     """
-
-    directions: Sequence[Direction] = ("minimize", "maximize")
-    metrics: Sequence[str] = ("validation perplexity", "validation BLEU")
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -51,6 +49,21 @@ class TableRuns:
             longest_first = sorted(flops, key=lambda cell: -flops[cell])
             self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
             self._distributions = _distributions(self._plan)
+
+    @property
+    def _measures(self) -> Sequence[Measure]:
+        """The table's measures of the validation set."""
+        return [MEASURES[name] for name in self._plan.valid_measures]
+
+    @property
+    def directions(self) -> Sequence[Direction]:
+        """Which way each metric is better."""
+        return [measure.direction for measure in self._measures]
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """What Optuna and its dashboard call the values of a trial."""
+        return [f"validation {measure.label}" for measure in self._measures]
 
     @property
     def plan(self) -> Plan:
@@ -106,10 +119,11 @@ class TableRuns:
         return experiment
 
     def finished_trial(self, name: str) -> FrozenTrial | None:
-        """A trial with the run's perplexity and BLEU."""
+        """A trial with the run's scores on the validation set."""
         result = read_result(self.root / name)
-        values = [] if result is None else [result.perplexity, result.bleu]
-        if not values or not all(map(isfinite, values)):
+        found = [getattr(result, measure.name, None) for measure in self._measures]
+        values = [value for value in found if value is not None and isfinite(value)]
+        if len(values) < len(found):
             return None
         settings = columns(self._plan.experiment(self._cells[name]).config)
         return create_trial(

@@ -25,6 +25,8 @@ class Checkpoints(TypedDict, total=False):
 class Settings(Checkpoints, total=False):
     """What else a scale may set for all rows."""
 
+    beam_size: int
+
     vocab_size: int
     max_positions: int
     tokens_per_batch: int
@@ -57,22 +59,27 @@ class Scale:
     max_steps: int
     settings: Settings
     longer: Checkpoints
+    other_corpora: tuple[Corpus, ...] = ()
 
     def anchored(self, folder: Path) -> Scale:
-        """The scale with relative paths of its corpus resolved against ``folder``."""
-        return replace(self, corpus=anchored(self.corpus, folder))
+        """The scale with relative paths of its corpora resolved against ``folder``."""
+        others = tuple(anchored(corpus, folder) for corpus in self.other_corpora)
+        return replace(self, corpus=anchored(self.corpus, folder), other_corpora=others)
 
-    def apply(self, config: Config) -> Config:
+    def apply(self, config: Config, target_language: str | None = None) -> Config:
         """The configuration to run for one in the paper's units.
 
+        Args:
+            target_language: that of one of ``other_corpora``, or None for ``corpus``
+
         Raises:
-            InputError: if a width or the depth is not divisible.
+            InputError: if a width or the depth is not divisible, or no corpus is in that language.
         """
         model = config.model
         longer = self.longer if config.training.max_steps > _PAPER_STEPS else {}
         return override(
             config,
-            corpus=self.corpus,
+            corpus=self._corpus(target_language),
             num_layers=_divide("num_layers", model.num_layers, self.divide_layers),
             **{
                 name: _divide(name, getattr(model, name), self.divide_widths)
@@ -82,11 +89,22 @@ class Scale:
             **(self.settings | longer),
         )
 
+    def _corpus(self, target_language: str | None) -> Corpus:
+        corpora = (self.corpus, *self.other_corpora)
+        for corpus in corpora:
+            if target_language in (None, corpus.target_language):
+                return corpus
+        raise InputError(
+            f"its corpora are in {', '.join(x.target_language for x in corpora)}, "
+            f"none in {target_language!r}"
+        )
+
 
 def scale(
     name: str,
     *,
     corpus: Corpus,
+    other_corpora: tuple[Corpus, ...] = (),
     divide_widths: int = 1,
     divide_layers: int = 1,
     max_steps: int = _PAPER_STEPS,
@@ -94,6 +112,9 @@ def scale(
     **settings: Unpack[Settings],
 ) -> Scale:
     """A scale; with a corpus alone it is the identity.
+
+    Args:
+        other_corpora: for rows in other target languages
 
     Raises:
         InputError: for a setting that a scale does not have.
@@ -110,6 +131,7 @@ def scale(
         max_steps=max_steps,
         settings=settings,
         longer=longer or {},
+        other_corpora=other_corpora,
     )
 
 

@@ -28,12 +28,15 @@ from typing import TypedDict, Unpack, cast, get_type_hints
 
 from ablations.files import OWN_FILES, check_name
 from ablations.tables.scale import Scale
+from experiments.run.measures import MEASURES
 from transformer.config import Config, Positions, override
 from transformer.errors import InputError, unknown_name
 
 
 class Changes(TypedDict, total=False):
-    """What a row may change: the columns of Table 3, and the positions of row E."""
+    """What a row may change: the columns of Table 3, the positions of its row E, and the language
+    into which Table 2 translates.
+    """
 
     num_layers: int
     d_model: int
@@ -45,6 +48,8 @@ class Changes(TypedDict, total=False):
     label_smoothing: float
     positions: Positions
     max_steps: int
+    vocab_size: int
+    target_language: str
 
 
 CHANGES: tuple[str, ...] = tuple(Changes.__annotations__)
@@ -57,20 +62,29 @@ _KINDS: dict[object, tuple[tuple[type, ...], str]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reported:
-    """A row's figures in the paper; None if it gives none."""
+    """A row's figures in the paper; None if it gives none. ``flops`` are those of training, counted
+    as in Table 2.
+    """
 
     perplexity: float | None = None
     bleu: float | None = None
     parameters_millions: int | None = None
+    test_bleu: float | None = None
+    test_f1: float | None = None
+    flops: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One row of a table: what differs from the base, in the paper's units."""
+    """One row of a table: what differs from the base, in the paper's units.
+
+    A ``published`` system is listed with the paper's figures and never run.
+    """
 
     name: str
     reported: Reported
     changes: Changes
+    published: bool = False
 
 
 def row(
@@ -79,9 +93,18 @@ def row(
     bleu: float | None = None,
     parameters_millions: int | None = None,
     /,
+    *,
+    test_bleu: float | None = None,
+    test_f1: float | None = None,
+    flops: float | None = None,
     **changes: Unpack[Changes],
 ) -> Row:
     """A row as the paper prints it: name, PPL, BLEU, parameters in millions, then the changes.
+
+    Args:
+        test_bleu: of the test set, as in Table 2
+        test_f1: of the test set, as in Table 4
+        flops: of training, as in Table 2
 
     Raises:
         InputError: for an unknown change or one of the wrong type, or a name that cannot be a
@@ -94,8 +117,28 @@ def row(
         if change not in CHANGES:
             raise unknown_name("setting", change, CHANGES)
         _check_type(name, change, value)
-    reported = Reported(perplexity=perplexity, bleu=bleu, parameters_millions=parameters_millions)
+    reported = Reported(
+        perplexity=perplexity,
+        bleu=bleu,
+        parameters_millions=parameters_millions,
+        test_bleu=test_bleu,
+        test_f1=test_f1,
+        flops=flops,
+    )
     return Row(name=name, reported=reported, changes=changes)
+
+
+def published(
+    name: str,
+    *,
+    test_bleu: float | None = None,
+    test_f1: float | None = None,
+    flops: float | None = None,
+    **changes: Unpack[Changes],
+) -> Row:
+    """A system of other authors, with the figures that the paper quotes."""
+    reported = Reported(test_bleu=test_bleu, test_f1=test_f1, flops=flops)
+    return Row(name=name, reported=reported, changes=changes, published=True)
 
 
 def _check_type(row: str, change: str, value: object) -> None:
@@ -108,7 +151,9 @@ def _check_type(row: str, change: str, value: object) -> None:
 class Table:
     """Rows that differ from one base, whose configuration is in the paper's units.
 
-    ``scales`` are added to the built-in ones of :mod:`ablations.tables.scales`.
+    ``measures`` are the scores that it compares, by their names in
+    :mod:`experiments.run.measures`; ``scales`` are added to the built-in ones of
+    :mod:`ablations.tables.scales`.
 
     Raises:
         InputError: if there is no row, two rows share a name, or a row makes no valid
@@ -119,6 +164,7 @@ class Table:
     title: str
     base: Config
     rows: tuple[Row, ...]
+    measures: tuple[str, ...] = ("perplexity", "bleu")
     scales: tuple[Scale, ...] = ()
 
     def __post_init__(self) -> None:
@@ -129,14 +175,24 @@ class Table:
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"table {self.name!r} has two rows named {name!r}")
-        for row in self.rows:
+        for measure in self.measures:
+            if measure not in MEASURES:
+                raise unknown_name("measure", measure, MEASURES)
+        for row in self.run_rows:
             self.configure(row)
+
+    @property
+    def run_rows(self) -> tuple[Row, ...]:
+        """The rows that are not published systems."""
+        return tuple(row for row in self.rows if not row.published)
 
     def configure(self, row: Row, scale: Scale | None = None) -> Config:
         """The configuration of ``row`` at ``scale``, or in the paper's units without one."""
+        changes = dict(cast(Mapping[str, object], row.changes))
+        language = cast(str | None, changes.pop("target_language", None))
         try:
-            config = override(self.base, **cast(Mapping[str, object], row.changes))
-            return config if scale is None else scale.apply(config)
+            config = override(self.base, **changes)
+            return config if scale is None else scale.apply(config, language)
         except InputError as error:
             where = "" if scale is None else f" at scale {scale.name!r}"
             raise InputError(f"row {row.name!r} of {self.name!r}{where}: {error}") from error

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 from ablations.files import FIGURES
-from ablations.report.summary import MEASURES, RowSummary, Summary, summarise
+from ablations.report.summary import RowSummary, Summary, reported, summarise
 
 _MILLION = 1e6
 
@@ -42,17 +42,17 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
 
 def _line(summary: Summary, row: RowSummary) -> dict[str, str | float | None]:
     """A row by column: numbers, or text, or None if there is no value yet."""
-    done, reported = row.results, row.row.reported
+    done = row.results
     line: dict[str, str | float | None] = {"row": row.row.name}
     line["changes"] = " ".join(f"{name}={row.settings[name]}" for name in sorted(row.changed))
-    for name in MEASURES:
-        ours = getattr(row, name)
+    for name in summary.plan.measures:
+        ours = row.scores.get(name)
         difference, paper = summary.difference(row, name), summary.reported_difference(row, name)
         line |= {
             name: ours and ours.mean,
             f"{name}_deviation": ours and ours.deviation,
             f"{name}_difference": difference.mean if difference and not row.is_base else None,
-            f"paper_{name}": getattr(reported, name),
+            f"paper_{name}": reported(row, name),
             f"paper_{name}_difference": None if row.is_base or paper is None else round(paper, 2),
         }
     return {
@@ -60,7 +60,7 @@ def _line(summary: Summary, row: RowSummary) -> dict[str, str | float | None]:
         "seeds": len(done),
         "seeds_planned": len(row.row.seeds),
         "parameters_millions": done[0].parameters / _MILLION if done else None,
-        "paper_parameters_millions": reported.parameters_millions,
+        "paper_parameters_millions": row.row.reported.parameters_millions,
         "tokens_per_second": fmean(x.tokens_per_second for x in done) if done else None,
         "train_seconds": fmean(x.train_seconds for x in done) if done else None,
         **row.settings,

@@ -58,7 +58,6 @@ def score_run(
     experiment: Experiment,
     directory: Path,
     corpus: PreparedCorpus,
-    splits: tuple[str, ...],
     trainer: lightning.Trainer,
     clock: Clock,
     display: Display,
@@ -86,7 +85,11 @@ def score_run(
         return scores
 
     checkpoints = choose_checkpoints(experiment, directory)
-    scores = {split: score_mean(checkpoints, split, split) for split in splits if corpus.has(split)}
+    scores = {
+        split: score_mean(checkpoints, split, split)
+        for split in experiment.splits
+        if corpus.has(split)
+    }
     averaged, count = None, experiment.config.training.also_average
     more = checkpoints if count is None else to_average(directory, count)
     if more != checkpoints:

@@ -26,7 +26,6 @@ def execute(
     devices: int | None = None,
     accumulate: int = 1,
     limits: Limits | None = None,
-    splits: tuple[str, ...] = ("valid", "test"),
     fenced: bool = False,
     log: Log = "wandb",
 ) -> Outcome:
@@ -47,7 +46,6 @@ def execute(
             devices=devices,
             accumulate=accumulate,
             limits=limits,
-            splits=splits,
             fenced=fenced,
             log=log,
         )

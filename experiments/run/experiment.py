@@ -22,6 +22,7 @@ BEST_FILE = "best.json"
 class Experiment:
     """A configuration with a name.
 
+    ``splits`` are scored at the end, if the corpus has them; ``valid`` must be among them.
     ``group`` and ``tags`` sort the runs in W&B, ``labels`` are added to the settings there, and
     ``reported`` are the paper's figures by name.
     """
@@ -29,6 +30,7 @@ class Experiment:
     name: str
     description: str
     config: Config
+    splits: tuple[str, ...] = ("valid", "test")
     group: str | None = None
     tags: tuple[str, ...] = ()
     labels: dict[str, int | float | str] = field(default_factory=dict)

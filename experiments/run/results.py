@@ -24,23 +24,51 @@ _LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Parses:
+    """How well a text was parsed, in per cent (:mod:`transformer.evaluation.parsing`).
+
+    ``f1_of_40`` is of the sentences of at most 40 words and ``baseline_f1`` that of right-branching
+    trees. ``errors`` are sentences that could not be compared, ``repaired`` those for which the
+    model's output was no tree over the sentence before it was repaired.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    f1_of_40: float
+    exact_match: float
+    tagging_accuracy: float | None
+    baseline_f1: float
+    sentences: int
+    errors: int
+    repaired: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Averaged:
     """Scores on the validation set of the mean of the last ``checkpoints`` checkpoints."""
 
     checkpoints: int
-    bleu: float
-    tokenised_bleu: float
+    bleu: float | None = None
+    tokenised_bleu: float | None = None
     perplexity: float
     perplexity_per_char: float
+    parses: Parses | None = None
+
+    @property
+    def f1(self) -> float | None:
+        """Labelled F1."""
+        return self.parses and self.parses.f1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
     """One finished run.
 
-    BLEU and perplexity are of the validation set, as in Table 3; those of the test set, if it was
-    scored, begin with ``test_``. ``bleu`` is sacreBLEU's and ``tokenised_bleu`` is computed as in
-    the paper (:mod:`transformer.evaluation.bleu`). ``perplexity`` is per word-piece,
+    Scores are of the validation set, as in Table 3; those of the test set, if it was scored, begin
+    with ``test_``. A translation has ``bleu``, sacreBLEU's, and ``tokenised_bleu``, computed as in
+    the paper (:mod:`transformer.evaluation.bleu`); a parser has ``parses`` instead, and
+    ``f1`` from them. ``perplexity`` is per word-piece,
     ``perplexity_per_char`` per character of the reference. ``averaged`` holds the scores of an
     average of more checkpoints, if the configuration asks for them too.
 
@@ -54,8 +82,8 @@ class Result:
 
     experiment: str
     seed: int
-    bleu: float
-    bleu_signature: str
+    bleu: float | None = None
+    bleu_signature: str | None = None
     perplexity: float
     perplexity_per_char: float
     parameters: int
@@ -83,28 +111,66 @@ class Result:
     averaged: Averaged | None = None
     data_digest: str | None = None
     corpus_target_tokens: int | None = None
+    parses: Parses | None = None
+    test_parses: Parses | None = None
+
+    @property
+    def f1(self) -> float | None:
+        """Labelled F1 on the validation set."""
+        return self.parses and self.parses.f1
+
+    @property
+    def test_f1(self) -> float | None:
+        """Labelled F1 on the test set."""
+        return self.test_parses and self.test_parses.f1
 
 
 def score_lines(result: Result) -> list[str]:
     """What is printed of a finished run: a line for each text and each signature."""
-    lines = [_scores("valid", result.bleu, result.tokenised_bleu, result.perplexity)]
-    if result.averaged is not None:
-        mean = result.averaged
-        scores = _scores("valid", mean.bleu, mean.tokenised_bleu, mean.perplexity)
-        lines.append(f"{scores}  (mean of {mean.checkpoints} checkpoints)")
-    if result.test_bleu is not None and result.test_perplexity is not None:
+    lines = [_line("valid", result.bleu, result.tokenised_bleu, result.parses, result.perplexity)]
+    if (mean := result.averaged) is not None:
+        line = _line("valid", mean.bleu, mean.tokenised_bleu, mean.parses, mean.perplexity)
+        lines.append(f"{line}  (mean of {mean.checkpoints} checkpoints)")
+    if result.test_perplexity is not None:
         lines.append(
-            _scores("test", result.test_bleu, result.test_tokenised_bleu, result.test_perplexity)
+            _line(
+                "test",
+                result.test_bleu,
+                result.test_tokenised_bleu,
+                result.test_parses,
+                result.test_perplexity,
+            )
         )
-    lines.append(f"BLEU: {result.bleu_signature}")
-    if result.tokenised_bleu_signature is not None:
-        lines.append(f"tokenised BLEU: {result.tokenised_bleu_signature}")
-    return lines
+    signatures = {
+        "BLEU": result.bleu_signature,
+        "tokenised BLEU": result.tokenised_bleu_signature,
+    }
+    return lines + [f"{name}: {text}" for name, text in signatures.items() if text is not None]
 
 
-def _scores(name: str, bleu: float, tokenised_bleu: float | None, perplexity: float) -> str:
-    tokenised = "" if tokenised_bleu is None else f"  tokenised BLEU {tokenised_bleu:.2f}"
-    return f"{name:5}  BLEU {bleu:.2f}{tokenised}  perplexity {perplexity:.2f}"
+def _line(
+    split: str,
+    bleu: float | None,
+    tokenised_bleu: float | None,
+    parses: Parses | None,
+    perplexity: float,
+) -> str:
+    parts = [split.ljust(5)]
+    parts += [] if bleu is None else [f"BLEU {bleu:.2f}"]
+    parts += [] if tokenised_bleu is None else [f"tokenised BLEU {tokenised_bleu:.2f}"]
+    parts += [] if parses is None else [parse_scores(parses)]
+    return "  ".join([*parts, f"perplexity {perplexity:.2f}"])
+
+
+def parse_scores(parses: Parses) -> str:
+    """How well a text was parsed, in one line."""
+    tagging = parses.tagging_accuracy
+    tags = "" if tagging is None else f", tagging accuracy {tagging:.1f}"
+    return (
+        f"F1 {parses.f1:.2f} (precision {parses.precision:.1f}, recall {parses.recall:.1f}, "
+        f"exact match {parses.exact_match:.1f}{tags}; right-branching {parses.baseline_f1:.1f}; "
+        f"{parses.repaired} of {parses.sentences} sentences repaired, {parses.errors} errors)"
+    )
 
 
 def load_result(directory: Path) -> Result | None:

@@ -43,7 +43,6 @@ def run(
     devices: int | None = None,
     accumulate: int = 1,
     limits: Limits | None = None,
-    splits: tuple[str, ...] = ("valid", "test"),
     fenced: bool = False,
     log: Log = "wandb",
 ) -> Result | None:
@@ -58,7 +57,6 @@ def run(
         accumulate: parts of each device's share of a batch, to hold one at a time: one device with
             eight takes the same steps as eight devices with one, up to rounding
         limits: where training ends sooner than configured
-        splits: what is scored at the end, if the corpus has it; must include ``valid``
         fenced: another attempt may take the run over by renaming ``directory``. It exists already,
             and is not made again after that, so that whatever this process still writes fails.
         log: what tracks the run besides ``metrics.csv``
@@ -91,7 +89,7 @@ def run(
             )
             if not trainer.is_global_zero:
                 return None
-            result = score_run(experiment, directory, data.corpus, splits, trainer, clock, display)
+            result = score_run(experiment, directory, data.corpus, trainer, clock, display)
             check_not_removed(directory)
             save_result(directory, result)
             display.start(RunState.DONE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.run.devices import is_first_rank
 from experiments.run.experiment import Experiment, Log
+from experiments.run.measures import valid_scores
 from experiments.run.results import Result
 from experiments.run.wandb_runs import finish, flat_config, start_run
 from transformer.config import to_dict
@@ -70,7 +71,7 @@ class Tracking:
         from lightning.pytorch.loggers import TensorBoardLogger
 
         config = flat_config(self._experiment)
-        scores: dict[str, Any] = {"perplexity": result.perplexity, "bleu": result.bleu}
+        scores: dict[str, Any] = valid_scores(result)
         if isinstance(self._files, TensorBoardLogger):
             self._files.log_hyperparams(config, scores, result.steps)
         else:

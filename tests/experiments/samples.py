@@ -19,7 +19,9 @@ from transformer.config import override
 from transformer.data.corpora.folders import folder_corpus
 
 
-def tiny_experiment(folder: Path, **changes: object) -> Experiment:
+def tiny_experiment(
+    folder: Path, splits: tuple[str, ...] = ("valid", "test"), **changes: object
+) -> Experiment:
     """About nine steps per epoch, so that forty steps end in the middle of the fifth."""
     config = tiny(
         folder_corpus(folder),
@@ -34,6 +36,7 @@ def tiny_experiment(folder: Path, **changes: object) -> Experiment:
         name="numbers",
         description="digits as words",
         config=override(config, **changes),
+        splits=splits,
         group="tests/tiny",
         tags=("tiny", "numbers"),
     )

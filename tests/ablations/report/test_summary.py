@@ -28,9 +28,9 @@ def test_means_and_spreads(tmp_path: Path) -> None:
     finish(tmp_path, Cell("narrow", 3), bleu=72.0)
     summary = summarise(tmp_path)
     base, narrow = summary.rows
-    assert base.bleu is not None and narrow.bleu is not None
-    assert (base.bleu.mean, base.bleu.deviation, base.bleu.count) == (81.0, 1.0, 3)
-    assert narrow.bleu.deviation == pytest.approx(2**0.5)
+    mean = base.scores["bleu"]
+    assert (mean.mean, mean.deviation, mean.count) == (81.0, 1.0, 3)
+    assert narrow.scores["bleu"].deviation == pytest.approx(2**0.5)
     assert [u.cell for u in narrow.unfinished] == [Cell("narrow", 2)]
     assert summary.base is base
 
@@ -39,7 +39,7 @@ def test_one_seed_has_no_spread(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     finish(tmp_path, Cell("base", 1))
     summary = summarise(tmp_path)
-    assert summary.rows[0].bleu is not None and summary.rows[0].bleu.deviation is None
+    assert summary.rows[0].scores["bleu"].deviation is None
     assert not summary.pools
 
 
@@ -55,7 +55,8 @@ def test_runs_on_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
     _finish_on(tmp_path, {1: "most", 2: None, 3: "third"}, "narrow")
     summary = summarise(tmp_path)
     base, narrow = summary.rows
-    assert base.bleu is not None and (base.bleu.mean, base.bleu.count) == (82.5, 2)
+    mean = base.scores["bleu"]
+    assert (mean.mean, mean.count) == (82.5, 2)
     assert [result.seed for result in narrow.results] == [1, 2], "unknown data is accepted"
     page = compose(summary)
     assert page.part("Not finished", Text).content == (
@@ -85,7 +86,7 @@ def test_results_of_versions_that_did_not_record_data_are_averaged(tmp_path: Pat
         del values["data_digest"]
         path.write_text(json.dumps(values))
     summary = summarise(tmp_path)
-    assert summary.rows[0].bleu is not None and summary.rows[0].bleu.count == 3
+    assert summary.rows[0].scores["bleu"].count == 3
     assert "data" not in dict(compose(summary).part("Set-up", Facts).content)
 
 

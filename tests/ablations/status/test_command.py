@@ -34,7 +34,7 @@ def test_the_json_object_has_the_documented_keys(
     assert found["counts"] == {"done": 1, "running": 1}
     assert found["hosts"][0]["name"] == "node-a"
     done, running = found["runs"]
-    assert (done["perplexity"], done["step"], done["failures"]) == (3.0, None, [])
+    assert (done["scores"]["perplexity"], done["step"], done["failures"]) == (3.0, None, [])
     assert (running["stage"], running["step"], running["loss"]) == ("train", 400, 2.5)
     promised = to_json.__doc__ or ""
     assert all(f"``{name}``" in promised for name in (*found, *running))

@@ -40,7 +40,7 @@ def test_every_state_is_read_from_the_files(root: Path) -> None:
     status, runs = read(root)
     states = [run.state for run in status.runs]
     assert states == ["done", "running", "given up", "failed", "running", "waiting"]
-    assert (runs["base/seed-1"].perplexity, runs["base/seed-1"].seconds) == (3.0, 61.5)
+    assert (runs["base/seed-1"].scores["perplexity"], runs["base/seed-1"].seconds) == (3.0, 61.5)
     running = runs["base/seed-2"]
     assert (running.host, running.devices, running.attempt) == ("node-a", (3,), 1)
     assert running.progress is not None and running.progress.loss == 2.5

@@ -65,7 +65,7 @@ def test_every_state_is_read_from_the_trials(url: URL) -> None:
     states = [run.state for run in status.runs]
     assert states == ["done", "running", "stopped", "failed", "waiting", "stopped"]
     done, running, _, failed, *_ = status.runs
-    assert (done.perplexity, done.bleu) == (3.0, 80.0)
+    assert done.scores == {"perplexity": 3.0, "bleu": 80.0}
     assert (running.attempt, running.host, running.devices) == (2, "node-a", (3,))
     assert running.progress is not None and running.progress.loss == 2.5
     assert running.heard_at == pytest.approx(time.time(), abs=60)

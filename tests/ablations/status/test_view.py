@@ -19,7 +19,12 @@ TRAINING = Progress(
     stage=RunState.TRAIN, step=123_456, max_steps=300_000, loss=2.3456, tokens_per_second=12_345.6
 )
 RUNS = (
-    Run(name="base/seed-1", state=RunState.DONE, perplexity=4.92, bleu=25.8, seconds=185.0),
+    Run(
+        name="base/seed-1",
+        state=RunState.DONE,
+        scores={"perplexity": 4.92, "bleu": 25.8},
+        seconds=185.0,
+    ),
     Run(
         name="C-ff4096/seed-1",
         state=RunState.RUNNING,

@@ -34,7 +34,7 @@ def run_undisturbed(place: Place, directory: Path) -> Path:
         for cell in plan.cells:
             alone = cell.directory(directory)
             if place.step_seconds is None:
-                run(plan.experiment(cell), alone, splits=("valid",))
+                run(plan.experiment(cell), alone)
             else:
                 claim(alone, plan.experiment(cell))
                 assert stand_in.train(alone) == 0

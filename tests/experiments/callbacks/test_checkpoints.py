@@ -167,7 +167,7 @@ def test_checkpoints_by_the_clock_keep_their_interval_over_stops(
     experiment = tiny_experiment(folder, checkpoint_every_minutes=5)
 
     def names_after(steps: int) -> list[str]:
-        run(experiment, tmp_path, limits=Limits(max_steps=steps), splits=("valid",))
+        run(experiment, tmp_path, limits=Limits(max_steps=steps))
         return [path.stem.removeprefix("step-000000") for _, path in step_checkpoints(tmp_path)]
 
     assert names_after(13) == ["08", "13-stop"]

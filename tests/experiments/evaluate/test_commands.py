@@ -35,7 +35,7 @@ def test_evaluate_prints_the_scores_of_the_result(finished: Path, result: Result
     expected = [result.bleu, result.tokenised_bleu, result.perplexity]
     assert _printed(ended) == pytest.approx(expected, abs=0.006)
     first, second, third, fourth = ended.stdout.splitlines()
-    assert first.endswith(result.bleu_signature)
+    assert first.endswith(f"  {result.bleu_signature}")
     assert second.startswith("tokenised BLEU ")
     assert second.endswith(f"  {result.tokenised_bleu_signature}")
     assert "per word-piece" in third and "per character" in third

@@ -47,7 +47,9 @@ def test_the_same_checkpoints_are_not_scored_twice(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    experiment = tiny_experiment(folder, also_average=5, max_steps=4, checkpoint_every_steps=2)
-    result = result_of(experiment, tmp_path / "run", splits=("valid",))
+    experiment = tiny_experiment(
+        folder, ("valid",), also_average=5, max_steps=4, checkpoint_every_steps=2
+    )
+    result = result_of(experiment, tmp_path / "run")
     assert (result.averaged_checkpoints, result.averaged) == (2, None)
     assert not list((tmp_path / "run").glob("valid-averaged*"))

@@ -104,7 +104,7 @@ def test_a_run_may_continue_with_another_number_of_parts(
     monkeypatch.setenv("WANDB_MODE", "disabled")
     experiment = tiny_experiment(folder)
     run(experiment, tmp_path, accumulate=3, limits=Limits(max_steps=13))
-    result = result_of(experiment, tmp_path, accumulate=2, splits=("valid",))
+    result = result_of(experiment, tmp_path, accumulate=2)
     expected = load_result(finished)
     assert expected is not None and result.source_tokens == expected.source_tokens
     assert _course(tmp_path) == _course(finished)

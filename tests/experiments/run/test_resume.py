@@ -24,7 +24,7 @@ _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 def experiment(folder: Path) -> Experiment:
     """Sixteen epochs; no interval divides another or an epoch."""
     return tiny_experiment(
-        folder, max_steps=_STEPS, checkpoint_every_steps=7, validate_every_steps=11
+        folder, ("valid",), max_steps=_STEPS, checkpoint_every_steps=7, validate_every_steps=11
     )
 
 
@@ -36,7 +36,7 @@ def undisturbed(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATA_CACHE", str(shared_cache))
         patch.setenv("WANDB_MODE", "disabled")
-        run(experiment, directory, splits=("valid",))
+        run(experiment, directory)
     return directory
 
 

@@ -32,8 +32,8 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     """Without dropout, which is drawn separately for each shard of a batch."""
     monkeypatch.setenv("WANDB_MODE", "disabled")
     one, two = tmp_path / "one", tmp_path / "two"
-    experiment = tiny_experiment(folder, max_steps=20, dropout=0.0)
-    alone = result_of(experiment, one, splits=("valid",))
+    experiment = tiny_experiment(folder, ("valid",), max_steps=20, dropout=0.0)
+    alone = result_of(experiment, one)
     claim(two, experiment)
     assert start(two, ranks=2).wait() == 0, (two / "log.txt").read_text()
     losses = _losses(two, "loss")
