@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,9 +14,11 @@ TOP = "TOP"
 #: Trees are walked by recursion; those of treebanks are some 50 brackets deep at most.
 MAX_DEPTH = 200
 
-_OUTER = frozenset({"", "TOP", "ROOT", "S1"})
+_OUTER = frozenset({"", TOP, "ROOT", "S1"})
 _EMPTY = "-NONE-"
-_TOKEN = re.compile(r"[()]|[^() \t\r\n\f\v]+")
+# Other white space than ASCII's may be part of a word. A word with its tag is one match, for speed.
+_ATOM = r"[^() \t\r\n\f\v]+"
+_TOKEN = re.compile(rf"\(\s*({_ATOM})\s+({_ATOM})\s*\)|[()]|{_ATOM}", re.ASCII)
 _FUNCTION = re.compile(r"[-=|]")
 
 
@@ -30,12 +33,21 @@ class Tree:
 
 @dataclass(slots=True)
 class _Bracket:
-    """A bracket that is still open: what stands in it, and where it began."""
+    """An open bracket: where it began, its label, and what it holds; ``parts`` counts all of it."""
 
     start: int
-    atoms: list[str] = field(default_factory=list[str])
-    children: list[Tree] = field(default_factory=list[Tree])
+    label: str = ""
     parts: int = 0
+    children: list[Tree] = field(default_factory=list[Tree])
+
+    def add(self, tree: Tree | None) -> None:
+        self.parts += 1
+        if tree is not None:
+            self.children.append(tree)
+
+    def closed(self) -> Tree | None:
+        """The constituent, or None if all that it held was empty."""
+        return Tree(plain_label(self.label), tuple(self.children)) if self.children else None
 
 
 def read_trees(text: str, name: str) -> Iterator[Tree]:
@@ -50,8 +62,9 @@ def read_trees(text: str, name: str) -> Iterator[Tree]:
         name: of the file, for messages
 
     Raises:
-        InputError: with the line, if a tree does not close, is empty, or is not one word or some
-            constituents in every bracket. A bracket that is a word must be written -LRB- or -RRB-.
+        InputError: with the line, if a tree does not close or a bracket holds anything but one
+            word with its tag, or a label and constituents. Brackets that are words must be written
+            -LRB- and -RRB-.
     """
 
     def error(position: int, problem: str) -> InputError:
@@ -60,61 +73,56 @@ def read_trees(text: str, name: str) -> Iterator[Tree]:
     stack: list[_Bracket] = []
     for match in _TOKEN.finditer(text):
         token, position = match[0], match.start()
-        if token == "(":
+        if match[1]:
+            leaf = _leaf(match[1], match[2])
+            if stack:
+                stack[-1].add(leaf)
+            elif leaf is not None:
+                yield Tree(TOP, (leaf,))
+        elif token == "(":
             if len(stack) == MAX_DEPTH:
-                raise error(position, f"the tree is more than {MAX_DEPTH} brackets deep")
+                raise error(position, f"a tree is more than {MAX_DEPTH} brackets deep")
             stack.append(_Bracket(position))
         elif not stack:
             raise error(position, f"{token!r} stands outside of any tree")
         elif token == ")":
             bracket = stack.pop()
-            if problem := _problem(bracket, is_outer=not stack):
-                raise error(bracket.start, problem)
-            tree = _closed(bracket)
+            if not bracket.parts:
+                raise error(
+                    bracket.start,
+                    f"the bracket ({bracket.label}) is empty; brackets that are words are written "
+                    "-LRB- and -RRB-",
+                )
+            if stack and not bracket.label:
+                raise error(bracket.start, "a bracket inside of a tree has no label")
+            tree = bracket.closed()
             if stack:
-                stack[-1].parts += 1
-                stack[-1].children += [] if tree is None else [tree]
+                stack[-1].add(tree)
             elif tree is not None:
                 yield _below_top(tree)
+        elif stack[-1].label or stack[-1].parts:
+            raise error(position, f"{token!r} should stand in a bracket with its tag")
         else:
-            stack[-1].atoms.append(token)
+            stack[-1].label = token
     if stack:
         raise error(stack[0].start, "the tree that begins here does not close")
 
 
-def _problem(bracket: _Bracket, *, is_outer: bool) -> str:
-    """What is wrong with a bracket that is complete; empty if nothing is."""
-    atoms, parts = bracket.atoms, bracket.parts
-    if not atoms and not parts:
-        return "the bracket is empty (brackets that are words are written -LRB- and -RRB-)"
-    if not atoms and not is_outer:
-        return "the bracket has no label"
-    if len(atoms) == 1 and not parts:
-        return f"the bracket ({atoms[0]}) holds no word"
-    if len(atoms) > 2 or (len(atoms) == 2 and parts):
-        return f"the bracket ({' '.join(atoms[:3])}…) holds more than one word or constituents"
-    return ""
+def _leaf(tag: str, word: str) -> Tree | None:
+    """A word with its tag, or None for an empty element."""
+    if not word.isascii():
+        word = "".join(word.split())  # sentences are split into words at any white space
+    return Tree(plain_label(tag), word=word) if word and tag != _EMPTY else None
 
 
-def _closed(bracket: _Bracket) -> Tree | None:
-    """The tree of a bracket, or None if it holds no words."""
-    if len(bracket.atoms) == 2:
-        tag, word = bracket.atoms
-        # White space other than ASCII's is part of a word in a treebank, and of none in a sentence.
-        word = "".join(word.split())
-        return None if tag == _EMPTY or not word else Tree(_plain(tag), word=word)
-    label = _plain(bracket.atoms[0]) if bracket.atoms else ""
-    return Tree(label, tuple(bracket.children)) if bracket.children else None
-
-
-def _plain(label: str) -> str:
-    """The label without function tags and indices; -LRB- and the like stay."""
+@functools.cache
+def plain_label(label: str) -> str:
+    """``label`` without function tags and indices; -LRB- and the like stay."""
     return label if label.startswith("-") else _FUNCTION.split(label, maxsplit=1)[0] or label
 
 
 def _below_top(tree: Tree) -> Tree:
-    is_outer = tree.word is None and tree.label in _OUTER
-    return Tree(TOP, tree.children if is_outer else (tree,))
+    return Tree(TOP, tree.children if tree.label in _OUTER else (tree,))
 
 
 def leaves(tree: Tree) -> Iterator[Tree]:
