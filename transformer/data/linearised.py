@@ -14,6 +14,8 @@ Leaves = Literal["XX", "tags", "words"]
 #: The tags of punctuation. The score of a parse leaves out words with these tags.
 PUNCTUATION = frozenset({",", ".", ":", "``", "''"})
 WORD = "XX"
+#: What a vocabulary keeps whole: brackets with their labels, and what stands for a word.
+BRACKETS = re.compile(rf"[()]\S+|{WORD}")
 
 _LABEL = re.compile(r"[^()\s]+")
 

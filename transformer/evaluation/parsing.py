@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from transformer.data.linearised import PUNCTUATION
-from transformer.data.trees import TOP, Tree, leaves, plain_label, words
+from transformer.data.linearised import PUNCTUATION, WORD
+from transformer.data.trees import MAX_DEPTH, TOP, Tree, leaves, plain_label, words
 from transformer.errors import InputError
 
 # EVALB's second list of figures.
@@ -104,9 +104,7 @@ def _count(gold: Tree, found: Tree) -> _Counts:
         found=found_spans.total(),
         matched=(gold_spans & found_spans).total(),
         words=len(gold_words),
-        correct_tags=sum(
-            x.label == y.label for x, y in zip(gold_words, found_words, strict=True)
-        ),
+        correct_tags=sum(x.label == y.label for x, y in zip(gold_words, found_words, strict=True)),
     )
 
 
@@ -147,9 +145,7 @@ def _total(counts: Iterable[_Counts]) -> BracketScores:
         recall=_percent(matched, gold),
         f1=_percent(2 * matched, gold + found),
         exact_match=_percent(exact, len(valid)),
-        tagging_accuracy=_percent(
-            sum(x.correct_tags for x in valid), sum(x.words for x in valid)
-        ),
+        tagging_accuracy=_percent(sum(x.correct_tags for x in valid), sum(x.words for x in valid)),
     )
 
 
@@ -175,14 +171,19 @@ def _with_punctuation_of(gold: Tree, found: Tree) -> Tree:
 def right_branching(words: Sequence[str], label: str) -> Tree:
     """The trivial parse: a constituent begins at every word but the last and reaches to the end.
 
-    A sentence of one word is one constituent. ``label`` is usually that which is most frequent in
-    the training trees, see :func:`most_frequent_label`. Tags are XX.
+    Args:
+        words: of the sentence; punctuation has itself as its tag, every other word XX
+        label: of all constituents, see :func:`most_frequent_label`
     """
+    tagged = [Tree(word if word in PUNCTUATION else WORD, word=word) for word in words]
+    depth = min(max(1, len(words) - 1), MAX_DEPTH)
+    children = tuple(tagged[depth:])
+    for leaf in reversed(tagged[:depth]):
+        children = (Tree(label, (leaf, *children)),)
+    return Tree(TOP, children)
 
 
 def most_frequent_label(trees: Iterable[Tree]) -> str:
-    """The label of most constituents, TOP aside."""
-
-
-def _constituents(tree: Tree) -> Iterator[Tree]:
-    pass
+    """The label of most constituents that count; of equally frequent ones the first met."""
+    labels = Counter(label for tree in trees for label, _, _ in spans(tree))
+    return labels.most_common(1)[0][0]
