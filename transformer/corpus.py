@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from transformer.errors import InputError
+
+Task = Literal["translation", "parsing"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +22,8 @@ class TextFile:
     - ``sacrebleu:SET/PAIR/SIDE``, a side (``source`` or ``reference``) of a test set that
       sacreBLEU knows, such as ``sacrebleu:wmt14/full/en-de/source``
     - ``builtin:GENERATOR/FILE`` for text that the project generates
+    - ``treebank:SOURCE/SPLIT.SIDE`` for sentences or linearised trees of a treebank, see
+      :class:`transformer.data.corpora.treebanks.TreebankText`
 
     Files ending in .gz, .xz or .bz2 are decompressed on reading. ``sha256``, which a download
     requires, and ``bytes`` are of the file as stored. If ``location`` is an archive, ``member`` is
@@ -51,7 +56,7 @@ class TextFile:
     @property
     def is_path(self) -> bool:
         """Whether ``location`` is a path."""
-        return not re.match(r"https?://|sacrebleu:|builtin:", self.location)
+        return not re.match(r"https?://|sacrebleu:|builtin:|treebank:", self.location)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +72,8 @@ class Corpus:
     """A named corpus and its splits.
 
     The languages are ISO 639-1 codes. Several training texts are concatenated in order and shuffled
-    as a whole. ``pairs`` is their approximate number, for estimates before anything is read.
+    as a whole. ``pairs`` is their approximate number, for estimates before anything is read. The
+    targets of ``parsing`` are linearised trees, whose brackets stay whole in the vocabulary.
     """
 
     name: str
@@ -78,6 +84,7 @@ class Corpus:
     valid: ParallelText
     test: ParallelText | None = None
     pairs: int | None = None
+    task: Task = "translation"
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:

@@ -15,6 +15,7 @@ from experiments.catalog.paper import (
     WMT14_EN_FR_BASE,
     WMT14_EN_FR_BIG,
 )
+from experiments.catalog.parsing import CRAFT, CRAFT_SHORT, TREEBANK, experiment_of_treebank
 from experiments.catalog.user_files import FILES, experiment_of_file, experiment_of_folder
 from experiments.run.experiment import BEST_FILE, Experiment, read_experiment
 from transformer.config import override
@@ -32,6 +33,8 @@ EXPERIMENTS = {
         WMT14_EN_DE_BIG,
         WMT14_EN_FR_BASE,
         WMT14_EN_FR_BIG,
+        CRAFT_SHORT,
+        CRAFT,
     )
 }
 
@@ -48,8 +51,8 @@ def find_experiment(
 
     Args:
         name: one of the project's own, one that a search has found (see :func:`searched`),
-            ``files:FOLDER``, ``files:FOLDER:de-en``, ``FILE.py``, or a ``FILE.json`` of a search
-            or of a run (its ``config.json``)
+            ``files:FOLDER``, ``files:FOLDER:de-en``, ``treebank:FOLDER``, ``FILE.py``, or a
+            ``FILE.json`` of a search or of a run (its ``config.json``)
         seed: and the rest are fields of the configuration; None leaves them as they are
 
     Raises:
@@ -57,6 +60,8 @@ def find_experiment(
     """
     if name.startswith(FILES):
         experiment = experiment_of_folder(name)
+    elif name.startswith(TREEBANK):
+        experiment = experiment_of_treebank(name)
     elif name.endswith(".py"):
         experiment = experiment_of_file(Path(name))
     elif name.endswith(".json"):
@@ -91,7 +96,8 @@ def searched() -> dict[str, list[tuple[Path, Experiment]]]:
 def _of_search(name: str) -> Experiment:
     found = searched()
     if name not in found:
-        raise unknown_name("experiment", name, [*EXPERIMENTS, *found, f"{FILES}FOLDER", "FILE.py"])
+        forms = [f"{FILES}FOLDER", f"{TREEBANK}FOLDER", "FILE.py"]
+        raise unknown_name("experiment", name, [*EXPERIMENTS, *found, *forms])
     if len(found[name]) > 1:
         paths = " or ".join(str(path) for path, _ in found[name])
         raise InputError(f"{name!r} is the best of several searches: name one file, {paths}")

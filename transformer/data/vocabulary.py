@@ -53,7 +53,9 @@ class Vocabulary:
         return self._model.decode(sentences)
 
 
-def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
+def train_vocabulary(
+    lines: Iterable[str], size: int, path: Path, whole: re.Pattern[str] | None = None
+) -> None:
     """Learn a byte-pair encoding of ``size`` word-pieces; equal text gives an identical file.
 
     Text is not normalised: decoding returns exactly what was encoded. Every character in ``lines``
@@ -62,6 +64,7 @@ def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
     Args:
         lines: with single spaces between words, which are counted here because sentencepiece would
             hold all lines in memory
+        whole: words that match become one word-piece each, however rare
 
     Raises:
         InputError: if the text does not allow as many word-pieces, or needs more.
@@ -69,6 +72,8 @@ def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
     words: Counter[str] = Counter()
     for line in lines:
         words.update(line.split())
+    # Pieces begin with the space before their word. In order, so that equal text gives equal files.
+    symbols = sorted(SPACE_SYMBOL + word for word in words if whole and whole.fullmatch(word))
     model = io.BytesIO()  # a model that sentencepiece writes to a file contains the file's name
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -84,6 +89,7 @@ def train_vocabulary(lines: Iterable[str], size: int, path: Path) -> None:
             unk_id=UNK_ID,
             bos_id=BOS_ID,
             eos_id=EOS_ID,
+            user_defined_symbols=symbols,
             num_threads=1,
             minloglevel=2,
         )

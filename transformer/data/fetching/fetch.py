@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from transformer.corpus import ParallelText, TextFile
 from transformer.data.corpora import cldr
+from transformer.data.corpora.treebanks import TreebankText
+from transformer.data.fetching import treebanks
 from transformer.data.fetching.archives import unpack_members, unpacked_members
 from transformer.data.fetching.cache import (
     cache_directory,
@@ -51,7 +54,7 @@ def missing(files: Iterable[TextFile]) -> list[tuple[str, int | None]]:
     None stands for an undeclared size. Only the sizes and dates of cached files are looked at.
     """
     found: list[tuple[str, int | None]] = []
-    for group in _by_origin(files):
+    for group in _by_origin(part for file in files for part in _parts(file)):
         first = group[0]
         if first.is_download and not _is_here(group):
             begun = partial_path(cached_path(first))
@@ -81,6 +84,13 @@ def _by_origin(files: Iterable[TextFile]) -> list[list[TextFile]]:
     for file in files:
         groups.setdefault((file.location, file.sha256), {})[file] = None
     return [list(group) for group in groups.values()]
+
+
+def _parts(file: TextFile) -> list[TextFile]:
+    """What is fetched for ``file``: itself, or the files of a treebank that is not here yet."""
+    if not file.location.startswith("treebank:"):
+        return [file]
+    return treebanks.lacking(TreebankText.of(file.location))
 
 
 def _fetch_together(group: list[TextFile]) -> dict[TextFile, Path]:
@@ -117,7 +127,13 @@ def _whole(file: TextFile) -> Path:
     if file.is_download:
         return fetch_download(file)
     if scheme == "builtin":
-        return _generate(rest)
+        generator, _, member = rest.partition("/")
+        version, write = _GENERATORS[generator]
+        return _written(cache_directory() / "builtin" / f"{generator}-{version}", write) / member
+    if scheme == "treebank":
+        text = TreebankText.of(file.location)
+        directory = _written(treebanks.directory_of(text), partial(treebanks.write_sides, text))
+        return directory / text.file_name(text.side)
     if scheme == "sacrebleu":
         return text_side(file.location)
     return _own(Path(file.location).expanduser(), file)
@@ -132,18 +148,19 @@ def _own(path: Path, file: TextFile) -> Path:
     return path
 
 
-def _generate(name: str) -> Path:
-    generator, _, member = name.partition("/")
-    version, write = _GENERATORS[generator]
-    directory = cache_directory() / "builtin" / f"{generator}-{version}"
-    with exclusive(directory, f"writes {generator}"):
+def _written(directory: Path, write: Callable[[Path], None]) -> Path:
+    """``directory``, filled by ``write`` unless it exists."""
+    with exclusive(directory, f"writes {directory.name}"):
         if not directory.exists():
             temporary = directory.with_name(f"{directory.name}.part")
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir()
-            write(temporary)
-            temporary.replace(directory)
-    return directory / member
+            try:
+                write(temporary)
+                temporary.replace(directory)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+    return directory
 
 
 def _is_here(group: list[TextFile]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from transformer.data.buckets import Buckets
 from transformer.data.fetching.cache import cache_directory, exclusive, sha256_of
 from transformer.data.fetching.fetch import fetch, fetch_all, missing
 from transformer.data.fetching.testsets import split_location
+from transformer.data.linearised import BRACKETS
 from transformer.data.preparation.cleaning import CleanText, LocalText, clean
 from transformer.data.preparation.encoding import Encoding, encode, text_report
 from transformer.data.preparation.estimate import announce
@@ -131,6 +133,8 @@ def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
     ]
     limits = [data.max_length, data.max_length_ratio, data.drop_duplicates]
     parts = [_FORMAT, texts, files, config.model.vocab_size, *limits]
+    if data.corpus.task != "translation":  # whose folders had names before there were other tasks
+        parts.append(data.corpus.task)
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return cache_directory() / "prepared" / f"{data.corpus.name}-{key}"
 
@@ -177,7 +181,8 @@ def _write(
     text = clean(local["train"], work, with_hashes=data.drop_duplicates, workers=workers)
     vocabulary = part / VOCABULARY_FILE
     if not vocabulary.exists():
-        learn_vocabulary(text, config.model.vocab_size, work / VOCABULARY_FILE)
+        whole = BRACKETS if data.corpus.task == "parsing" else None
+        learn_vocabulary(text, config.model.vocab_size, work / VOCABULARY_FILE, whole)
         (work / VOCABULARY_FILE).replace(vocabulary)
     fates = encode(
         text,
@@ -210,13 +215,18 @@ def _write(
     (part / REPORT_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
-def learn_vocabulary(text: CleanText, size: int, path: Path) -> None:
+def learn_vocabulary(
+    text: CleanText, size: int, path: Path, whole: re.Pattern[str] | None = None
+) -> None:
     """Learn the vocabulary from a sample of ``text``, in a separate process if it is long.
+
+    Args:
+        whole: words that are one word-piece each, see :func:`train_vocabulary`
 
     Raises:
         InputError: if the text does not allow so many word-pieces, or needs more.
     """
-    learn = partial(_learn, text, size)
+    learn = partial(_learn, text, size, whole)
     if text.pairs < _LONG_TEXT:
         learn(path)
         return
@@ -225,8 +235,8 @@ def learn_vocabulary(text: CleanText, size: int, path: Path) -> None:
         in_subprocess(learn, path)
 
 
-def _learn(text: CleanText, size: int, path: Path) -> None:
-    train_vocabulary(text.sample(SAMPLE_PAIRS), size, path)
+def _learn(text: CleanText, size: int, whole: re.Pattern[str] | None, path: Path) -> None:
+    train_vocabulary(text.sample(SAMPLE_PAIRS), size, path, whole)
 
 
 def _text_name(text: ParallelText) -> str:

@@ -1,0 +1,184 @@
+"""Corpora of constituency trees: sentences on one side, their linearised trees on the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from transformer.corpus import Corpus, ParallelText, TextFile
+from transformer.data.corpora.craft_articles import SHA256
+from transformer.data.linearised import Leaves
+from transformer.errors import InputError
+
+Split = Literal["train", "valid", "test"]
+
+SENTENCES = "sentences"
+_LOCATION = re.compile(
+    r"treebank:(?P<source>.+)/(?P<split>train|valid|test)(-(?P<max_words>\d+))?\.(?P<side>\w+)"
+)
+
+_CRAFT = (
+    "https://raw.githubusercontent.com/UCDenver-ccp/CRAFT/"
+    "2abe82b8bb8089448b84937d5f61d8c218011322/structural-annotation/treebank/penn"
+)
+_CRAFT_ARTICLES: dict[Split, int] = {"train": 77, "valid": 10, "test": 10}
+
+# Section 6.3 of the paper.
+_WSJ_SECTIONS: dict[Split, tuple[int, ...]] = {
+    "train": tuple(range(2, 22)),
+    "valid": (22,),
+    "test": (23,),
+}
+# Below the folder that the user names.
+_WSJ_FOLDERS = ("", "wsj", "mrg/wsj", "parsed/mrg/wsj", "combined/wsj")
+
+
+@dataclass(frozen=True, slots=True)
+class TreebankText:
+    """One side of one split of a treebank.
+
+    Its location is ``treebank:SOURCE/SPLIT.SIDE`` or ``treebank:SOURCE/SPLIT-N.SIDE``, where SOURCE
+    is ``craft`` or the folder ``wsj`` of a Penn Treebank, N the length of the longest sentences
+    that are taken, in words, and SIDE ``sentences`` or what stands for words in linearised trees.
+    """
+
+    source: str
+    split: Split
+    max_words: int | None
+    side: str
+
+    @classmethod
+    def of(cls, location: str) -> TreebankText:
+        """The text at a location.
+
+        Raises:
+            InputError: if no text has that location.
+        """
+        match = _LOCATION.fullmatch(location)
+        if match is None or match["side"] not in (SENTENCES, *get_args(Leaves)):
+            raise InputError(
+                f"{location} is no text of a treebank: write treebank:SOURCE/SPLIT.SIDE, such as "
+                f"treebank:craft/train.{SENTENCES}"
+            )
+        longest = match["max_words"]
+        return cls(
+            match["source"],
+            cast(Split, match["split"]),
+            None if longest is None else int(longest),
+            match["side"],
+        )
+
+    def file_name(self, side: str) -> str:
+        """The last part of its location, with another side."""
+        limit = "" if self.max_words is None else f"-{self.max_words}"
+        return f"{self.split}{limit}.{side}"
+
+    @property
+    def location(self) -> str:
+        """Where it is declared to be."""
+        return f"treebank:{self.source}/{self.file_name(self.side)}"
+
+    def files(self) -> list[TextFile]:
+        """The files of trees, in order: downloads, or the user's own.
+
+        Raises:
+            InputError: naming the sections of a Penn Treebank that are missing.
+        """
+        if self.source != "craft":
+            sections = _sections(Path(self.source), _WSJ_SECTIONS[self.split])
+            return [TextFile(location=str(path)) for path in sections]
+        splits = list(_CRAFT_ARTICLES)
+        before = sum(_CRAFT_ARTICLES[split] for split in splits[: splits.index(self.split)])
+        articles = islice(SHA256.items(), before, before + _CRAFT_ARTICLES[self.split])
+        return [TextFile(location=f"{_CRAFT}/{name}.tree", sha256=x) for name, x in articles]
+
+
+def craft(leaves: Leaves = "XX", max_words: int | None = None) -> Corpus:
+    """The Colorado Richly Annotated Full Text corpus: 97 biomedical articles, 30,830 trees.
+
+    The split is ours, by article in the order of names: 77, 10 and 10.
+
+    Args:
+        leaves: what stands for words in linearised trees
+        max_words: leaves out longer sentences, in all splits
+    """
+    name = "craft" if max_words is None else f"craft_{max_words}"
+    licence = "CC BY 3.0, University of Colorado"
+    return _corpus(name, "craft", licence, leaves, max_words, 23_657 if max_words is None else None)
+
+
+def penn_treebank(folder: Path, leaves: Leaves = "XX") -> Corpus:
+    """The Wall Street Journal of the Penn Treebank in the user's folder, with the paper's sections.
+
+    Args:
+        folder: as the Linguistic Data Consortium lays it out, or a folder in it down to ``wsj``,
+            which holds the sections ``02/*.mrg`` to ``23/*.mrg``
+        leaves: what stands for words in linearised trees
+
+    Raises:
+        InputError: if it holds no sections, or not all that the paper used.
+    """
+    folder = folder.expanduser().resolve()
+    found = [folder / below for below in _WSJ_FOLDERS if any((folder / below).glob("[0-2][0-9]"))]
+    if not found:
+        raise InputError(
+            f"{folder} holds no sections of the Penn Treebank: name the folder of "
+            "wsj/02/*.mrg to wsj/23/*.mrg"
+        )
+    _sections(found[0], [n for sections in _WSJ_SECTIONS.values() for n in sections])
+    licence = "LDC99T42, the user's own copy"
+    return _corpus("penn_treebank", str(found[0]), licence, leaves, None, 39_832)
+
+
+def leaves_of(corpus: Corpus) -> Leaves:
+    """What stands for words in the linearised trees of ``corpus``; XX for a user's own lines."""
+    location = corpus.valid.target.location
+    if not location.startswith("treebank:"):
+        return "XX"
+    return cast(Leaves, TreebankText.of(location).side)
+
+
+def _corpus(
+    name: str, source: str, licence: str, leaves: Leaves, max_words: int | None, pairs: int | None
+) -> Corpus:
+    def text(split: Split) -> ParallelText:
+        source_side, target_side = (
+            TextFile(location=TreebankText(source, split, max_words, side).location)
+            for side in (SENTENCES, leaves)
+        )
+        return ParallelText(source=source_side, target=target_side)
+
+    return Corpus(
+        name=name,
+        task="parsing",
+        source_language="en",
+        target_language="trees",
+        licence=licence,
+        train=(text("train"),),
+        valid=text("valid"),
+        test=text("test"),
+        pairs=pairs,
+    )
+
+
+def _sections(folder: Path, numbers: Sequence[int]) -> list[Path]:
+    """The files of some sections of a Penn Treebank, in the order of their names."""
+    found = {
+        n: sorted(x for x in (folder / f"{n:02d}").glob("*") if x.suffix.lower() == ".mrg")
+        for n in numbers
+    }
+    if missing := [f"{n:02d}" for n in sorted(found) if not found[n]]:
+        raise InputError(
+            f"{folder} lacks the *.mrg of section{'s' * (len(missing) > 1)} {', '.join(missing)}: "
+            "training takes 02 to 21, validation 22, the test 23"
+        )
+    return [path for paths in found.values() for path in paths]
+
+
+CRAFT = craft()
+# A model learns its sentences of at most 12 words in minutes.
+CRAFT_SHORT = craft(max_words=12)

@@ -1,0 +1,109 @@
+"""Trees as lines of text, as Vinyals et al. (2015, "Grammar as a foreign language") wrote them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from transformer.data.trees import MAX_DEPTH, TOP, Tree, escape
+
+#: What stands for a word: its tag if it is punctuation, else XX; its tag; or the word itself.
+Leaves = Literal["XX", "tags", "words"]
+#: The tags of punctuation. The score of a parse leaves out words with these tags.
+PUNCTUATION = frozenset({",", ".", ":", "``", "''"})
+WORD = "XX"
+#: What a vocabulary keeps whole: brackets with their labels, and what stands for a word.
+BRACKETS = re.compile(rf"[()]\S+|{WORD}")
+
+_LABEL = re.compile(r"[^()\s]+")
+
+
+def linearise(tree: Tree, leaves: Leaves = "XX") -> str:
+    """``tree`` without its TOP as a line such as ``(S (NP XX )NP (VP XX (NP XX )NP )VP . )S``."""
+    parts = tree.children if tree.label == TOP else (tree,)
+    return " ".join(token for part in parts for token in _tokens(part, leaves))
+
+
+def _tokens(tree: Tree, leaves: Leaves) -> Iterator[str]:
+    if tree.word is None:
+        yield f"({tree.label}"
+        for child in tree.children:
+            yield from _tokens(child, leaves)
+        yield f"){tree.label}"
+    elif leaves == "words":
+        yield escape(tree.word)
+    else:
+        yield tree.label if leaves == "tags" or tree.label in PUNCTUATION else WORD
+
+
+@dataclass(slots=True)
+class _Open:
+    """A constituent that is still open."""
+
+    label: str
+    children: list[Tree] = field(default_factory=list[Tree])
+
+
+def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple[Tree, bool]:
+    """The tree over exactly ``words`` that ``line`` describes, and whether it was repaired.
+
+    Any line gives a tree. The repairs are these:
+
+    - a closing bracket also closes all that began after its constituent did; one whose constituent
+      is not open is left out, and so is a bracket without a label
+    - leaves after the last word are left out
+    - what is open at the end is closed there, and words after the last leaf are then added at the
+      end of the last outermost constituent, with the tag XX
+    - constituents without words, and those within 200 others, are left out
+
+    With ``leaves`` "words" the tag of a word is XX, or the word itself if it is that of
+    punctuation; a leaf that differs from its word counts as a repair.
+    """
+    stack, used, repaired = [_Open(TOP)], 0, False
+    for token in line.split():
+        kind = token[0] if token[0] in "()" else ""
+        label = token.removeprefix(kind)
+        if not _LABEL.fullmatch(label):
+            repaired = True
+        elif kind == "(":
+            stack.append(_Open(label))
+        elif kind == ")":
+            is_open = any(bracket.label == label for bracket in stack[1:])
+            repaired |= not is_open or stack[-1].label != label
+            while is_open:
+                is_open = stack[-1].label != label
+                repaired |= _close(stack)
+        elif used == len(words):
+            repaired = True
+        else:
+            word, used = words[used], used + 1
+            if leaves == "words":
+                repaired |= label != escape(word)
+                label = word if word in PUNCTUATION else WORD
+            stack[-1].children.append(Tree(label, word=word))
+    repaired |= len(stack) > 1 or used < len(words)
+    while len(stack) > 1:
+        _close(stack)
+    return Tree(TOP, _with(stack[0].children, words[used:])), repaired
+
+
+def _close(stack: list[_Open]) -> bool:
+    """Close the innermost constituent; True if it had to be left out."""
+    depth, done = len(stack), stack.pop()
+    if depth > MAX_DEPTH:  # its children take its place
+        stack[-1].children += done.children
+        return True
+    if done.children:
+        stack[-1].children.append(Tree(done.label, tuple(done.children)))
+    return not done.children
+
+
+def _with(children: Sequence[Tree], words: Sequence[str]) -> tuple[Tree, ...]:
+    """Trees with ``words`` added at the end of the last one if it is a constituent, else after it."""
+    added = tuple(Tree(WORD, word=word) for word in words)
+    if words and children and children[-1].word is None:
+        last = children[-1]
+        return (*children[:-1], Tree(last.label, (*last.children, *added)))
+    return (*children, *added)

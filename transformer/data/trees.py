@@ -1,0 +1,150 @@
+"""Constituency trees, read from treebank files in the style of the Penn Treebank."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from transformer.errors import InputError
+
+#: The label of the outer bracket, which treebanks leave empty or call TOP, ROOT or S1.
+TOP = "TOP"
+#: Trees are walked by recursion; those of treebanks are some 50 brackets deep at most.
+MAX_DEPTH = 200
+
+_OUTER = frozenset({"", TOP, "ROOT", "S1"})
+_EMPTY = "-NONE-"
+# Other white space than ASCII's may be part of a word. A word with its tag is one match, for speed.
+_ATOM = r"[^() \t\r\n\f\v]+"
+_TOKEN = re.compile(rf"\(\s*({_ATOM})\s+({_ATOM})\s*\)|[()]|{_ATOM}", re.ASCII)
+_FUNCTION = re.compile(r"[-=|]")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A constituent with its ``children``, or a word with its part-of-speech tag as ``label``."""
+
+    label: str
+    children: tuple[Tree, ...] = ()
+    word: str | None = None
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """An open bracket: where it began, its label, and what it holds; ``parts`` counts all of it."""
+
+    start: int
+    label: str = ""
+    parts: int = 0
+    children: list[Tree] = field(default_factory=list[Tree])
+
+    def add(self, tree: Tree | None) -> None:
+        self.parts += 1
+        if tree is not None:
+            self.children.append(tree)
+
+    def closed(self) -> Tree | None:
+        """The constituent, or None if all that it held was empty."""
+        return Tree(plain_label(self.label), tuple(self.children)) if self.children else None
+
+
+def read_trees(text: str, name: str) -> Iterator[Tree]:
+    """The trees of a treebank file, each below a bracket called TOP.
+
+    Empty elements (-NONE-) are left out with the constituents that hold nothing else, and so are
+    function tags and indices (NP-SBJ-1 becomes NP, ADVP|PRT becomes ADVP). A tree without any word
+    is left out.
+
+    Args:
+        text: the trees, with any white space between brackets
+        name: of the file, for messages
+
+    Raises:
+        InputError: with the line, if a tree does not close or a bracket holds anything but one
+            word with its tag, or a label and constituents. Brackets that are words must be written
+            -LRB- and -RRB-.
+    """
+
+    def error(position: int, problem: str) -> InputError:
+        return InputError(f"{name}, line {text.count(chr(10), 0, position) + 1}: {problem}")
+
+    stack: list[_Bracket] = []
+    for match in _TOKEN.finditer(text):
+        token, position = match[0], match.start()
+        if match[1]:
+            leaf = _leaf(match[1], match[2])
+            if stack:
+                stack[-1].add(leaf)
+            elif leaf is not None:
+                yield Tree(TOP, (leaf,))
+        elif token == "(":
+            if len(stack) == MAX_DEPTH:
+                raise error(position, f"a tree is more than {MAX_DEPTH} brackets deep")
+            stack.append(_Bracket(position))
+        elif not stack:
+            raise error(position, f"{token!r} stands outside of any tree")
+        elif token == ")":
+            bracket = stack.pop()
+            if not bracket.parts:
+                raise error(
+                    bracket.start,
+                    f"the bracket ({bracket.label}) is empty; brackets that are words are written "
+                    "-LRB- and -RRB-",
+                )
+            if stack and not bracket.label:
+                raise error(bracket.start, "a bracket inside of a tree has no label")
+            tree = bracket.closed()
+            if stack:
+                stack[-1].add(tree)
+            elif tree is not None:
+                yield _below_top(tree)
+        elif stack[-1].label or stack[-1].parts:
+            raise error(position, f"{token!r} should stand in a bracket with its tag")
+        else:
+            stack[-1].label = token
+    if stack:
+        raise error(stack[0].start, "the tree that begins here does not close")
+
+
+def _leaf(tag: str, word: str) -> Tree | None:
+    """A word with its tag, or None for an empty element."""
+    if not word.isascii():
+        word = "".join(word.split())  # sentences are split into words at any white space
+    return Tree(plain_label(tag), word=word) if word and tag != _EMPTY else None
+
+
+@functools.cache
+def plain_label(label: str) -> str:
+    """``label`` without function tags and indices; -LRB- and the like stay."""
+    return label if label.startswith("-") else _FUNCTION.split(label, maxsplit=1)[0] or label
+
+
+def _below_top(tree: Tree) -> Tree:
+    return Tree(TOP, tree.children if tree.label in _OUTER else (tree,))
+
+
+def leaves(tree: Tree) -> Iterator[Tree]:
+    """The words of ``tree`` with their tags, from left to right."""
+    if tree.word is not None:
+        yield tree
+    for child in tree.children:
+        yield from leaves(child)
+
+
+def words(tree: Tree) -> list[str]:
+    """The words of ``tree``, from left to right."""
+    return [leaf.word for leaf in leaves(tree) if leaf.word is not None]
+
+
+def escape(word: str) -> str:
+    """``word`` with its brackets written as treebanks write them, -LRB- and -RRB-."""
+    return word.replace("(", "-LRB-").replace(")", "-RRB-")
+
+
+def to_penn(tree: Tree) -> str:
+    """``tree`` on one line, as treebanks write it: ``(TOP (S (NP (PRP We)) (VP (VBP agree))))``."""
+    if tree.word is not None:
+        return f"({tree.label} {escape(tree.word)})"
+    return f"({' '.join([tree.label, *map(to_penn, tree.children)])})"
