@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -310,8 +310,26 @@ def translate(directory: Path, **options: Any) -> int:
     """
     from experiments.evaluate.trained import DecodingOptions, translate_stream
 
-    decoding = DecodingOptions(**options)
-    for line in translate_stream(directory, sys.stdin.buffer, decoding):
+    return _print_lines(translate_stream(directory, sys.stdin.buffer, DecodingOptions(**options)))
+
+
+@PROGRAM.command(
+    "parse",
+    *_DECODING,
+    examples=("parse runs/craft_short-seed1 < sentences.txt > trees.txt",),
+)
+def parse(directory: Path, **options: Any) -> int:
+    """Parse the sentences of standard input into trees in brackets, line by line.
+
+    The input is plain UTF-8 text, one sentence per line, with spaces around words and punctuation.
+    """
+    from experiments.evaluate.trained import DecodingOptions, parse_stream
+
+    return _print_lines(parse_stream(directory, sys.stdin.buffer, DecodingOptions(**options)))
+
+
+def _print_lines(lines: Iterable[str]) -> int:
+    for line in lines:
         sys.stdout.buffer.write(f"{line}\n".encode())
         sys.stdout.buffer.flush()
     return 0

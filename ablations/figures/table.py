@@ -80,19 +80,24 @@ def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
     )
 
 
-def draw_against(rows: Sequence[Record], field: str, title: str) -> Spec:
-    """Perplexity of each row against a size of its model or its training, on logarithmic axes.
+def draw_against(
+    rows: Sequence[Record], field: str, title: str, score: str, label: str, *, log: bool
+) -> Spec:
+    """A score of each row against a size of its model or its training.
 
     Args:
-        rows: ``row``, ``group``, ``perplexity`` (the mean over seeds) and the field
+        rows: ``row``, ``group``, the score (its mean over seeds) and the field
         field: such as ``parameters``
         title: of the axis, with its unit
+        score: such as ``perplexity``
+        label: of the score
+        log: whether its axis is logarithmic too
     """
     x = axis(field, title, log=True, form="~s" if field == "parameters" else ".1~e")
-    y = axis("perplexity", "validation perplexity", log=True)
+    y = axis(score, label, log=log)
     groups = list(dict.fromkeys(row["group"] for row in rows))
     return figure(
-        f"Perplexity against {title}",
+        f"{label} against {title}",
         width=_WIDTH,
         height=_HEIGHT,
         data={"values": rows},
@@ -104,7 +109,7 @@ def draw_against(rows: Sequence[Record], field: str, title: str) -> Spec:
                     "y": y,
                     "color": {"field": "group", "scale": _colours(groups)},
                     "shape": {"field": "group", "scale": {"domain": groups, "range": SHAPES}},
-                    "tooltip": tooltip("row", field, "perplexity"),
+                    "tooltip": tooltip("row", field, score),
                 },
             },
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ablations.report.page import Column, Facts, Links, Log, Section, Table, make_sections
@@ -11,6 +12,7 @@ from ablations.runner.process import LOG_FILE, last_log_lines
 from ablations.tables.plan import Value
 from ablations.tables.table import Cell
 from experiments.run.experiment import CONFIG_FILE
+from experiments.run.measures import MEASURES, Measure
 from experiments.run.results import (
     METRICS_FILE,
     RESULT_FILE,
@@ -33,6 +35,8 @@ SETTINGS = {
     "label_smoothing": "ε_ls",
     "positions": "positions",
     "max_steps": "steps",
+    "vocab_size": "vocabulary",
+    "target_language": "into",
 }
 _LOG_LINES = 15
 _FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
@@ -40,6 +44,8 @@ _FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid
 
 def details(summary: Summary, row: RowSummary) -> tuple[Section, ...]:
     """The sections under a row; of several seeds, translations and log are the first one's."""
+    if row.row.published:
+        return ()
     seeds = row.row.seeds
     paths = [locate(Cell(row.row.name, seed).directory(summary.directory)) for seed in seeds]
     first = f"seed {seeds[0]}"
@@ -66,10 +72,10 @@ def _configuration(summary: Summary, row: RowSummary) -> list[tuple[str, str]]:
 
 
 def _runs(row: RowSummary) -> Table:
-    with_test = any(result.test_bleu is not None for result in row.results)
-    heads = ["seed", "PPL", "BLEU", *["BLEU, test set"] * with_test, "steps", "target tokens"]
+    measures = [x for x in MEASURES.values() if x.name in row.scores]
+    heads = ["seed", *(x.short for x in measures), "steps", "target tokens"]
     heads += ["FLOPs", "training", "device", "commit"]
-    finished = [(result.seed, _run(result, with_test)) for result in row.results]
+    finished = [(result.seed, _run(result, measures)) for result in row.results]
     missing = [
         (run.cell.seed, (str(run.cell.seed), str(run), *[""] * (len(heads) - 2)))
         for run in row.unfinished
@@ -78,14 +84,11 @@ def _runs(row: RowSummary) -> Table:
     return Table(columns=tuple(Column(head) for head in heads), rows=rows)
 
 
-def _run(result: Result, with_test: bool) -> tuple[str, ...]:
-    test = [formats.number(result.test_bleu, 2)] * with_test
+def _run(result: Result, measures: Sequence[Measure]) -> tuple[str, ...]:
     flops = f"{result.flops:.2g}".replace("e+", "e")
     return (
         str(result.seed),
-        formats.number(result.perplexity, 3),
-        formats.number(result.bleu, 2),
-        *test,
+        *(formats.number(getattr(result, x.name), max(2, x.digits)) for x in measures),
         formats.steps(result.steps),
         formats.count(result.target_tokens),
         flops,

@@ -84,8 +84,41 @@ def size_figures(summary: Summary) -> Iterator[Figure]:
             if (perplexity := row.scores.get("perplexity")) and math.isfinite(perplexity.mean)
         ]
         if len(rows) > 1:
-            spec = draw_against(rows, field, title)
+            spec = draw_against(rows, field, title, "perplexity", "Perplexity", log=True)
             yield Figure(name=f"perplexity-{field}", spec=spec, caption=caption)
+    rows = [x for row in summary.rows for x in _bleu_and_flops(row)]
+    if rows:
+        spec = draw_against(
+            rows, "flops", "training FLOPs", "test_bleu", "BLEU of the test set", log=False
+        )
+        yield Figure(
+            name="bleu-flops",
+            spec=spec,
+            caption="BLEU of the test set against training FLOPs: ours by the arithmetic of the "
+            "model, the paper's by time and nominal peak of the devices.",
+        )
+
+
+def _bleu_and_flops(row: RowSummary) -> Iterator[Record]:
+    """The paper's point of a row of Table 2, and ours."""
+    paper, ours = row.row.reported, row.scores.get("test_bleu")
+    language = row.settings["target_language"]
+    if paper.flops is None:
+        return
+    if paper.test_bleu is not None:
+        yield {
+            "row": row.row.name,
+            "group": f"paper, {language}",
+            "flops": paper.flops,
+            "test_bleu": paper.test_bleu,
+        }
+    if ours is not None:
+        yield {
+            "row": row.row.name,
+            "group": f"ours, {language}",
+            "flops": fmean(result.flops for result in row.results),
+            "test_bleu": ours.mean,
+        }
 
 
 def seed_figures(summary: Summary) -> Iterator[Figure]:

@@ -16,6 +16,7 @@ from ablations.tables.table import Reported
 from experiments.run.measures import MEASURES, Measure
 from transformer import formats
 
+_IF_CHANGED = ("positions", "vocab_size", "target_language")
 # Scores that only some runs have, and their decimals.
 _OTHER_SCORES = {
     "tokenised_bleu": ("BLEU tokenised", MEASURES["bleu"].digits),
@@ -50,6 +51,10 @@ def results_table(summary: Summary) -> Table:
         columns.append(Column("Δ", group))
         columns += [Column("Δ paper", group, style="theirs")] * compared
     columns += [Column(_OTHER_SCORES[name][0], optional=1) for name in others]
+    with_flops = any(row.row.reported.flops is not None for row in rows)
+    if with_flops:
+        columns += [Column("", "FLOPs", style="ours"), Column("nominal", "FLOPs")]
+        columns += [Column("paper", "FLOPs", style="theirs")]
     columns.append(Column("", "params (M)", style="ours", only="page"))
     columns += [Column("paper", "params (M)", style="theirs", only="page")] * compared
     columns.append(Column("changes", style="words", only="terminal", optional=2))
@@ -58,39 +63,59 @@ def results_table(summary: Summary) -> Table:
     for row in rows:
         values = {name: setting(name, row.settings[name]) for name in shown}
         line = [row.row.name]
-        line += [values[name] if row.is_base or name in row.changed else "" for name in shown]
+        known = row.changed if not row.is_base else shown
+        line += [values[name] if name in known else "" for name in shown]
         first = len(line)
         for measure in summary.measures:
             line += scores(summary, row, measure)[:: 1 if compared else 2]
         line += [_mean(row.scores.get(name), _OTHER_SCORES[name][1]) for name in others]
+        line += _flops(row) if with_flops else ()
         line += parameters(row)[: 1 + compared]
         line.append(" ".join(f"{SETTINGS[x]}={values[x]}" for x in shown if x in row.changed))
-        if not row.results:
+        if not row.results and not row.row.published:
             line[first] = state(row)
         lines.append(tuple(line))
         failed = "failed" if state(row) == "failed" else "unfinished"
-        styles.append("" if row.results else failed)
+        styles.append("" if row.results or row.row.published else failed)
     for index in group_starts(summary):
         styles[index] += " group-start"
+    if any(row.results and row.results[0].parses for row in rows):
+        lines.append(_baseline(summary, columns))
+        styles.append("group-start")
     return Table(
         columns=tuple(columns),
         rows=tuple(lines),
         row_styles=tuple(styles),
         terminal=True,
         name="rows",
-        details=tuple(details(summary, row) for row in rows),
+        details=(*(details(summary, row) for row in rows), *[()] * (len(lines) - len(rows))),
     )
 
 
+def _baseline(summary: Summary, columns: list[Column]) -> tuple[str, ...]:
+    """A row with the F1 of trees that branch to the right, the same for all runs."""
+    result = next(row.results[0] for row in summary.rows if row.results)
+    f1 = {
+        MEASURES[name].short: formats.number(parses.baseline_f1, MEASURES[name].digits)
+        for name, parses in (("f1", result.parses), ("test_f1", result.test_parses))
+        if parses is not None
+    }
+    cells = (f1.get(x.group, "") if x.style == "ours" else "" for x in columns[1:])
+    return ("right-branching", *cells)
+
+
 def shown_settings(summary: Summary) -> list[str]:
-    """The columns of settings; positions only where a row changes them, as in the paper."""
+    """The columns of settings; those without a column in Table 3 only where a row changes them."""
     changed = {name for row in summary.rows for name in row.changed}
-    return [name for name in SETTINGS if name != "positions" or name in changed]
+    return [name for name in SETTINGS if name not in _IF_CHANGED or name in changed]
 
 
 def group_starts(summary: Summary) -> list[int]:
-    """The indices of rows above which the paper's table has a rule."""
-    groups = [group_of(row.row.name) for row in summary.rows]
+    """The indices of rows above which the table has a rule, as the paper's."""
+    groups = [
+        (row.settings["target_language"], "" if row.row.published else group_of(row.row.name))
+        for row in summary.rows
+    ]
     return [index for index in range(1, len(groups)) if groups[index] != groups[index - 1]]
 
 
@@ -98,6 +123,7 @@ def parameters(row: RowSummary) -> tuple[str, str]:
     """Ours and the paper's in millions."""
     reported = row.row.reported.parameters_millions
     ours = formats.millions(row.results[0].parameters) if row.results else formats.MISSING
+    ours = "" if row.row.published else ours
     return ours, "" if reported is None else str(reported)
 
 
@@ -116,6 +142,21 @@ def scores(summary: Summary, row: RowSummary, measure: Measure) -> tuple[str, ..
     return ours, paper, delta, formats.difference(theirs, measure.paper_digits)
 
 
+def _flops(row: RowSummary) -> tuple[str, str, str]:
+    """Ours by the model's products, ours by time and nominal peak as in the paper, the paper's."""
+    nominal = [x.flops_nominal for x in row.results if x.flops_nominal is not None]
+    ours = [x.flops for x in row.results]
+    return (
+        _powers(fmean(ours)) if ours else "",
+        _powers(fmean(nominal)) if nominal else "",
+        _powers(row.row.reported.flops) if row.row.reported.flops else "",
+    )
+
+
+def _powers(flops: float) -> str:
+    return f"{flops:.2g}".replace("e+", "e")
+
+
 def cost_table(summary: Summary) -> Table:
     """What each row took: means over its runs."""
     heads = ("row", "seeds", "parameters (M)", "with 40,960 rows", "FLOPs", "tokens/s", "training")
@@ -126,11 +167,10 @@ def cost_table(summary: Summary) -> Table:
         done = row.results
         cells = [row.row.name, f"{len(done)}/{len(row.row.seeds)}"]
         if done:
-            flops = f"{fmean(result.flops for result in done):.2g}".replace("e+", "e")
             cells += [
                 formats.millions(done[0].parameters),
                 formats.millions(done[0].parameters_paper_vocab),
-                flops,
+                _powers(fmean(result.flops for result in done)),
                 formats.count(fmean(result.tokens_per_second for result in done)),
                 formats.duration(fmean(result.train_seconds for result in done)),
             ]

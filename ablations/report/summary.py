@@ -244,6 +244,8 @@ def _row(
     data: Mapping[Corpus | None, str],
 ) -> RowSummary:
     settings = columns(row.configure(plan.base))
+    if row.published:  # of which only the language is known
+        settings |= row.changes
     results: list[Result] = []
     unfinished: list[Unfinished] = []
     for seed in row.seeds:

@@ -20,7 +20,6 @@ from ablations.search.spaces import load_space
 from ablations.tables.find import find_scale
 from ablations.tables.plan import Value, choose_arithmetic, same_arithmetic
 from ablations.tables.scale import Scale
-from ablations.tables.table3 import BASE
 from experiments.run.experiment import Experiment
 from experiments.run.files import read_json, write_json
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
@@ -121,7 +120,7 @@ def make_search(
     """
     if trials < 1:
         raise InputError(f"--trials is {trials}, but must be at least 1")
-    base = choose_arithmetic(scale.apply(override(BASE, seed=seed)), precision, threads)
+    base = choose_arithmetic(scale.apply(override(space.base, seed=seed)), precision, threads)
     every = base.training.max_steps // _PARTS + 1
     budget = space.budget
     return Search(

@@ -147,7 +147,7 @@ def choice(name: str, *choices: Value, sets: tuple[str, ...] = ()) -> Parameter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
-    """Parameters around the paper's base model, in the paper's units.
+    """Parameters around a base, the paper's if it is not given, in the paper's units.
 
     A ``budget`` limits the size of models, as a multiple of the base's parameters at the same
     scale. ``scales`` are added to the built-in ones of :mod:`ablations.tables.scales`.
@@ -159,6 +159,7 @@ class Space:
     name: str
     title: str
     parameters: tuple[Parameter, ...]
+    base: Config = BASE
     budget: float | None = None
     scales: tuple[Scale, ...] = ()
 
@@ -172,7 +173,7 @@ class Space:
                 raise InputError(f"space {self.name!r} sets {field!r} twice")
         if self.budget is not None and not self.budget > 0:
             raise InputError(f"space {self.name!r}: budget is {self.budget}, but must be above 0")
-        self._check(self.parameters, BASE, "")
+        self._check(self.parameters, self.base, "")
 
     def at(self, scale: Scale) -> tuple[Parameter, ...]:
         """The parameters with their bounds mapped by ``scale``.
@@ -185,7 +186,7 @@ class Space:
             parameters = tuple(parameter.at(scale) for parameter in self.parameters)
         except InputError as error:
             raise InputError(f"space {self.name!r}{where}: {error}") from error
-        self._check(parameters, scale.apply(BASE), where)
+        self._check(parameters, scale.apply(self.base), where)
         return parameters
 
     def _check(self, parameters: tuple[Parameter, ...], base: Config, where: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablations.search.space import Space, choice, uniform, whole
+from ablations.tables import table4
 from experiments.catalog.user_files import load_file
 from transformer.errors import InputError, unknown_name
 
@@ -42,7 +43,19 @@ SHAPE = Space(
     budget=1.0,
 )
 
-SPACES = {space.name: space for space in (BASE_LR, REGULARISATION, SHAPE)}
+# What the paper tuned for parsing (section 6.3) besides the beam, which evaluate --beam-size sets.
+PARSING = Space(
+    name="parsing",
+    title="Dropout and learning rate of a parser",
+    parameters=(
+        uniform("dropout", 0.0, 0.5),
+        uniform("learning_rate_factor", 0.1, 4.0, log=True),
+    ),
+    base=table4.TABLE.base,
+    scales=table4.SCALES,
+)
+
+SPACES = {space.name: space for space in (BASE_LR, REGULARISATION, SHAPE, PARSING)}
 
 
 def load_space(name: str) -> Space:

@@ -10,13 +10,16 @@ from typing import Protocol
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES
 from ablations.tables.table import Row, Table
-from ablations.tables.table3 import TABLE
+from ablations.tables.table2 import TABLE as TABLE2
+from ablations.tables.table3 import TABLE as TABLE3
+from ablations.tables.table4 import TABLE as TABLE4
 from experiments.catalog.user_files import load_file
+from transformer.config import Config
 from transformer.errors import InputError, unknown_name
 
 # A longer range is taken for a typing error.
 _MOST_SEEDS = 1_000
-TABLES = {"table3": TABLE}
+TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4)}
 
 
 def load_table(name: str) -> Table:
@@ -42,6 +45,8 @@ class HasScales(Protocol):
     """A table or a search space, which may have scales of its own."""
 
     @property
+    def base(self) -> Config: ...
+    @property
     def scales(self) -> tuple[Scale, ...]: ...
 
 
@@ -49,9 +54,11 @@ def find_scale(declared: HasScales, name: str) -> Scale:
     """The scale called ``name``; one of the declaration's own replaces a built-in one.
 
     Raises:
-        InputError: for an unknown name.
+        InputError: for an unknown name, or a scale for another task, such as translation.
     """
-    scales = {scale.name: scale for scale in (*SCALES, *declared.scales)}
+    task = declared.base.data.corpus.task
+    fitting = (scale for scale in (*SCALES, *declared.scales) if scale.corpus.task == task)
+    scales = {scale.name: scale for scale in fitting}
     if name not in scales:
         raise unknown_name("scale", name, scales)
     return scales[name]
@@ -64,9 +71,9 @@ def select_rows(table: Table, text: str | None) -> tuple[Row, ...]:
         InputError: for an unknown name, or a name given twice.
     """
     if text is None:
-        return table.rows
+        return table.run_rows
     names = [name.strip() for name in text.split(",")]
-    known = [row.name for row in table.rows]
+    known = [row.name for row in table.run_rows]
     for name in names:
         if name not in known:
             raise unknown_name("row", name, known)

@@ -16,10 +16,13 @@ _PAPER_STEPS = TrainingConfig().max_steps
 
 
 class Checkpoints(TypedDict, total=False):
-    """How often to write a checkpoint, and how many of the last to score as an average too."""
+    """How often to write a checkpoint, and how many of the last to score as an average, alone or
+    too.
+    """
 
     checkpoint_every_steps: int
-    also_average: int
+    average_checkpoints: int
+    also_average: int | None
 
 
 class Settings(Checkpoints, total=False):
@@ -37,7 +40,6 @@ class Settings(Checkpoints, total=False):
     adam_beta2: float
     clip_norm: float | None
     precision: Precision
-    average_checkpoints: int
     validate_every_steps: int
     log_every_steps: int
 

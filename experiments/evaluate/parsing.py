@@ -1,39 +1,47 @@
-"""Parses of a trained model: from its lines to trees, and how well they match the references."""
+"""Parses by a trained model: from its lines to trees, and how well they match references."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import IO
+from dataclasses import dataclass
 
 from experiments.run.results import Parses
 from transformer.corpus import Corpus
 from transformer.data.corpora.treebanks import leaves_of
-from transformer.data.linearised import WORD, delinearise
-from transformer.data.text import decode_line
-from transformer.data.trees import Tree, escape, to_penn
-from transformer.errors import InputError
+from transformer.data.linearised import delinearise
+from transformer.data.trees import Tree
 from transformer.evaluation.parsing import evaluate_parses, right_branching
 
-# Sentences of standard input that are parsed at a time.
-_SENTENCES_AT_ONCE = 128
+
+@dataclass(frozen=True, slots=True)
+class ParsedLines:
+    """Trees over the sentences that a model parsed, and how many of them had to be repaired."""
+
+    trees: list[Tree]
+    repaired: int
+
+
+def parse_lines(corpus: Corpus, sentences: Sequence[str], lines: Sequence[str]) -> ParsedLines:
+    """The trees that ``lines`` describe, by a model that was trained on ``corpus``."""
+    leaves = leaves_of(corpus)
+    found = [delinearise(x, y.split(), leaves) for x, y in zip(lines, sentences, strict=True)]
+    return ParsedLines([tree for tree, _ in found], sum(repaired for _, repaired in found))
 
 
 def score_parses(
     corpus: Corpus, sentences: Sequence[str], references: Sequence[str], lines: Sequence[str]
 ) -> Parses:
-    """Score a model's ``lines`` for ``sentences`` against the linearised ``references``.
+    """Score a model's ``lines`` for ``sentences`` against linearised ``references``.
 
-    Punctuation has the tags of the references, so that no sentence is left out of the score.
+    Punctuation gets the tags of the references, so that no sentence is left out of the score. The
+    baseline is right-branching, with the most frequent label of the references.
     """
-    leaves = leaves_of(corpus)
-    words = [sentence.split() for sentence in sentences]
-    gold = [delinearise(line, each, leaves)[0] for line, each in zip(references, words, strict=True)]
-    found = [delinearise(line, each, leaves) for line, each in zip(lines, words, strict=True)]
-    scores = evaluate_parses(gold, [tree for tree, _ in found], gold_punctuation=True)
-    label = _commonest_label(gold)
-    trivial = [right_branching(each, label) for each in words]
+    gold = parse_lines(corpus, sentences, references).trees
+    found = parse_lines(corpus, sentences, lines)
+    scores = evaluate_parses(gold, found.trees, gold_punctuation=True)
+    label = Counter(x for tree in gold for x in _labels(tree)).most_common(1)[0][0]
+    trivial = [right_branching(sentence.split(), label) for sentence in sentences]
     baseline = evaluate_parses(gold, trivial, gold_punctuation=True)
     every = scores.all
     return Parses(
@@ -42,17 +50,12 @@ def score_parses(
         f1=every.f1,
         f1_of_40=scores.up_to_40.f1,
         exact_match=every.exact_match,
-        tagging_accuracy=every.tagging_accuracy if leaves == "tags" else None,
+        tagging_accuracy=every.tagging_accuracy if leaves_of(corpus) == "tags" else None,
         baseline_f1=baseline.all.f1,
         sentences=every.sentences,
         errors=every.errors,
-        repaired=sum(repaired for _, repaired in found),
+        repaired=found.repaired,
     )
-
-
-def _commonest_label(trees: Sequence[Tree]) -> str:
-    counts = Counter(label for tree in trees for label in _labels(tree))
-    return counts.most_common(1)[0][0] if counts else "NP"
 
 
 def _labels(tree: Tree) -> Iterator[str]:
@@ -60,6 +63,3 @@ def _labels(tree: Tree) -> Iterator[str]:
         if child.word is None:
             yield child.label
             yield from _labels(child)
-
-
-__all__ = ["score_parses", "WORD", "IO", "Path", "decode_line", "escape", "to_penn", "InputError"]

@@ -14,13 +14,22 @@ import torch
 from experiments.callbacks.checkpoints import has_checkpoints, to_average
 from experiments.callbacks.clock import Clock
 from experiments.callbacks.display import Display
+from experiments.evaluate.parsing import score_parses
 from experiments.run.devices import device_name, explain_out_of_memory, nominal_peak
 from experiments.run.experiment import Experiment
 from experiments.run.files import write_atomically, write_json
 from experiments.run.progress import Progress, RunState
 from experiments.run.provenance import commit, versions
-from experiments.run.results import Averaged, Result, Sample, hypotheses_path, samples_path
+from experiments.run.results import (
+    Averaged,
+    Parses,
+    Result,
+    Sample,
+    hypotheses_path,
+    samples_path,
+)
 from transformer.config import DecodingConfig, to_dict
+from transformer.corpus import Corpus
 from transformer.data.prepared import PreparedCorpus
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
@@ -45,12 +54,13 @@ _SAMPLES = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
-    """Both kinds of BLEU and the perplexity of one text, and its translations."""
+    """The perplexity of one text, its translations with both kinds of BLEU, or its parses."""
 
     translations: list[str]
-    bleu: Bleu
-    tokenised_bleu: Bleu
     perplexity: Perplexity
+    bleu: Bleu | None = None
+    tokenised_bleu: Bleu | None = None
+    parses: Parses | None = None
 
 
 @explain_out_of_memory(lambda: "while scoring", _FEWER_AT_ONCE)
@@ -77,7 +87,7 @@ def score_run(
             vocabulary,
             text,
             experiment.config.decoding,
-            language=experiment.config.data.corpus.target_language,
+            experiment.config.data.corpus,
             hypotheses_file=hypotheses_path(directory, name),
             display=display,
         )
@@ -96,10 +106,11 @@ def score_run(
         valid = score_mean(more, "valid", "valid-averaged")
         averaged = Averaged(
             checkpoints=len(more),
-            bleu=valid.bleu.score,
-            tokenised_bleu=valid.tokenised_bleu.score,
+            bleu=valid.bleu and valid.bleu.score,
+            tokenised_bleu=valid.tokenised_bleu and valid.tokenised_bleu.score,
             perplexity=valid.perplexity.per_token,
             perplexity_per_char=valid.perplexity.per_char,
+            parses=valid.parses,
         )
     return _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
 
@@ -120,8 +131,8 @@ def _result(
     return Result(
         experiment=experiment.name,
         seed=config.training.seed,
-        bleu=valid.bleu.score,
-        bleu_signature=valid.bleu.signature,
+        bleu=valid.bleu and valid.bleu.score,
+        bleu_signature=valid.bleu and valid.bleu.signature,
         perplexity=valid.perplexity.per_token,
         perplexity_per_char=valid.perplexity.per_char,
         parameters=count_parameters(config.model),
@@ -140,15 +151,17 @@ def _result(
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         devices=trainer.world_size,
         flops_nominal=None if peak is None else nominal_flops(clock.device_seconds, peak),
-        test_bleu=test.bleu.score if test else None,
+        test_bleu=test.bleu.score if test and test.bleu else None,
         test_perplexity=test.perplexity.per_token if test else None,
         test_perplexity_per_char=test.perplexity.per_char if test else None,
-        tokenised_bleu=valid.tokenised_bleu.score,
-        tokenised_bleu_signature=valid.tokenised_bleu.signature,
-        test_tokenised_bleu=test.tokenised_bleu.score if test else None,
+        tokenised_bleu=valid.tokenised_bleu and valid.tokenised_bleu.score,
+        tokenised_bleu_signature=valid.tokenised_bleu and valid.tokenised_bleu.signature,
+        test_tokenised_bleu=test.tokenised_bleu.score if test and test.tokenised_bleu else None,
         averaged=averaged,
         data_digest=corpus.manifest.digest,
         corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
+        parses=valid.parses,
+        test_parses=test.parses if test else None,
     )
 
 
@@ -191,16 +204,16 @@ def score(
     vocabulary: Vocabulary,
     text: Text,
     decoding: DecodingConfig,
+    corpus: Corpus,
     *,
-    language: str,
     decode: Decode | None = None,
     hypotheses_file: Path | None = None,
     display: Display,
 ) -> Scores:
-    """Translate and score ``text``, source and reference lines.
+    """Translate or parse ``text``, source and reference lines, and score that.
 
     Args:
-        language: of the references
+        corpus: on which the model was trained
         decode: the search, if not our own
         hypotheses_file: where to write the translations
     """
@@ -212,11 +225,15 @@ def score(
     )
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
+    likely = perplexity(model, vocabulary, source, reference)
+    if corpus.task == "parsing":
+        parses = score_parses(corpus, source, reference, hypotheses)
+        return Scores(translations=hypotheses, perplexity=likely, parses=parses)
     return Scores(
         translations=hypotheses,
+        perplexity=likely,
         bleu=bleu(hypotheses, reference),
-        tokenised_bleu=tokenised_bleu(hypotheses, reference, language),
-        perplexity=perplexity(model, vocabulary, source, reference),
+        tokenised_bleu=tokenised_bleu(hypotheses, reference, corpus.target_language),
     )
 
 

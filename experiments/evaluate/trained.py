@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -11,15 +11,18 @@ from typing import IO
 import torch
 
 from experiments.callbacks.display import Display
+from experiments.evaluate.parsing import parse_lines
 from experiments.evaluate.scoring import Text, choose_checkpoints, load_average, score
 from experiments.run.data import recorded_data, run_vocabulary
 from experiments.run.devices import default_device
 from experiments.run.experiment import Experiment, load_experiment
+from experiments.run.results import parse_scores
 from transformer.config import DecodingConfig, override
 from transformer.data.fetching.testsets import sacrebleu_text
 from transformer.data.preparation.prepare import prepare
 from transformer.data.prepared import Manifest
 from transformer.data.text import decode_line, read_aligned
+from transformer.data.trees import escape, to_penn
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError, require
 from transformer.evaluation.perplexity import Decode, translate
@@ -120,13 +123,41 @@ def translate_stream(
     Raises:
         InputError: if the run cannot be used, or a line is not UTF-8.
     """
+    for _, translation in _decode_stream(directory, stream, options):
+        yield translation
+
+
+def parse_stream(
+    directory: Path, stream: IO[bytes], options: DecodingOptions | None = None
+) -> Iterator[str]:
+    """Parse each line, a sentence with spaces between its words, into a tree in brackets.
+
+    Raises:
+        InputError: if the run cannot be used or is no parser, or a line is not UTF-8.
+    """
+    corpus = load_experiment(directory).config.data.corpus
+    if corpus.task != "parsing":
+        raise InputError(f"{directory} does not parse, it translates: use translate {directory}")
+    for sentence, line in _decode_stream(directory, stream, options, escape):
+        (tree,) = parse_lines(corpus, [sentence], [line]).trees
+        yield to_penn(tree)
+
+
+def _decode_stream(
+    directory: Path,
+    stream: IO[bytes],
+    options: DecodingOptions | None,
+    change: Callable[[str], str] = str,
+) -> Iterator[tuple[str, str]]:
+    """Each line after ``change``, with what the model makes of it."""
     trained, decoding, decode = open_decoder(directory, options or DecodingOptions())
     lines = (
-        decode_line(line.removesuffix(b"\n").removesuffix(b"\r"), "standard input", number)
+        change(decode_line(line.removesuffix(b"\n").removesuffix(b"\r"), "standard input", number))
         for number, line in enumerate(stream, start=1)
     )
     while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
-        yield from translate(trained.model, trained.vocabulary, chunk, decoding, decode=decode)
+        decoded = translate(trained.model, trained.vocabulary, chunk, decoding, decode=decode)
+        yield from zip(chunk, decoded, strict=True)
 
 
 def evaluate_run(
@@ -160,13 +191,16 @@ def evaluate_run(
             trained.vocabulary,
             text,
             decoding,
-            language=experiment.config.data.corpus.target_language,
+            experiment.config.data.corpus,
             decode=decode,
             hypotheses_file=output,
             display=display,
         )
-    print(f"BLEU {scores.bleu.score:.2f}  {scores.bleu.signature}")
-    print(f"tokenised BLEU {scores.tokenised_bleu.score:.2f}  {scores.tokenised_bleu.signature}")
+    for name, bleu in (("BLEU", scores.bleu), ("tokenised BLEU", scores.tokenised_bleu)):
+        if bleu is not None:
+            print(f"{name} {bleu.score:.2f}  {bleu.signature}")
+    if scores.parses is not None:
+        print(parse_scores(scores.parses))
     print(
         f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
         f"{scores.perplexity.per_char:.3f} per character"

@@ -1,4 +1,4 @@
-"""The articles of the CRAFT corpus in the order of their names, with the checksums of their trees."""
+"""The articles of the CRAFT corpus in the order of their names, and their trees' checksums."""
 
 from __future__ import annotations
 

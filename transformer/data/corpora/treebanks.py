@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _WSJ_SECTIONS: dict[Split, tuple[int, ...]] = {
     "valid": (22,),
     "test": (23,),
 }
+_PENN_LICENCE, _PENN_TREES = "LDC99T42, the user's own copy", 39_832
 # Below the folder that the user names.
 _WSJ_FOLDERS = ("", "wsj", "mrg/wsj", "parsed/mrg/wsj", "combined/wsj")
 
@@ -42,7 +44,8 @@ class TreebankText:
     """One side of one split of a treebank.
 
     Its location is ``treebank:SOURCE/SPLIT.SIDE`` or ``treebank:SOURCE/SPLIT-N.SIDE``, where SOURCE
-    is ``craft`` or the folder ``wsj`` of a Penn Treebank, N the length of the longest sentences
+    is ``craft``, ``penn`` for the Penn Treebank in the folder that ``PENN_TREEBANK`` names, or the
+    folder ``wsj`` of one, N the length of the longest sentences
     that are taken, in words, and SIDE ``sentences`` or what stands for words in linearised trees.
     """
 
@@ -89,7 +92,8 @@ class TreebankText:
             InputError: naming the sections of a Penn Treebank that are missing.
         """
         if self.source != "craft":
-            sections = _sections(Path(self.source), _WSJ_SECTIONS[self.split])
+            folder = _from_environment() if self.source == "penn" else Path(self.source)
+            sections = _sections(folder, _WSJ_SECTIONS[self.split])
             return [TextFile(location=str(path)) for path in sections]
         splits = list(_CRAFT_ARTICLES)
         before = sum(_CRAFT_ARTICLES[split] for split in splits[: splits.index(self.split)])
@@ -122,6 +126,13 @@ def penn_treebank(folder: Path, leaves: Leaves = "XX") -> Corpus:
     Raises:
         InputError: if it holds no sections, or not all that the paper used.
     """
+    found = _wsj(folder)
+    _sections(found, [n for sections in _WSJ_SECTIONS.values() for n in sections])
+    return _corpus("penn_treebank", str(found), _PENN_LICENCE, leaves, None, _PENN_TREES)
+
+
+def _wsj(folder: Path) -> Path:
+    """The folder of the sections in or below ``folder``."""
     folder = folder.expanduser().resolve()
     found = [folder / below for below in _WSJ_FOLDERS if any((folder / below).glob("[0-2][0-9]"))]
     if not found:
@@ -129,9 +140,14 @@ def penn_treebank(folder: Path, leaves: Leaves = "XX") -> Corpus:
             f"{folder} holds no sections of the Penn Treebank: name the folder of "
             "wsj/02/*.mrg to wsj/23/*.mrg"
         )
-    _sections(found[0], [n for sections in _WSJ_SECTIONS.values() for n in sections])
-    licence = "LDC99T42, the user's own copy"
-    return _corpus("penn_treebank", str(found[0]), licence, leaves, None, 39_832)
+    return found[0]
+
+
+def _from_environment() -> Path:
+    folder = os.environ.get("PENN_TREEBANK")
+    if not folder:
+        raise InputError("set PENN_TREEBANK to the folder of your Penn Treebank (LDC99T42)")
+    return _wsj(Path(folder))
 
 
 def leaves_of(corpus: Corpus) -> Leaves:
@@ -182,3 +198,5 @@ def _sections(folder: Path, numbers: Sequence[int]) -> list[Path]:
 CRAFT = craft()
 # A model learns its sentences of at most 12 words in minutes.
 CRAFT_SHORT = craft(max_words=12)
+# The user's, wherever PENN_TREEBANK says it is on the machine at hand.
+PENN = _corpus("penn", "penn", _PENN_LICENCE, "XX", None, _PENN_TREES)

@@ -132,7 +132,7 @@ def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
         [sha256, file.member] for sha256, file in zip(contents, data.corpus.files, strict=True)
     ]
     limits = [data.max_length, data.max_length_ratio, data.drop_duplicates]
-    parts = [_FORMAT, texts, files, config.model.vocab_size, *limits]
+    parts: list[object] = [_FORMAT, texts, files, config.model.vocab_size, *limits]
     if data.corpus.task != "translation":  # whose folders had names before there were other tasks
         parts.append(data.corpus.task)
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,80 @@
+"""Table 4 of the paper: English constituency parsing, F1 on section 23 of the Wall Street Journal.
+
+``quick`` and ``small`` are of CRAFT, which everyone may fetch; ``paper`` is of the Penn Treebank in
+the folder that ``PENN_TREEBANK`` names.
+"""
+
+from __future__ import annotations
+
+from ablations.tables.scale import scale
+from ablations.tables.table import Table, published, row
+from experiments.catalog.parsing import paper
+from transformer.data.corpora.treebanks import CRAFT, CRAFT_SHORT, PENN
+
+# fmt: off
+ROWS = (
+    #                                               F1
+    published("Vinyals & Kaiser 2014",      test_f1=88.3),
+    published("Petrov 2006",                test_f1=90.4),
+    published("Zhu 2013",                   test_f1=90.4),
+    published("Dyer 2016",                  test_f1=91.7),
+    row("transformer",                      test_f1=91.3),
+
+    # With further text: semi-supervised, the last two multi-task and generative.
+    published("Zhu 2013, more text",              test_f1=91.3),
+    published("Huang & Harper 2009, more text",   test_f1=91.3),
+    published("McClosky 2006, more text",         test_f1=92.1),
+    published("Vinyals & Kaiser 2014, more text", test_f1=92.1),
+    published("Transformer, more text",           test_f1=92.7),
+    published("Luong 2015",                       test_f1=93.0),
+    published("Dyer 2016, generative",            test_f1=93.3),
+)
+# fmt: on
+
+SCALES = (
+    # Sentences of at most twelve words, for ten minutes on two cores.
+    scale(
+        "quick",
+        corpus=CRAFT_SHORT,
+        divide_widths=8,
+        divide_layers=2,
+        max_steps=4_000,
+        vocab_size=3_000,
+        tokens_per_batch=1_000,
+        max_length=128,
+        warmup_steps=300,
+        schedule="linear",
+        learning_rate_factor=0.5,
+        clip_norm=1.0,
+        beam_size=4,
+        checkpoint_every_steps=100,
+        validate_every_steps=500,
+    ),
+    # A night on two cores, an hour on a GPU.
+    scale(
+        "small",
+        corpus=CRAFT,
+        divide_widths=4,
+        max_steps=20_000,
+        vocab_size=8_000,
+        tokens_per_batch=4_000,
+        max_length=384,
+        warmup_steps=1_000,
+        schedule="linear",
+        learning_rate_factor=0.5,
+        clip_norm=1.0,
+        beam_size=4,
+        checkpoint_every_steps=500,
+        validate_every_steps=2_000,
+    ),
+    scale("paper", corpus=PENN),
+)
+
+TABLE = Table(
+    name="table4",
+    title="Table 4: English constituency parsing",
+    base=paper(PENN),
+    rows=ROWS,
+    measures=("perplexity", "f1", "test_f1"),
+    scales=SCALES,
+)
