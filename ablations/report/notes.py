@@ -62,6 +62,18 @@ def notes(summary: Summary) -> Iterator[str]:
             "BLEU is sacreBLEU's. The paper's own is computed on tokens, as in the column BLEU "
             "tokenised: plain quotes, Moses' tokenisation, German compounds split."
         )
+    repaired = [
+        f"{result.parses.repaired:,} of {result.parses.sentences:,} ({row.row.name}, seed "
+        f"{result.seed})"
+        for row in summary.rows
+        for result in row.results
+        if result.parses is not None
+    ]
+    if repaired:
+        yield (
+            "F1 is labelled, as EVALB counts it, with the references' punctuation. Output that was "
+            f"no tree over its sentence was repaired, on the validation set: {', '.join(repaired)}."
+        )
     if counts := {result.averaged.checkpoints for result in summary.results if result.averaged}:
         yield (
             "Averaged figures are those of the mean of the last "
