@@ -101,7 +101,7 @@ def _close(stack: list[_Open]) -> bool:
 
 
 def _with(children: Sequence[Tree], words: Sequence[str]) -> tuple[Tree, ...]:
-    """Trees with ``words`` added at the end of the last one if it is a constituent, else after it."""
+    """Trees with ``words`` added at the end of the last one, or after it if it is a word."""
     added = tuple(Tree(WORD, word=word) for word in words)
     if words and children and children[-1].word is None:
         last = children[-1]

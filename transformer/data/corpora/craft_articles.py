@@ -1,4 +1,4 @@
-"""The articles of the CRAFT corpus in the order of their names, with the checksums of their trees."""
+"""The articles of the CRAFT corpus in the order of their names, with checksums of their trees."""
 
 from __future__ import annotations
 
