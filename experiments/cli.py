@@ -75,7 +75,7 @@ def list_experiments() -> int:
         for path, experiment in found:
             print(f"{name:18} {experiment.description} ({path})")
     print(f"{'files:FOLDER':18} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
-    print(f"{'treebank:FOLDER':18} the paper's parser on your copy of the Penn Treebank, wsj/02 to 23")
+    print(f"{'treebank:FOLDER':18} the paper's parser, trained on your copy of the Penn Treebank")
     print(f"{'FILE.py':18} CORPUS = Corpus(…) or EXPERIMENT = Experiment(…) of your own")
     print(f"{'FILE.json':18} the best.json of a search")
     return 0
