@@ -72,7 +72,7 @@ def train_vocabulary(
     words: Counter[str] = Counter()
     for line in lines:
         words.update(line.split())
-    # Sorted, so that equal text gives equal files. Pieces begin with the space before their word.
+    # Sorted, so that equal text gives equal files. A piece begins with the space before its word.
     kept_whole = sorted(word for word in words if whole and whole.fullmatch(word))
     words.update(set("".join(kept_whole)))  # to spell such words that occur only later
     model = io.BytesIO()  # a model that sentencepiece writes to a file contains the file's name
