@@ -64,8 +64,8 @@ _QUANTIZATIONS = (
 def list_experiments() -> int:
     """Print the experiments that can be named.
 
-    These are the project's own and the results of searches in runs/; files:FOLDER and FILE.py
-    stand for text and experiments of your own.
+    These are the project's own and the results of searches in runs/; files:FOLDER, treebank:FOLDER
+    and FILE.py stand for text, trees and experiments of your own.
     """
     from experiments.catalog.find import EXPERIMENTS, searched
 
@@ -75,6 +75,7 @@ def list_experiments() -> int:
         for path, experiment in found:
             print(f"{name:18} {experiment.description} ({path})")
     print(f"{'files:FOLDER':18} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
+    print(f"{'treebank:FOLDER':18} the paper's parser, trained on your copy of the Penn Treebank")
     print(f"{'FILE.py':18} CORPUS = Corpus(…) or EXPERIMENT = Experiment(…) of your own")
     print(f"{'FILE.json':18} the best.json of a search")
     return 0

@@ -226,6 +226,7 @@ LIGHT = [
     "transformer.config",
     "transformer.errors",
     "transformer.data.corpora.declared",
+    "transformer.data.corpora.treebanks",
 ]
 
 

@@ -73,7 +73,8 @@ class Corpus:
 
     The languages are ISO 639-1 codes. Several training texts are concatenated in order and shuffled
     as a whole. ``pairs`` is their approximate number, for estimates before anything is read. The
-    targets of ``parsing`` are linearised trees, whose brackets stay whole in the vocabulary.
+    targets of ``parsing`` are linearised trees, whose brackets stay whole in the vocabulary; their
+    language is ``trees``.
     """
 
     name: str

@@ -63,7 +63,7 @@ CRAFT_SHORT = Experiment(
             checkpoint_every_steps=100,
             validate_every_steps=500,
         ),
-        decoding=DecodingConfig(length_penalty=0.3, max_extra_length=100),
+        decoding=DecodingConfig(length_penalty=0.3, max_extra_length=60),
     ),
     tags=("parsing",),
 )
@@ -81,7 +81,7 @@ CRAFT = Experiment(
         d_v=64,
         tokens_per_batch=4_000,
         max_length=384,
-        max_steps=20_000,
+        max_steps=10_000,
         warmup_steps=1_000,
         checkpoint_every_steps=500,
         validate_every_steps=2_000,

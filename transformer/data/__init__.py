@@ -2,5 +2,6 @@
 
 ``corpora`` declares texts, ``fetching`` gets them, ``preparation`` cleans and encodes them with a
 shared ``vocabulary`` into a folder (``prepared``) whose ``store`` is memory-mapped. ``buckets`` and
-``batches`` plan the batches, which the DataModule in ``module`` yields.
+``batches`` plan the batches, which the DataModule in ``module`` yields. ``trees`` are read from
+treebanks, and ``linearised`` into lines that a model learns like the sentences of a language.
 """

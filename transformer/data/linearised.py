@@ -17,7 +17,8 @@ WORD = "XX"
 #: What a vocabulary keeps whole: brackets with their labels, and what stands for a word.
 BRACKETS = re.compile(rf"[()]\S+|{WORD}")
 
-_LABEL = re.compile(r"[^()\s]+")
+# Neither brackets, nor function tags and indices, nor the tag of empty elements.
+_LABEL = re.compile(r"(?!-NONE-$)(-[^()]*|[^()=|-]+)")
 
 
 def linearise(tree: Tree, leaves: Leaves = "XX") -> str:
@@ -52,7 +53,7 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
     Any line gives a tree. The repairs are these:
 
     - a closing bracket also closes all that began after its constituent did; one whose constituent
-      is not open is left out, and so is a bracket without a label
+      is not open is left out, and so is what has no plain label, such as ``(`` or ``(NP-SBJ``
     - leaves after the last word are left out
     - what is open at the end is closed there, and words after the last leaf are then added at the
       end of the last outermost constituent, with the tag XX
@@ -65,7 +66,7 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
     for token in line.split():
         kind = token[0] if token[0] in "()" else ""
         label = token.removeprefix(kind)
-        if not _LABEL.fullmatch(label):
+        if not _LABEL.fullmatch(label) and (kind or leaves != "words"):
             repaired = True
         elif kind == "(":
             stack.append(_Open(label))
@@ -101,7 +102,7 @@ def _close(stack: list[_Open]) -> bool:
 
 
 def _with(children: Sequence[Tree], words: Sequence[str]) -> tuple[Tree, ...]:
-    """Trees with ``words`` added at the end of the last if it is a constituent, else after it."""
+    """Trees with ``words`` added at the end of the last one, or after it if it is a word."""
     added = tuple(Tree(WORD, word=word) for word in words)
     if words and children and children[-1].word is None:
         last = children[-1]

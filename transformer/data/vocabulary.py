@@ -72,8 +72,9 @@ def train_vocabulary(
     words: Counter[str] = Counter()
     for line in lines:
         words.update(line.split())
-    # Pieces begin with the space before their word. In order, so that equal text gives equal files.
-    symbols = sorted(SPACE_SYMBOL + word for word in words if whole and whole.fullmatch(word))
+    # Sorted, so that equal text gives equal files. A piece begins with the space before its word.
+    kept_whole = sorted(word for word in words if whole and whole.fullmatch(word))
+    words.update(set("".join(kept_whole)))  # to spell such words that occur only later
     model = io.BytesIO()  # a model that sentencepiece writes to a file contains the file's name
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -89,7 +90,7 @@ def train_vocabulary(
             unk_id=UNK_ID,
             bos_id=BOS_ID,
             eos_id=EOS_ID,
-            user_defined_symbols=symbols,
+            user_defined_symbols=[SPACE_SYMBOL + word for word in kept_whole],
             num_threads=1,
             minloglevel=2,
         )

@@ -14,6 +14,8 @@ from transformer.errors import InputError
 _CUT_OFF = 40
 # Labels that count as equal.
 _EQUAL = {"PRT": "ADVP"}
+# A tag that no word has.
+_WRONG = "?"
 
 Span = tuple[str, int, int]
 
@@ -70,9 +72,9 @@ def evaluate_parses(
     Args:
         gold: the references
         found: as many parses
-        gold_punctuation: first give every word the tag that it has in ``gold`` if one of the two is
-            that of punctuation. A wrong tag then counts as one, and does not make the sentence an
-            error, which would be left out of the score
+        gold_punctuation: delete the words that are punctuation in ``gold`` from both. Else a word
+            that the parse wrongly tags as punctuation, or as none, makes the sentence an error,
+            and leaves it out of the score
 
     Raises:
         InputError: if the numbers of trees differ.
@@ -163,7 +165,9 @@ def _with_punctuation_of(gold: Tree, found: Tree) -> Tree:
         if tree.word is None:
             return replace(tree, children=tuple(map(retagged, tree.children)))
         tag = next(rest)
-        return replace(tree, label=tag) if {tag, tree.label} & PUNCTUATION else tree
+        if tag in PUNCTUATION:
+            return replace(tree, label=tag)
+        return replace(tree, label=_WRONG) if tree.label in PUNCTUATION else tree
 
     return retagged(found)
 

@@ -1,4 +1,4 @@
-"""Declarations of corpora, as data: WMT14, Multi30k, the built-in phrases, a user's own files.
+"""Declarations of corpora, as data: translations, treebanks, a user's own files.
 
 A declaration names each text's location and checksum; nothing is read or fetched here.
 """

@@ -132,9 +132,9 @@ def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
         [sha256, file.member] for sha256, file in zip(contents, data.corpus.files, strict=True)
     ]
     limits = [data.max_length, data.max_length_ratio, data.drop_duplicates]
-    parts: list[object] = [_FORMAT, texts, files, config.model.vocab_size, *limits]
-    if data.corpus.task != "translation":  # whose folders had names before there were other tasks
-        parts.append(data.corpus.task)
+    # Translations had their folders before there were other tasks.
+    task = [] if data.corpus.task == "translation" else [data.corpus.task]
+    parts = [_FORMAT, texts, files, config.model.vocab_size, *limits, *task]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return cache_directory() / "prepared" / f"{data.corpus.name}-{key}"
 

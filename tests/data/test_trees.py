@@ -1,0 +1,69 @@
+"""Trees as they stand in treebank files."""
+
+from __future__ import annotations
+
+import pytest
+
+from transformer.data.trees import MAX_DEPTH, TOP, Tree, leaves, read_trees, to_penn, words
+from transformer.errors import InputError
+
+WSJ = """
+( (S
+    (NP-SBJ-1 (NNP Mr.) (NNP Vinken) )
+    (VP (VBZ is)
+      (VP (VBN called)
+        (S (NP-SBJ (-NONE- *-1) )
+           (NP-PRD (-LRB- -LRB-) (NN chairman) (-RRB- -RRB-) ))))
+    (. .) ))
+(TOP (S (NP=2 (PRP It)) (VP (VBD shut) (ADVP|PRT (RP down)))))(S (-NONE- *) (X (-NONE- 0)))
+(ROOT (NN Yes) (. !))
+(UH No)
+"""
+
+
+def test_trees_are_made_normal() -> None:
+    assert [to_penn(tree) for tree in read_trees(WSJ, "wsj")] == [
+        "(TOP (S (NP (NNP Mr.) (NNP Vinken)) (VP (VBZ is) (VP (VBN called) "
+        "(S (NP (-LRB- -LRB-) (NN chairman) (-RRB- -RRB-))))) (. .)))",
+        "(TOP (S (NP (PRP It)) (VP (VBD shut) (ADVP (RP down)))))",
+        "(TOP (NN Yes) (. !))",
+        "(TOP (UH No))",
+    ]
+
+
+def test_unary_chains_stay_and_words_come_in_order() -> None:
+    (tree,) = read_trees("( (NP (NP (NP (NN a) (-NONE- *)) (NP (-NONE- *))) (NN b)))", "x")
+    assert to_penn(tree) == "(TOP (NP (NP (NP (NN a))) (NN b)))"
+    assert words(tree) == ["a", "b"]
+    assert [leaf.label for leaf in leaves(tree)] == ["NN", "NN"]
+
+
+def test_odd_white_space_in_a_word_does_not_split_it() -> None:
+    (tree,) = read_trees("((NP\r\n\t(NN\u00a0 Xpd\u2009XP)\f(NN\u00a0 \u00a0)))", "x")
+    assert words(tree) == ["XpdXP"]
+
+
+def test_what_was_written_is_read_again() -> None:
+    tree = Tree(TOP, (Tree("NP", (Tree("NN", word="f(x)"),)),))
+    (again,) = read_trees(to_penn(tree), "x")
+    assert words(again) == ["f-LRB-x-RRB-"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("(S (NN a))\n\n(S\n (NP (NN b)", "line 3: the tree that begins here does not close"),
+        ("(S (NN a)))", r"line 1: '\)' stands outside of any tree"),
+        ("(S (NN a))\nword", "line 2: 'word' stands outside of any tree"),
+        ("( )", r"line 1: the bracket \(\) is empty"),
+        ("(S (NN a)\n(NP ))", r"line 2: the bracket \(NP\) is empty"),
+        ("(S (-LRB- ())", r"line 1: the bracket \(\) is empty; brackets that are words are writt"),
+        ("(S ((NN a)))", "line 1: a bracket inside of a tree has no label"),
+        ("(S (NP a b))", "line 1: 'a' should stand in a bracket with its tag"),
+        ("(S (NN a)\nb)", "line 2: 'b' should stand in a bracket with its tag"),
+        ("(S" * (MAX_DEPTH + 1), f"line 1: a tree is more than {MAX_DEPTH} brackets deep"),
+    ],
+)
+def test_bad_trees_are_refused_with_their_line(text: str, problem: str) -> None:
+    with pytest.raises(InputError, match=f"^bad.mrg, {problem}"):
+        list(read_trees(text, "bad.mrg"))
