@@ -1,0 +1,124 @@
+"""Join word-pieces to words, and rank heads by what they attend to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transformer.data.vocabulary import SPACE_SYMBOL
+from transformer.evaluation.attention_weights import Attention, Kind
+
+# Of the control word-pieces, which stand alone.
+_ENDS = ("<s>", "</s>")
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a head may do.
+
+    ``of`` takes weights ``(..., queries, keys)`` to a figure for each head: a share of the weight,
+    or a mean distance where ``is_distance``.
+    """
+
+    name: str
+    description: str
+    of: Callable[[Tensor], Tensor]
+    is_distance: bool = False
+
+    def show(self, score: float) -> str:
+        """A score as people read it."""
+        return f"{score:.1f} words" if self.is_distance else f"{100 * score:.0f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A head by its numbers, which begin at 1, and its score."""
+
+    layer: int
+    head: int
+    score: float
+
+
+def join_words(attention: Attention) -> Attention:
+    """The weights between words: the sum over a key's word-pieces, the mean over a query's."""
+    queries, words = _words(attention.queries)
+    keys, read = _words(attention.keys)
+    weights = queries / queries.sum(1, keepdim=True) @ attention.weights @ keys.T
+    return Attention(queries=words, keys=read, weights=weights)
+
+
+def _words(pieces: Sequence[str]) -> tuple[Tensor, list[str]]:
+    """Which word each word-piece belongs to, ``(words, pieces)`` of 0 and 1, and the words."""
+    index: list[int] = []
+    words: list[str] = []
+    for previous, piece in zip(["", *pieces], pieces, strict=False):
+        if not words or piece.startswith(SPACE_SYMBOL) or {piece, previous} & {*_ENDS}:
+            words.append("")
+        words[-1] += piece.removeprefix(SPACE_SYMBOL)
+        index.append(len(words) - 1)
+    return torch.nn.functional.one_hot(torch.tensor(index)).T.float(), words
+
+
+def rank(attention: Attention, measure: Measure) -> list[Found]:
+    """All heads, the highest score first; the earlier layer and head where two are equal."""
+    scores: list[list[float]] = measure.of(attention.weights).tolist()
+    found = [
+        Found(layer, head, score)
+        for layer, row in enumerate(scores, start=1)
+        for head, score in enumerate(row, start=1)
+    ]
+    return sorted(found, key=lambda x: -x.score)
+
+
+def _relative(offset: int, first: int = 0) -> Callable[[Tensor], Tensor]:
+    """The mean weight on the key ``offset`` places on, over the queries from ``first`` on that have
+    one.
+    """
+
+    def mean(weights: Tensor) -> Tensor:
+        diagonal = weights.diagonal(offset, dim1=-2, dim2=-1)[..., first:]
+        return diagonal.sum(-1) / max(1, diagonal.size(-1))
+
+    return mean
+
+
+def _distance(end: int, shift: int = 0) -> Callable[[Tensor], Tensor]:
+    """How many words away the weight lies on average; the key ``end``, no word, counts as 0.
+
+    Args:
+        shift: what the number of a query is above that of the key of the same word
+    """
+
+    def mean(weights: Tensor) -> Tensor:
+        queries, keys = torch.arange(weights.size(-2)), torch.arange(weights.size(-1))
+        far = (queries[:, None] + shift - keys).abs().to(weights)
+        far[:, end] = 0
+        return (weights * far).sum(-1).mean(-1)
+
+    return mean
+
+
+_FAR = "mean distance of the words attended to"
+_END = Measure("end", "weight on the end of the sentence", lambda w: w[..., -1].mean(-1))
+MEASURES: dict[Kind, tuple[Measure, ...]] = {
+    "encoder": (
+        Measure("previous word", "weight on the word before", _relative(-1)),
+        Measure("same word", "weight on the word itself", _relative(0)),
+        Measure("next word", "weight on the word after", _relative(1)),
+        Measure("far away", f"{_FAR}, the end counted as 0", _distance(-1), is_distance=True),
+        _END,
+    ),
+    "decoder": (
+        Measure("previous word", "weight on the word just written, from the second on", _relative(0, first=1)),
+        Measure("far away", f"{_FAR}, the start counted as 0", _distance(0, 1), is_distance=True),
+        Measure("start", "weight on the start of the sentence", lambda w: w[..., 0].mean(-1)),
+    ),
+    "cross": (
+        Measure("one word", "largest weight on a single word", lambda w: w.amax(-1).mean(-1)),
+        Measure("same place", "weight on the word at the same place", _relative(0)),
+        _END,
+    ),
+}
