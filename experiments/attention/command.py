@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.attention.figure import NAMES, Panel, attention_figure
-from experiments.attention.heads import MEASURES, join_words, rank
-from experiments.attention.page import Start, attention_page
+from experiments.attention.heads import MEASURES, join_words, mark_pieces, rank
+from experiments.attention.page import attention_page
 from experiments.evaluate.trained import load_trained
 from experiments.figures.render import to_pdf, to_png, to_svg
 from experiments.run.experiment import load_experiment
@@ -62,12 +62,14 @@ def show_attention(
     found = attend(
         trained.model, trained.vocabulary, sentence, config.decoding, translation=translation
     )
-    shown = join_words(found[view.kind]) if view.words else found[view.kind]
+    shown = (join_words if view.words else mark_pieces)(found[view.kind])
     if view.find:
         print("\n".join(_listing(view.kind, shown)))
     if ending == ".html":
-        start = Start(kind=view.kind, layer=layer, heads=heads, words=view.words)
-        write_atomically(path, attention_page(found, start, directory))
+        page = attention_page(
+            found, run=str(directory), kind=view.kind, layer=layer, heads=heads, words=view.words
+        )
+        write_atomically(path, page)
     else:
         panels = _best(view.kind, shown) if view.find else [_panel(layer, heads)]
         svg = to_svg(attention_figure(view.kind, shown, panels))
@@ -122,8 +124,6 @@ def _listing(kind: Kind, attention: Attention) -> list[str]:
     lines = [f"{NAMES[kind]}, means over {len(attention.queries)} words, ends included:"]
     for measure in MEASURES[kind]:
         heads = rank(attention, measure)[:_BEST]
-        best = "; ".join(
-            f"layer {x.layer} head {x.head} {measure.show(x.score)}" for x in heads
-        )
+        best = "; ".join(f"layer {x.layer} head {x.head} {measure.show(x.score)}" for x in heads)
         lines.append(f"{measure.name:14} {best}  ({measure.description})")
     return lines

@@ -20,8 +20,8 @@ READING: dict[Kind, str] = {
     "decoder": "To write each word on the left, the model attends to what it has written so far.",
     "cross": "To write each word on the left, the model attends to words of the source.",
 }
-# Weights below it cannot be seen and would only make the file larger.
-_FAINTEST = 0.02
+# Many faint lines hide the strong ones, and make the file large.
+_FAINTEST = 0.05
 _ROW, _WIDTH = 19, 150  # in pixels: of a word, between the two columns of words
 _SPREAD = 9  # the lines of several heads are set apart by at most this
 _PANELS_IN_A_ROW = 3
@@ -48,10 +48,17 @@ def attention_figure(kind: Kind, attention: Attention, panels: Sequence[Panel]) 
         else None,
     }
     return figure(
-        {"text": NAMES[kind], "subtitle": READING[kind], "anchor": "start", "offset": 16},
+        {
+            "text": NAMES[kind],
+            "subtitle": f"{READING[kind]} Weights below {_FAINTEST:.0%} are left out.",
+            "anchor": "start",
+            "offset": 16,
+        },
         concat=[_panel(attention, panel, colours) for panel in panels],
         columns=_PANELS_IN_A_ROW,
         spacing=40,
+        background="white",  # on none, PNGs show faint lines in wrong colours
+        padding=8,
     )
 
 
@@ -66,19 +73,15 @@ def _panel(attention: Attention, panel: Panel, colours: Spec) -> Spec:
     width = {"type": "quantitative", "axis": None, "scale": {"domain": [0, 1], "nice": False}}
     lines: Spec = {
         "data": {"values": _lines(attention, panel)},
-        "mark": {"type": "rule", "strokeWidth": 2},
+        "mark": "rule",
         "encoding": {
             "x": {"datum": 0, **width},
             "x2": {"datum": 1},
             "y": {"field": "query", **height},
             "y2": {"field": "key"},
             "color": colours,
-            "opacity": {
-                "field": "weight",
-                "type": "quantitative",
-                "scale": {"domain": [0, 1], "range": [0, 1]},
-                "legend": None,
-            },
+            "strokeOpacity": _strength([0, 1]),
+            "strokeWidth": _strength([0.5, 3]),
         },
     }
     columns = [
@@ -102,6 +105,15 @@ def _panel(attention: Attention, panel: Panel, colours: Spec) -> Spec:
         "height": _ROW * rows,
         "view": {"stroke": None},
         "layer": [lines, *columns],
+    }
+
+
+def _strength(bounds: list[float]) -> Spec:
+    return {
+        "field": "weight",
+        "type": "quantitative",
+        "scale": {"domain": [0, 1], "range": bounds},
+        "legend": None,
     }
 
 

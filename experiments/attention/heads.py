@@ -50,16 +50,42 @@ def join_words(attention: Attention) -> Attention:
     return Attention(queries=words, keys=read, weights=weights)
 
 
+def mark_pieces(attention: Attention) -> Attention:
+    """The weights between word-pieces, those that continue a word with a dot before them.
+
+    Sentencepiece's own mark, for a word's beginning, is in few fonts.
+    """
+    queries, keys = (
+        [
+            piece.removeprefix(SPACE_SYMBOL)
+            if piece.startswith(SPACE_SYMBOL) or piece in _ENDS
+            else f"·{piece}"
+            for piece in pieces
+        ]
+        for pieces in (attention.queries, attention.keys)
+    )
+    return Attention(queries=queries, keys=keys, weights=attention.weights)
+
+
 def _words(pieces: Sequence[str]) -> tuple[Tensor, list[str]]:
-    """Which word each word-piece belongs to, ``(words, pieces)`` of 0 and 1, and the words."""
+    """Which word each word-piece belongs to, ``(words, pieces)`` of 0 and 1, and the words.
+
+    Words end at spaces, and where letters or digits meet other characters.
+    """
     index: list[int] = []
     words: list[str] = []
-    for previous, piece in zip(["", *pieces], pieces, strict=False):
-        if not words or piece.startswith(SPACE_SYMBOL) or {piece, previous} & {*_ENDS}:
+    for piece in pieces:
+        text = piece.removeprefix(SPACE_SYMBOL)
+        continues = words and text == piece and not {text, words[-1]} & {*_ENDS}
+        if not (continues and (not words[-1] or _is_word(words[-1]) == _is_word(text))):
             words.append("")
-        words[-1] += piece.removeprefix(SPACE_SYMBOL)
+        words[-1] += text
         index.append(len(words) - 1)
     return torch.nn.functional.one_hot(torch.tensor(index)).T.float(), words
+
+
+def _is_word(text: str) -> bool:
+    return any(character.isalnum() for character in text)
 
 
 def rank(attention: Attention, measure: Measure) -> list[Found]:
@@ -112,7 +138,11 @@ MEASURES: dict[Kind, tuple[Measure, ...]] = {
         _END,
     ),
     "decoder": (
-        Measure("previous word", "weight on the word just written, from the second on", _relative(0, first=1)),
+        Measure(
+            "previous word",
+            "weight on the word just written, from the second on",
+            _relative(0, first=1),
+        ),
         Measure("far away", f"{_FAR}, the start counted as 0", _distance(0, 1), is_distance=True),
         Measure("start", "weight on the start of the sentence", lambda w: w[..., 0].mean(-1)),
     ),

@@ -7,12 +7,12 @@ and would add 0.9 MB.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.attention.figure import NAMES, READING, colour_of
-from experiments.attention.heads import MEASURES, join_words, rank
+from experiments.attention.heads import MEASURES, join_words, mark_pieces, rank
+from transformer.data.vocabulary import SPACE_SYMBOL
 from transformer.evaluation.attention_weights import KINDS, Attention, Kind
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -22,21 +22,20 @@ _PARTS = 1_000
 _BEST = 3
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
-    """What the page shows first; layers and heads begin at 1."""
-
-    kind: Kind
-    layer: int
-    heads: Sequence[int]
-    words: bool
-
-
-def attention_page(found: Mapping[Kind, Attention], start: Start, directory: Path) -> str:
+def attention_page(
+    found: Mapping[Kind, Attention],
+    *,
+    run: str,
+    kind: Kind,
+    layer: int,
+    heads: Sequence[int],
+    words: bool,
+) -> str:
     """The page of a sentence's weights.
 
     Args:
-        directory: of the run, which the page names
+        run: its name
+        kind, layer, heads, words: what the page shows first
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -48,19 +47,19 @@ def attention_page(found: Mapping[Kind, Attention], start: Start, directory: Pat
         lstrip_blocks=True,
     )
     joined = {kind: join_words(found[kind]) for kind in KINDS}
-    layers, heads = found["encoder"].weights.shape[:2]
+    num_layers, num_heads = found["encoder"].weights.shape[:2]
     return environment.get_template("attention.html.j2").render(
-        run=directory.name,
-        source=_sentence(joined["encoder"]),
-        translation=_sentence(joined["cross"]),
+        run=run,
+        source=_sentence(found["encoder"]),
+        translation=_sentence(found["cross"]),
         names=NAMES,
-        layers=range(1, layers + 1),
-        heads={head: colour_of(head) for head in range(1, heads + 1)},
-        start=start,
+        layers=range(1, num_layers + 1),
+        heads={head: colour_of(head) for head in range(1, num_heads + 1)},
+        start={"kind": kind, "layer": layer, "heads": heads, "words": words},
         views={
             kind: {
                 "reading": READING[kind],
-                "pieces": _view(kind, found[kind]),
+                "pieces": _view(kind, mark_pieces(found[kind])),
                 "words": _view(kind, joined[kind]),
             }
             for kind in KINDS
@@ -71,8 +70,8 @@ def attention_page(found: Mapping[Kind, Attention], start: Start, directory: Pat
 
 
 def _sentence(attention: Attention) -> str:
-    """The queries' words without the end."""
-    return " ".join(attention.queries[:-1])
+    """The text whose word-pieces, with an end, are the queries."""
+    return "".join(attention.queries[:-1]).replace(SPACE_SYMBOL, " ").strip()
 
 
 def _view(kind: Kind, attention: Attention) -> dict[str, Any]:

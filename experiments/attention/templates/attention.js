@@ -4,7 +4,8 @@ const form = document.querySelector("form");
 const [svg, said] = [document.querySelector("#drawing svg"), document.getElementById("said")];
 const sides = { queries: document.getElementById("queries"), keys: document.getElementById("keys") };
 const ROW = 24; // in pixels; the height of a word's button is 1.5rem of 16
-const FAINTEST = 10; // of 1,000: fainter lines cannot be seen
+const FAINTEST = 50; // of 1,000: many faint lines would hide the strong ones
+const FAINTEST_OF_A_WORD = 10;
 const SPREAD = 10; // the lines of several heads are set apart by at most this
 
 // A word is { side, row }: kept by a click, or under the pointer or the focus for a moment.
@@ -28,8 +29,9 @@ function drawLines(chosen) {
     const offset = ROW / 2 + (place - (shown.length - 1) / 2) * step;
     return weights(head).flatMap((row, query) => row.map((weight, key) => {
       const hidden = chosen && (chosen.side === "queries" ? query : key) !== chosen.row;
-      return weight < FAINTEST || hidden ? null : element("line", {
-        x1: 0, x2: "100%", y1: query * ROW + offset, y2: key * ROW + offset, stroke: colour(head), opacity: weight / 1000,
+      return weight < (chosen ? FAINTEST_OF_A_WORD : FAINTEST) || hidden ? null : element("line", {
+        x1: 0, x2: "100%", y1: query * ROW + offset, y2: key * ROW + offset, stroke: colour(head),
+        "stroke-opacity": weight / 1000, "stroke-width": 0.5 + weight / 400,
       });
     }));
   });
@@ -83,7 +85,9 @@ function word(text, side, row) {
   shares.className = "shares";
   button.type = "button";
   button.tabIndex = row ? -1 : 0; // one stop of Tab for each column; arrows move within it
-  button.append(side === "keys" ? shares : text, side === "keys" ? text : shares);
+  const name = document.createElement("span");
+  name.textContent = text;
+  button.append(...(side === "keys" ? [name, shares] : [shares, name]));
   const point = () => { pointed = { side, row }; redraw(); };
   const leave = () => { pointed = null; redraw(); };
   button.onmouseenter = button.onfocus = point;
@@ -109,24 +113,21 @@ function word(text, side, row) {
 }
 
 function listMeasures() {
-  const rows = view().measures.map(({ name, description, best }) => {
-    const row = document.createElement("tr");
-    const title = document.createElement("th");
-    title.scope = "row";
+  const list = document.getElementById("measures");
+  list.replaceChildren(...view().measures.flatMap(({ name, description, best }) => {
+    const [term, heads] = ["dt", "dd"].map((tag) => document.createElement(tag));
+    const title = document.createElement("b");
     title.textContent = name;
-    const buttons = row.appendChild(document.createElement("td"));
-    row.prepend(title);
-    best.forEach(({ layer, head, score }) => {
+    term.append(title, `: ${description}`);
+    heads.append(...best.map(({ layer, head, score }) => {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = `layer ${layer} head ${head}: ${score}`;
       button.onclick = () => choose({ layer, heads: [head] });
-      buttons.append(button);
-    });
-    row.insertCell().textContent = description;
-    return row;
-  });
-  document.getElementById("measures").replaceChildren(...rows);
+      return button;
+    }));
+    return [term, heads];
+  }));
 }
 
 // The address keeps what is chosen, such as #kind=cross&layer=3&heads=1,5&text=words.
@@ -143,13 +144,19 @@ function update() {
   show();
 }
 
+// Words are made anew only if there are others, so that a word stays kept from layer to layer.
+let shown = null;
+
 function show() {
-  [kept, pointed] = [null, null];
-  document.getElementById("reading").textContent = views[form.elements.kind.value].reading;
-  Object.entries(sides).forEach(([side, column]) =>
-    column.replaceChildren(...view()[side].map((text, row) => word(text, side, row))));
-  svg.style.minHeight = `${ROW * Math.max(view().queries.length, view().keys.length)}px`;
-  listMeasures();
+  if (shown !== view()) {
+    shown = view();
+    [kept, pointed] = [null, null];
+    document.getElementById("reading").textContent = views[form.elements.kind.value].reading;
+    Object.entries(sides).forEach(([side, column]) =>
+      column.replaceChildren(...shown[side].map((text, row) => word(text, side, row))));
+    svg.style.minHeight = `${ROW * Math.max(shown.queries.length, shown.keys.length)}px`;
+    listMeasures();
+  }
   redraw();
 }
 
