@@ -121,7 +121,7 @@ def _best(kind: Kind, attention: Attention) -> list[Panel]:
 
 
 def _listing(kind: Kind, attention: Attention) -> list[str]:
-    lines = [f"{NAMES[kind]}, means over {len(attention.queries)} words, ends included:"]
+    lines = [f"{NAMES[kind]}, means over the {len(attention.queries)} on the left, ends included:"]
     for measure in MEASURES[kind]:
         heads = rank(attention, measure)[:_BEST]
         best = "; ".join(f"layer {x.layer} head {x.head} {measure.show(x.score)}" for x in heads)

@@ -69,7 +69,7 @@ function say(chosen) {
   const list = best.map(([word, share]) => `${word} ${share.toFixed(0)} %`).join(", ") || "nothing above 1 %";
   const direction = chosen.side === "queries" ? "attends to" : "is attended to by";
   const mean = shown.length > 1 ? `, mean of ${shown.length} heads` : "";
-  said.textContent = `${view()[chosen.side][chosen.row]} ${direction}: ${list}${mean}`;
+  said.textContent = `“${view()[chosen.side][chosen.row]}” ${direction}: ${list}${mean}`;
 }
 
 function redraw() {
