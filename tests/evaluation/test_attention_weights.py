@@ -12,7 +12,7 @@ from tests.samples import TINY_MODEL, number_pairs, random_sentences, random_tar
 from transformer.config import DecodingConfig
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.errors import InputError
-from transformer.evaluation.attention_weights import KINDS, attend, attention_weights
+from transformer.evaluation.attention_weights import KINDS, Kind, attend, attention_weights
 from transformer.evaluation.perplexity import translate
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.encoder_decoder import Transformer
@@ -35,8 +35,8 @@ def test_weights_times_values_are_what_each_attention_gives() -> None:
         expected.append(module.output(joined))
         outputs.append(output[0])
 
-    order = [("encoder", layer) for layer in range(LAYERS)]
-    order += [(kind, layer) for layer in range(LAYERS) for kind in ("decoder", "cross")]
+    order: list[tuple[Kind, int]] = [("encoder", layer) for layer in range(LAYERS)]
+    order += [(kind, layer) for layer in range(LAYERS) for kind in KINDS[1:]]
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             assert not module._forward_hooks  # none is left to slow the model down
@@ -77,7 +77,10 @@ def text(pieces: list[str]) -> str:
 def test_queries_are_named_for_what_is_written_and_keys_for_what_was_read(
     given: str | None, vocabulary: Vocabulary
 ) -> None:
-    model, decoding = Transformer(TINY_MODEL).eval(), DecodingConfig(beam_size=2)
+    model, decoding = (
+        Transformer(TINY_MODEL).eval(),
+        DecodingConfig(beam_size=2, max_extra_length=5),
+    )
     found = attend(model, vocabulary, "one two", decoding, translation=given)
     translation = given or translate(model, vocabulary, ["one two"], decoding)[0]
     assert text(found["encoder"].keys) == text(found["cross"].keys) == "one two</s>"
@@ -91,10 +94,15 @@ def test_queries_are_named_for_what_is_written_and_keys_for_what_was_read(
 @pytest.mark.parametrize(
     ("sentence", "translation", "said"),
     [
+        ("one", None, "the model's translation has "),
         (" ", None, "the sentence is empty: give one sentence in quotes"),
         ("one", "", "the translation is empty"),
         ("on\udce9", None, "the sentence is not UTF-8"),
-        ("one " * 30, None, "word-pieces with its end, but the model has 19 positions: shorten it"),
+        (
+            "one " * 30,
+            None,
+            "word-pieces with its end, but the model has 19 positions: give a shorter one",
+        ),
         ("one", "eins " * 30, "the translation has "),
     ],
 )

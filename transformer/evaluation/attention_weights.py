@@ -51,10 +51,10 @@ def attend(
     _check_length(source, model, "the sentence")
     if translation is None:
         ((_, pieces),) = decode_sentences(model, [source], decoding)
-        target = [*pieces, EOS_ID]
+        target, name = [*pieces, EOS_ID], "the model's translation"
     else:
-        target = _encode(vocabulary, translation, "the translation")
-    _check_length(target, model, "the translation")
+        target, name = _encode(vocabulary, translation, "the translation"), "the translation"
+    _check_length(target, model, name)
     read = [BOS_ID, *target[:-1]]
     device = model.embedding.weight.device
     weights = attention_weights(
@@ -91,7 +91,7 @@ def _check_length(ids: Sequence[int], model: Transformer, name: str) -> None:
     if len(ids) > model.config.max_positions:
         raise InputError(
             f"{name} has {len(ids):,} word-pieces with its end, but the model has "
-            f"{model.config.max_positions:,} positions: shorten it"
+            f"{model.config.max_positions:,} positions: give a shorter one"
         )
 
 
@@ -114,7 +114,7 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
         x, key, _, mask = inputs
         found[kinds[attention]].append(_weights(attention, x, key, mask)[0].cpu())
 
-    kinds = {
+    kinds: dict[nn.Module, Kind] = {
         module: _kind(name)
         for name, module in model.named_modules()
         if isinstance(module, MultiHeadAttention)

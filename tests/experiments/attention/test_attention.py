@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from experiments.cli import PROGRAM
 from experiments.attention.figure import colour_of
+from experiments.cli import PROGRAM
 from tests.experiments.samples import copy_of, forget_result
 
+Run = Callable[..., tuple[int, list[str], list[str]]]
 SENTENCE = "one two three"
 
 
 @pytest.fixture
-def attention(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def attention(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command in this process: its exit code, and lines on standard output and error."""
 
     def run(*arguments: str | Path) -> tuple[int, list[str], list[str]]:
@@ -28,7 +30,7 @@ def attention(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     return run
 
 
-def test_a_figure_has_the_heads_that_were_asked_for(attention, finished: Path, tmp_path: Path):
+def test_a_figure_has_the_heads_that_were_asked_for(attention: Run, finished: Path, tmp_path: Path):
     path = tmp_path / "heads.svg"
     options = ("--kind", "cross", "--layer", "1", "--heads", "3,1", "--words")
     translation = ("--translation", "eins zwei")
@@ -47,7 +49,7 @@ def test_a_figure_has_the_heads_that_were_asked_for(attention, finished: Path, t
 
 @pytest.mark.parametrize(("ending", "start"), [(".pdf", b"%PDF"), (".png", b"\x89PNG")])
 def test_find_lists_heads_and_draws_the_best(
-    ending: str, start: bytes, attention, finished: Path, tmp_path: Path
+    ending: str, start: bytes, attention: Run, finished: Path, tmp_path: Path
 ):
     path = tmp_path / f"found{ending}"
     code, lines, problems = attention(finished, SENTENCE, "--find", "--output", path)
@@ -60,11 +62,11 @@ def test_find_lists_heads_and_draws_the_best(
     assert all(len(re.findall(r"layer [12] head [123] ", line)) == 3 for line in measures)
 
 
-def test_the_page_is_written_into_the_run(attention, finished: Path, tmp_path: Path):
+def test_the_page_is_written_into_the_run(attention: Run, finished: Path, tmp_path: Path):
     run = copy_of(finished, tmp_path / "run")
-    assert attention(run, "one <b>two</b>") == (0, [str(run / "attention.html")], [])
+    assert attention(run, "one <b>") == (0, [str(run / "attention.html")], [])
     page = (run / "attention.html").read_text(encoding="utf-8")
-    assert "<b>two" not in page
+    assert "<b>" not in page
     assert not re.search(r'(src|href)="(?!data:)', page)
 
 
@@ -82,7 +84,12 @@ def test_the_page_is_written_into_the_run(attention, finished: Path, tmp_path: P
     ],
 )
 def test_what_cannot_be_drawn_is_refused_in_one_line(
-    options: str, said: str, attention, finished: Path, tmp_path: Path, monkeypatch
+    options: str,
+    said: str,
+    attention: Run,
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.chdir(tmp_path)
     code, lines, (problem,) = attention(finished, SENTENCE, *options.split())
@@ -92,7 +99,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(
 
 
 def test_a_run_that_is_not_finished_is_drawn_only_on_demand(
-    attention, finished: Path, tmp_path: Path
+    attention: Run, finished: Path, tmp_path: Path
 ):
     run = copy_of(finished, tmp_path / "run")
     forget_result(run)

@@ -119,8 +119,7 @@ def test_a_head_that_was_found_is_shown_by_a_click(page: Page) -> None:
     assert page.get_by_label("2", exact=True).nth(1).is_checked()
 
 
-@pytest.mark.parametrize("width", [1300, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (390, "dark")])
 def test_anyone_can_read_it(path: Path, browser: Browser, width: int, scheme: str) -> None:
     page = browser.new_page(
         viewport={"width": width, "height": 844},
