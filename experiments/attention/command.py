@@ -115,8 +115,7 @@ def _best(kind: Kind, attention: Attention) -> list[Panel]:
     panels: list[Panel] = []
     for measure in MEASURES[kind]:
         best = rank(attention, measure)[0]
-        title = f"{measure.name}: layer {best.layer}, head {best.head} ({measure.show(best.score)})"
-        panels.append(Panel(title, best.layer, [best.head]))
+        panels.append(Panel(f"{measure.name}, {best}", best.layer, [best.head]))
     return panels
 
 
@@ -124,6 +123,5 @@ def _listing(kind: Kind, attention: Attention) -> list[str]:
     lines = [f"{NAMES[kind]}, means over the {len(attention.queries)} on the left, ends included:"]
     for measure in MEASURES[kind]:
         heads = rank(attention, measure)[:_BEST]
-        best = "; ".join(f"layer {x.layer} head {x.head} {measure.show(x.score)}" for x in heads)
-        lines.append(f"{measure.name:14} {best}  ({measure.description})")
+        lines.append(f"{measure.name:14} {', '.join(map(str, heads))} ({measure.description})")
     return lines

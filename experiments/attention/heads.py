@@ -11,26 +11,19 @@ from torch import Tensor
 from transformer.data.vocabulary import SPACE_SYMBOL
 from transformer.evaluation.attention_weights import Attention, Kind
 
+# As many words away count as far.
+_FAR = 5
 # Of the control word-pieces, which stand alone.
 _ENDS = ("<s>", "</s>")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a head may do.
-
-    ``of`` takes weights ``(..., queries, keys)`` to a figure for each head: a share of the weight,
-    or a mean distance where ``is_distance``.
-    """
+    """What a head may do; ``of`` takes weights ``(..., queries, keys)`` to a share of them."""
 
     name: str
     description: str
     of: Callable[[Tensor], Tensor]
-    is_distance: bool = False
-
-    def show(self, score: float) -> str:
-        """A score as people read it."""
-        return f"{score:.1f} words" if self.is_distance else f"{100 * score:.0f} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +33,9 @@ class Found:
     layer: int
     head: int
     score: float
+
+    def __str__(self) -> str:
+        return f"layer {self.layer} head {self.head}: {100 * self.score:.0f} %"
 
 
 def join_words(attention: Attention) -> Attention:
@@ -111,30 +107,31 @@ def _relative(offset: int, first: int = 0) -> Callable[[Tensor], Tensor]:
     return mean
 
 
-def _distance(end: int, shift: int = 0) -> Callable[[Tensor], Tensor]:
-    """How many words away the weight lies on average; the key ``end``, no word, counts as 0.
+def _far(end: int, shift: int = 0) -> Callable[[Tensor], Tensor]:
+    """The mean over queries of the largest weight on one key ``_FAR`` words away or more.
 
     Args:
+        end: the key that is no word, and is left out
         shift: what the number of a query is above that of the key of the same word
     """
 
     def mean(weights: Tensor) -> Tensor:
         queries, keys = torch.arange(weights.size(-2)), torch.arange(weights.size(-1))
-        far = (queries[:, None] + shift - keys).abs().to(weights)
-        far[:, end] = 0
-        return (weights * far).sum(-1).mean(-1)
+        far = (queries[:, None] + shift - keys).abs() >= _FAR
+        far[:, end] = False
+        return (weights * far).amax(-1).mean(-1)
 
     return mean
 
 
-_FAR = "mean distance of the words attended to"
+_FAR_AWAY = f"largest weight on one word {_FAR} or more away"
 _END = Measure("end", "weight on the end of the sentence", lambda w: w[..., -1].mean(-1))
 MEASURES: dict[Kind, tuple[Measure, ...]] = {
     "encoder": (
         Measure("previous word", "weight on the word before", _relative(-1)),
         Measure("same word", "weight on the word itself", _relative(0)),
         Measure("next word", "weight on the word after", _relative(1)),
-        Measure("far away", f"{_FAR}, the end counted as 0", _distance(-1), is_distance=True),
+        Measure("far away", f"{_FAR_AWAY}, the end left out", _far(-1)),
         _END,
     ),
     "decoder": (
@@ -143,11 +140,11 @@ MEASURES: dict[Kind, tuple[Measure, ...]] = {
             "weight on the word just written, from the second on",
             _relative(0, first=1),
         ),
-        Measure("far away", f"{_FAR}, the start counted as 0", _distance(0, 1), is_distance=True),
+        Measure("far away", f"{_FAR_AWAY}, the start left out", _far(0, 1)),
         Measure("start", "weight on the start of the sentence", lambda w: w[..., 0].mean(-1)),
     ),
     "cross": (
-        Measure("one word", "largest weight on a single word", lambda w: w.amax(-1).mean(-1)),
+        Measure("one word", "largest weight on one word", lambda w: w.amax(-1).mean(-1)),
         Measure("same place", "weight on the word at the same place", _relative(0)),
         _END,
     ),

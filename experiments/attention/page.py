@@ -84,7 +84,7 @@ def _view(kind: Kind, attention: Attention) -> dict[str, Any]:
                 "name": measure.name,
                 "description": measure.description,
                 "best": [
-                    {"layer": x.layer, "head": x.head, "score": measure.show(x.score)}
+                    {"layer": x.layer, "head": x.head, "text": str(x)}
                     for x in rank(attention, measure)[:_BEST]
                 ],
             }

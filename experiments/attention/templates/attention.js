@@ -119,10 +119,10 @@ function listMeasures() {
     const title = document.createElement("b");
     title.textContent = name;
     term.append(title, `: ${description}`);
-    heads.append(...best.map(({ layer, head, score }) => {
+    heads.append(...best.map(({ layer, head, text }) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = `layer ${layer} head ${head}: ${score}`;
+      button.textContent = text;
       button.onclick = () => choose({ layer, heads: [head] });
       return button;
     }));

@@ -59,7 +59,7 @@ def test_find_lists_heads_and_draws_the_best(
     assert title.startswith("Encoder self-attention") and where == str(path)
     names = [line[:14].strip() for line in measures]
     assert names == ["previous word", "same word", "next word", "far away", "end"]
-    assert all(len(re.findall(r"layer [12] head [123] ", line)) == 3 for line in measures)
+    assert all(len(re.findall(r"layer [12] head [123]: ", line)) == 3 for line in measures)
 
 
 def test_the_page_is_written_into_the_run(attention: Run, finished: Path, tmp_path: Path):

@@ -9,7 +9,7 @@ from torch import Tensor
 from experiments.attention.heads import MEASURES, join_words, mark_pieces, rank
 from transformer.evaluation.attention_weights import Attention, Kind
 
-SIZE = 7
+SIZE = 13
 
 
 def test_words_are_the_sum_over_keys_and_the_mean_over_queries() -> None:
@@ -66,7 +66,7 @@ def head(kind: Kind, name: str) -> Tensor:
     keys = {
         "end": torch.full((SIZE,), SIZE - 1),
         "start": torch.zeros(SIZE, dtype=torch.long),
-        "one word": (3 * rows + 2) % SIZE,
+        "one word": (5 * rows + 3) % SIZE,
         "far away": torch.where(rows < SIZE // 2, SIZE - 2, 0),
     }.get(name, (rows + away).clamp(0, SIZE - 1))
     if kind == "decoder":  # key j there is the word before query j
@@ -90,18 +90,26 @@ def test_each_measure_finds_the_head_that_does_nothing_else(kind: Kind, number: 
     measure = measures[number]
     best = rank(found, measure)[0]
     assert (best.layer, best.head) == (2, number + 1)
-    if not measure.is_distance:
-        assert best.score == pytest.approx(1.0)
+    # what the decoder writes first has nothing far away
+    first = 5 / SIZE if (kind, measure.name) == ("decoder", "far away") else 0.0
+    assert best.score == pytest.approx(1.0 - first)
+    assert str(best) == f"layer 2 head {number + 1}: {100 * (1.0 - first):.0f} %"
 
 
-def test_distances_by_hand() -> None:
-    far = {
-        kind: next(m for m in MEASURES[kind] if m.is_distance) for kind in ("encoder", "decoder")
-    }
-    weights = torch.tensor([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
-    # from a to b 1, from b to a 1, from the end to a 2 and to b 1; what goes to the end counts 0
-    assert far["encoder"].of(weights) == pytest.approx((0.5 + 1 + 1.5) / 3)
-    causal = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5]])
-    # the second writes after the first 1, the third after the first 2 and after the second 1
-    assert far["decoder"].of(causal) == pytest.approx((0 + 1 + 1.5) / 3)
-    assert far["decoder"].show(1.26) == "1.3 words"
+@pytest.mark.parametrize(
+    ("kind", "query", "key", "is_far"),
+    [
+        ("encoder", 0, 4, False),
+        ("encoder", 0, 5, True),
+        ("encoder", 6, 1, True),
+        ("encoder", 0, SIZE - 1, False),  # the end
+        ("decoder", 5, 2, False),  # the sixth word, when it is written, and the second
+        ("decoder", 5, 1, True),  # and the first
+        ("decoder", 9, 0, False),  # the start
+    ],
+)
+def test_five_words_away_is_far(kind: Kind, query: int, key: int, is_far: bool) -> None:
+    (measure,) = (measure for measure in MEASURES[kind] if measure.name == "far away")
+    weights = torch.zeros(SIZE, SIZE)
+    weights[query, key] = 1.0
+    assert measure.of(weights) == pytest.approx(is_far / SIZE)
