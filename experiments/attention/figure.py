@@ -9,7 +9,7 @@ from experiments.figures.style import COLOURS, GREY, Spec, figure
 from transformer.evaluation.attention_weights import Attention, Kind
 
 # One for each head, from the first again where there are more heads.
-HEAD_COLOURS = (*COLOURS, GREY, "#882255", "#808000", "#44AA99")
+HEAD_COLOURS = (*COLOURS, "#882255", "#808000", "#44AA99", GREY)
 NAMES: dict[Kind, str] = {
     "encoder": "Encoder self-attention",
     "decoder": "Decoder self-attention",
@@ -50,7 +50,7 @@ def attention_figure(kind: Kind, attention: Attention, panels: Sequence[Panel]) 
     return figure(
         {
             "text": NAMES[kind],
-            "subtitle": f"{READING[kind]} Weights below {_FAINTEST:.0%} are left out.",
+            "subtitle": [READING[kind], f"Weights below {100 * _FAINTEST:.0f} % are left out."],
             "anchor": "start",
             "offset": 16,
         },
