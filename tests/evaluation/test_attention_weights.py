@@ -37,7 +37,7 @@ def test_weights_times_values_are_what_each_attention_gives() -> None:
 
     order: list[tuple[Kind, int]] = [("encoder", layer) for layer in range(LAYERS)]
     for layer in range(LAYERS):
-        order += ("decoder", layer), ("cross", layer)
+        order.extend([("decoder", layer), ("cross", layer)])
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             assert not module._forward_hooks  # none is left to slow the model down
