@@ -337,6 +337,59 @@ def _print_lines(lines: Iterable[str]) -> int:
 
 
 @PROGRAM.command(
+    "attention",
+    *_MODEL,
+    arg("sentence", metavar="SENTENCE", help="one sentence of the source language, in quotes"),
+    arg("--translation", metavar="TEXT", help="its translation (default: the run's own)"),
+    arg(
+        "--kind",
+        choices=("encoder", "decoder", "cross"),
+        default="encoder",
+        help="self-attention of encoder or decoder, or from decoder to encoder",
+    ),
+    arg("--layer", type=int, metavar="N", help="from 1 (default: the last)"),
+    arg("--heads", metavar="N,N", help="from 1, such as 1,5 (default: all)"),
+    arg("--words", action="store_true", help="join word-pieces to words"),
+    arg("--find", action="store_true", help="list and draw the heads that do most of one thing"),
+    arg(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="ends in .html, .svg, .pdf or .png (default: DIR/attention.html)",
+    ),
+    examples=(
+        'attention runs/multi30k-seed1 "A man is cleaning a window." --words --find',
+        'attention runs/multi30k-seed1 "Two dogs play." --kind cross --layer 3 --output dogs.svg',
+    ),
+)
+def attention(
+    directory: Path,
+    sentence: str,
+    translation: str | None,
+    average: int | None,
+    output: Path | None,
+    **view: Any,
+) -> int:
+    """Draw what the heads of a run attend to in a sentence.
+
+    An HTML page shows all layers and heads, and the lines of each word; SVG, PDF and PNG show the
+    heads that are given, as the paper's figures 3 to 5 do. The weights of a word-piece in the
+    decoder are those with which it is written.
+    """
+    from experiments.attention.command import View, show_attention
+
+    show_attention(
+        directory,
+        sentence,
+        View(**view),
+        translation=translation,
+        average=average,
+        output=output,
+    )
+    return 0
+
+
+@PROGRAM.command(
     "export",
     *_MODEL,
     arg("--format", required=True, choices=("ctranslate2", "safetensors"), help="what to write"),

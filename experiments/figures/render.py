@@ -27,6 +27,13 @@ def to_png(svg: str) -> bytes:
     return vl_convert.svg_to_png(svg, scale=_PIXELS)
 
 
+def to_pdf(svg: str) -> bytes:
+    """An SVG as PDF, with text that can be searched."""
+    import vl_convert
+
+    return vl_convert.svg_to_pdf(svg)
+
+
 @cache
 def script() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script of 0.9 MB that needs no network.

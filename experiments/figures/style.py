@@ -18,7 +18,7 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 _UNNAMED = {"aria": False}
 
 
-def figure(title: str, **spec: Any) -> Spec:
+def figure(title: str | Spec, **spec: Any) -> Spec:
     """A specification with the settings that all figures share."""
     return {
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VEGA_LITE.split('.')[0]}.json",

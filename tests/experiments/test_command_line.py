@@ -23,7 +23,7 @@ from tests.samples import write_corpus
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
 
-_COMMANDS = ("list", "prepare", "train", "evaluate", "compare", "translate", "export")
+_COMMANDS = ("list", "prepare", "train", "evaluate", "compare", "translate", "attention", "export")
 _SLOW = (
     "torch", "lightning", "wandb", "sentencepiece", "sacrebleu", "ctranslate2", "safetensors"
 )  # fmt: skip

@@ -1,0 +1,137 @@
+"""Draw weights of attention as the paper's figures 3 to 5 do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.figures.style import COLOURS, GREY, Spec, figure
+from transformer.evaluation.attention_weights import Attention, Kind
+
+# One for each head, from the first again where there are more heads.
+HEAD_COLOURS = (*COLOURS, "#882255", "#808000", "#44AA99", GREY)
+NAMES: dict[Kind, str] = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Encoder-decoder attention",
+}
+READING: dict[Kind, str] = {
+    "encoder": "Each word on the left attends to words of its sentence on the right.",
+    "decoder": "To write each word on the left, the model attends to what it has written so far.",
+    "cross": "To write each word on the left, the model attends to words of the source.",
+}
+# Many faint lines hide the strong ones, and make the file large.
+_FAINTEST = 0.05
+_ROW, _WIDTH = 19, 150  # in pixels: of a word, between the two columns of words
+_SPREAD = 9  # the lines of several heads are set apart by at most this
+_PANELS_IN_A_ROW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Heads of one layer that are drawn over each other; all numbers begin at 1."""
+
+    title: str
+    layer: int
+    heads: Sequence[int]
+
+
+def attention_figure(kind: Kind, attention: Attention, panels: Sequence[Panel]) -> Spec:
+    """Words in two columns, the lines between them as strong as the weight, a colour per head."""
+    heads = sorted({head for panel in panels for head in panel.heads})
+    colours = {
+        "field": "head",
+        "type": "nominal",
+        "scale": {"domain": heads, "range": [colour_of(head) for head in heads]},
+        "legend": {"title": "head", "symbolType": "stroke"}
+        if any(len(panel.heads) > 1 for panel in panels)
+        else None,
+    }
+    return figure(
+        {
+            "text": NAMES[kind],
+            "subtitle": [READING[kind], f"Weights below {100 * _FAINTEST:.0f} % are left out."],
+            "anchor": "start",
+            "offset": 16,
+        },
+        concat=[_panel(attention, panel, colours) for panel in panels],
+        columns=_PANELS_IN_A_ROW,
+        spacing=40,
+        background="white",  # on none, PNGs show faint lines in wrong colours
+        padding=8,
+    )
+
+
+def colour_of(head: int) -> str:
+    """The colour of a head in every figure and page."""
+    return HEAD_COLOURS[(head - 1) % len(HEAD_COLOURS)]
+
+
+def _panel(attention: Attention, panel: Panel, colours: Spec) -> Spec:
+    rows = max(len(attention.queries), len(attention.keys))
+    height = {"type": "quantitative", "axis": None, "scale": {"domain": [rows - 0.5, -0.5]}}
+    width = {"type": "quantitative", "axis": None, "scale": {"domain": [0, 1], "nice": False}}
+    lines: Spec = {
+        "data": {"values": _lines(attention, panel)},
+        "mark": "rule",
+        "encoding": {
+            "x": {"datum": 0, **width},
+            "x2": {"datum": 1},
+            "y": {"field": "query", **height},
+            "y2": {"field": "key"},
+            "color": colours,
+            "strokeOpacity": _strength([0, 1]),
+            "strokeWidth": _strength([0.5, 3]),
+        },
+    }
+    columns = [
+        {
+            "data": {"values": [{"row": row, "word": word} for row, word in enumerate(words)]},
+            "mark": {"type": "text", "align": align, "dx": dx, "fontSize": 12, "limit": 0},
+            "encoding": {
+                "x": {"datum": x, **width},
+                "y": {"field": "row", **height},
+                "text": {"field": "word"},
+            },
+        }
+        for words, align, dx, x in (
+            (attention.queries, "right", -5, 0),
+            (attention.keys, "left", 5, 1),
+        )
+    ]
+    return {
+        "title": {"text": panel.title, "fontSize": 12, "fontWeight": "normal"},
+        "width": _WIDTH,
+        "height": _ROW * rows,
+        "view": {"stroke": None},
+        "layer": [lines, *columns],
+    }
+
+
+def _strength(bounds: list[float]) -> Spec:
+    return {
+        "field": "weight",
+        "type": "quantitative",
+        "scale": {"domain": [0, 1], "range": bounds},
+        "legend": None,
+    }
+
+
+def _lines(attention: Attention, panel: Panel) -> list[dict[str, float]]:
+    step = min(2.5, _SPREAD / len(panel.heads)) / _ROW
+    lines: list[dict[str, float]] = []
+    for place, head in enumerate(panel.heads):
+        offset = (place - (len(panel.heads) - 1) / 2) * step
+        weights: list[list[float]] = attention.weights[panel.layer - 1, head - 1].tolist()
+        lines += [
+            {
+                "query": round(query + offset, 3),
+                "key": round(key + offset, 3),
+                "head": head,
+                "weight": round(weight, 3),
+            }
+            for query, row in enumerate(weights)
+            for key, weight in enumerate(row)
+            if weight >= _FAINTEST
+        ]
+    return lines
