@@ -47,10 +47,11 @@ def notes(summary: Summary) -> Iterator[str]:
             "rough guess."
         )
     if any(len(row.results) == 1 for row in summary.rows):
+        at_paper = "at the paper's size that is about 0.3 to 0.5 BLEU, at a small scale more; "
         yield (
             "A figure without ± is of one seed. Differences within the noise of a seed cannot be "
-            "told apart: at the paper's size that is about 0.3 to 0.5 BLEU, at a small scale more; "
-            "perplexity separates rows better."
+            f"told apart: {at_paper if 'bleu' in plan.measures else ''}perplexity separates rows "
+            "better."
         )
     if any(summary.correlation(name).interval for name in plan.measures):
         yield (

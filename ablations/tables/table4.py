@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ablations.tables.scale import scale
 from ablations.tables.table import Table, published, row
-from experiments.catalog.parsing import paper
+from experiments.catalog.parsing import NIGHT, SHORT, paper
 from transformer.data.corpora.treebanks import CRAFT, CRAFT_SHORT, PENN
 
 # fmt: off
@@ -32,41 +32,9 @@ ROWS = (
 # fmt: on
 
 SCALES = (
-    # Sentences of at most twelve words, for ten minutes on two cores.
-    scale(
-        "quick",
-        corpus=CRAFT_SHORT,
-        divide_widths=8,
-        divide_layers=2,
-        max_steps=4_000,
-        vocab_size=3_000,
-        tokens_per_batch=1_000,
-        max_length=128,
-        warmup_steps=300,
-        schedule="linear",
-        learning_rate_factor=0.5,
-        clip_norm=1.0,
-        beam_size=4,
-        checkpoint_every_steps=100,
-        validate_every_steps=500,
-    ),
-    # A night on two cores, an hour on a GPU.
-    scale(
-        "small",
-        corpus=CRAFT,
-        divide_widths=4,
-        max_steps=20_000,
-        vocab_size=8_000,
-        tokens_per_batch=4_000,
-        max_length=384,
-        warmup_steps=1_000,
-        schedule="linear",
-        learning_rate_factor=0.5,
-        clip_norm=1.0,
-        beam_size=4,
-        checkpoint_every_steps=500,
-        validate_every_steps=2_000,
-    ),
+    # Sentences of at most twelve words.
+    scale("quick", corpus=CRAFT_SHORT, divide_widths=8, divide_layers=2, **SHORT),
+    scale("small", corpus=CRAFT, divide_widths=4, **NIGHT),
     scale("paper", corpus=PENN),
 )
 

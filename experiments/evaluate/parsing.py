@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.run.results import Parses
@@ -11,7 +10,11 @@ from transformer.corpus import Corpus
 from transformer.data.corpora.treebanks import leaves_of
 from transformer.data.linearised import delinearise
 from transformer.data.trees import Tree
-from transformer.evaluation.parsing import evaluate_parses, right_branching
+from transformer.evaluation.parsing import (
+    evaluate_parses,
+    most_frequent_label,
+    right_branching,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ def score_parses(
     gold = parse_lines(corpus, sentences, references).trees
     found = parse_lines(corpus, sentences, lines)
     scores = evaluate_parses(gold, found.trees, gold_punctuation=True)
-    label = Counter(x for tree in gold for x in _labels(tree)).most_common(1)[0][0]
+    label = most_frequent_label(gold)
     trivial = [right_branching(sentence.split(), label) for sentence in sentences]
     baseline = evaluate_parses(gold, trivial, gold_punctuation=True)
     every = scores.all
@@ -56,10 +59,3 @@ def score_parses(
         errors=every.errors,
         repaired=found.repaired,
     )
-
-
-def _labels(tree: Tree) -> Iterator[str]:
-    for child in tree.children:
-        if child.word is None:
-            yield child.label
-            yield from _labels(child)

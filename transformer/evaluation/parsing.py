@@ -188,6 +188,6 @@ def right_branching(words: Sequence[str], label: str) -> Tree:
 
 
 def most_frequent_label(trees: Iterable[Tree]) -> str:
-    """The label of most constituents that count; of equally frequent ones the first met."""
+    """The label of most constituents that count, of equally frequent ones the first; S if none."""
     labels = Counter(label for tree in trees for label, _, _ in spans(tree))
-    return labels.most_common(1)[0][0]
+    return labels.most_common(1)[0][0] if labels else "S"

@@ -16,7 +16,7 @@ def test_a_penn_treebank_is_parsed_as_in_the_paper(tmp_path: Path) -> None:
     experiment = find_experiment(f"treebank:{write_wsj(tmp_path / 'wsj').parent}")
     model, decoding = experiment.config.model, experiment.config.decoding
     assert (model.vocab_size, model.num_layers, model.d_model) == (16_000, 4, 1024)
-    assert (model.d_ff, model.num_heads, model.d_k, model.d_v) == (4096, 16, 64, 64)
+    assert (model.d_ff, model.num_heads, model.d_k, model.d_v) == (2048, 8, 128, 128)
     assert (decoding.beam_size, decoding.length_penalty) == (21, 0.3)
     assert decoding.max_extra_length == 300
     changed = differences(to_dict(TrainingConfig()), to_dict(experiment.config.training))

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""The articles of the CRAFT corpus in the order of their names, and their trees' checksums."""
-=======
 """The articles of the CRAFT corpus in the order of their names, with checksums of their trees."""
->>>>>>> helper-C
 
 from __future__ import annotations
 
