@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ablations.report.statistics import CONFIDENCE, t_quantile
 
@@ -89,7 +90,7 @@ def find_crossing(ratios: Mapping[int, Sequence[float]]) -> Crossing | None:
 def _rises_above_one(line: Sequence[Pair]) -> float | None:
     """The last length at which a line on logarithmic axes rises above 1."""
     found = None
-    for (n, before), (longer, after) in zip(line, line[1:], strict=False):
+    for (n, before), (longer, after) in pairwise(line):
         if before <= 1 < after:
             share = math.log(1 / before) / math.log(after / before)
             found = n * (longer / n) ** share

@@ -62,7 +62,7 @@ class RestrictedAttention(nn.Module):
     """Each position attends to the r positions around it (section 4), without projections.
 
     Computed in blocks of r queries against the 2r keys that any of them can reach, with a mask for
-    the half that is out of reach of each: twice the products of r·n·d, and never n × n of them.
+    the half that is out of reach of each: twice the products of r·n·d, and never n² of them.
     """
 
     def __init__(self, r: int) -> None:

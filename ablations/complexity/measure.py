@@ -13,13 +13,12 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from ablations.complexity.layers import make_layer
 from ablations.complexity.paper import RECURRENT
-from ablations.complexity.results import Timing
+from ablations.complexity.results import LEAST_SAMPLES, MOST_SAMPLES, Timing
 from experiments.benchmark.timing import wait_for
 
 # A sample is the mean over as many passes as take this long, so that a clock's ticks do not matter.
 _SAMPLE_SECONDS = 0.005
-# Samples of a layer: at least the first, and up to the second until a point has taken so long.
-LEAST_SAMPLES, MOST_SAMPLES = 5, 15
+# From so many on, no more samples are taken of a point.
 _POINT_SECONDS = 4.0
 
 
@@ -115,7 +114,7 @@ def count_flops(name: str, n: int, d: int) -> int:
 
     torch counts them on its ``meta`` device, which computes nothing and has no fused attention
     that would hide its products. Of an LSTM, which would be unrolled there in minutes, they are
-    2·8d² for each position (eight products of a vector with a d × d matrix), and twice that
+    2·8d² for each position (eight products of a vector with a square matrix), and twice that
     backward.
     """
     if name == RECURRENT:

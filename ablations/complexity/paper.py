@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+TITLE = "Table 1: complexity, sequential operations and path length of layers"
 KERNEL = 3  # the paper's k
 NEIGHBOURHOOD = 64  # the paper's r
 HEAD_WIDTH = 64  # d_k of the paper's base model
@@ -27,15 +28,15 @@ class Kind:
     """A type of layer with the paper's figures for it.
 
     ``powers`` are the exponents of n and d in the complexity; None where it is a sum of which no
-    term dominates.
+    term dominates. ``paths`` has the name and the form of growth of each path that is measured.
     """
 
     name: str
     complexity: str
-    powers: tuple[float | None, float | None]
+    powers: tuple[int | None, int | None]
     sequential: str
     path: str
-    measured_paths: tuple[str, ...]
+    paths: tuple[tuple[str, str], ...] = ()
     in_table: bool = True
 
 
@@ -48,7 +49,7 @@ KINDS = (
         powers=(2, 1),
         sequential="1",
         path="1",
-        measured_paths=(ATTENTION,),
+        paths=((ATTENTION, "1"),),
     ),
     Kind(
         name=RECURRENT,
@@ -56,7 +57,7 @@ KINDS = (
         powers=(1, 2),
         sequential="n",
         path="n",
-        measured_paths=(RECURRENT,),
+        paths=((RECURRENT, "n"),),
     ),
     Kind(
         name=CONVOLUTION,
@@ -64,7 +65,7 @@ KINDS = (
         powers=(1, 2),
         sequential="1",
         path="log_k n",
-        measured_paths=(DILATED, CONTIGUOUS),
+        paths=((DILATED, "log_k n"), (CONTIGUOUS, "n/k")),
     ),
     Kind(
         name=RESTRICTED,
@@ -72,7 +73,7 @@ KINDS = (
         powers=(1, 1),
         sequential="1",
         path="n/r",
-        measured_paths=(RESTRICTED,),
+        paths=((RESTRICTED, "n/r"),),
     ),
     Kind(
         name=SEPARABLE,
@@ -80,7 +81,6 @@ KINDS = (
         powers=(1, 2),
         sequential="1",
         path="log_k n",
-        measured_paths=(),
         in_table=False,
     ),
     Kind(
@@ -89,18 +89,16 @@ KINDS = (
         powers=(None, None),
         sequential="1",
         path="1",
-        measured_paths=(),
         in_table=False,
     ),
 )
 NAMES = tuple(kind.name for kind in KINDS)
 
-# How each path grows with n: the paper's form, in words and as a function; section 4 gives n/k
-# for contiguous kernels.
-GROWTH: Mapping[str, tuple[str, Callable[[int], float]]] = {
-    ATTENTION: ("1", lambda n: 1.0),
-    RECURRENT: ("n", float),
-    CONTIGUOUS: ("n/k", lambda n: n / KERNEL),
-    DILATED: ("log_k n", lambda n: math.log(n, KERNEL)),
-    RESTRICTED: ("n/r", lambda n: n / NEIGHBOURHOOD),
+# The forms in which counts of steps grow with n; n/k is section 4's for contiguous kernels.
+GROWTH: Mapping[str, Callable[[int], float]] = {
+    "1": lambda n: 1.0,
+    "n": float,
+    "n/k": lambda n: n / KERNEL,
+    "log_k n": lambda n: math.log(n, KERNEL),
+    "n/r": lambda n: n / NEIGHBOURHOOD,
 }

@@ -25,6 +25,8 @@ DAMAGED_FILE = "measurements.damaged.txt"
 VERSION = 1
 # A layer whose pass would take longer, by its FLOPs and the time of a shorter input, is left out.
 LIMIT_SECONDS = 3.0
+# Samples of each layer at a point: the least, and the most where they are quick.
+LEAST_SAMPLES, MOST_SAMPLES = 5, 15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +114,7 @@ def wanted_points() -> list[tuple[int, int]]:
 
 def wanted_steps() -> list[Steps]:
     """Every count of steps, still without its result."""
-    paths = [path for kind in KINDS for path in kind.measured_paths]
+    paths = [name for kind in KINDS for name, _ in kind.paths]
     return [
         *(Steps(what="sequential", name=x, n=n, steps=0) for x in NAMES for n in STEP_LENGTHS),
         *(Steps(what="path", name=x, n=n, steps=0) for x in paths for n in STEP_LENGTHS),

@@ -82,9 +82,7 @@ def _measure(root: Path, found: Measurements, device: torch.device) -> None:
     if device.type == "cuda":
         # Products of matrices do without TF32 by default, but convolutions and LSTMs would use it.
         torch.backends.cudnn.allow_tf32 = False
-    flops = {
-        (d, n): {name: count_flops(name, n, d) for name in NAMES} for d, n in wanted_points()
-    }
+    flops = {(d, n): {name: count_flops(name, n, d) for name in NAMES} for d, n in wanted_points()}
     done = sum(_weight(flops[key]) for key in flops if key in found.points)
     with show_progress("timing layers", sum(map(_weight, flops.values())), done) as show:
         for d, n in flops:
