@@ -126,7 +126,7 @@ def _row(found: Measurements, kind: Kind) -> tuple[str, ...]:
         for name, form in kind.paths
     ]
     return (
-        kind.name if kind.in_table else f"{kind.name} (not in the paper's table)",
+        kind.name if kind.in_table else f"{kind.name} *",
         f"O({kind.complexity})",
         power(found, kind.name, "FLOPs"),
         power(found, kind.name, "time"),
@@ -237,8 +237,8 @@ def _notes(found: Measurements) -> Iterator[str]:
     if _is_cpu(found):
         yield (
             "Memory is what a forward pass saves for the backward one besides weights: torch keeps "
-            "no account of peaks on a CPU. Its fused attention saves none of the n² weights, so memory "
-            "grows with n and not with n²."
+            "no account of peaks on a CPU. Its fused attention saves none of the n² weights, so "
+            "memory grows with n and not with n²."
         )
     else:
         yield "Memory is the peak allocated during a pass less what was allocated before it."
