@@ -6,7 +6,15 @@ from collections.abc import Callable
 from statistics import median
 
 from ablations.complexity.fit import Crossing, Slope, find_crossing, fit_exponent, fit_slope
-from ablations.complexity.paper import ATTENTION, GROWTH, KINDS, PROJECTED, RECURRENT, WIDTHS
+from ablations.complexity.paper import (
+    ATTENTION,
+    GROWTH,
+    KINDS,
+    PROJECTED,
+    RECURRENT,
+    STEP_LENGTHS,
+    WIDTHS,
+)
 from ablations.complexity.results import Measurements, Point, Timing
 from ablations.report.page import Column, Table
 from transformer import formats
@@ -73,23 +81,43 @@ def exponents_table(found: Measurements) -> Table:
     return Table(columns=tuple(columns), rows=tuple(rows) if found.points else ())
 
 
-def growth(found: Measurements, what: str, name: str, form: str) -> str:
+def growth(found: Measurements, what: str, name: str, form: str, *, interval: bool = False) -> str:
     """How a count of steps grows with n: its value if that is constant, else a straight line.
 
-    The line is over the paper's ``form``, such as ``n/r``.
+    The line is over the paper's ``form``, such as ``n/r``; its slope may be shown with an interval.
     """
-    counts = {n: steps for (kind, x, n), steps in found.steps.items() if (kind, x) == (what, name)}
+    counts = _counts(found, what, name)
     if len(set(counts.values())) < 2:
         return str(next(iter(counts.values()), formats.MISSING))
-    of_n = GROWTH[form]
-    slope = fit_slope([[(of_n(n), steps) for n, steps in counts.items()]])
+    slope = fit_slope([[(GROWTH[form](n), steps) for n, steps in counts.items()]])
     if slope is None:
         return formats.MISSING
-    exact = slope.half_width < _EXACT
-    factor = f"{slope.value:.2f}" if exact else f"({_with_interval(slope)})"
+    factor = _with_interval(slope) if interval else f"{slope.value:.2f}"
     rest = formats.difference(slope.intercept, 1)
-    added = "" if not rest.strip("+\u22120.") else f" {rest[0]} {rest[1:]}"
-    return f"{factor}·{form}{added}"
+    added = f" {rest[0]} {rest[1:]}" if rest[0] in "+\u2212" else ""
+    return f"{f'({factor})' if '±' in factor else factor}·{form}{added}"
+
+
+def steps_table(found: Measurements) -> Table:
+    """Every count of dependent steps by length, and how it grows."""
+    columns = [Column("count"), *(Column(f"n = {n:,}") for n in STEP_LENGTHS), Column("growth")]
+    kinds = [("sequential", kind.name, kind.sequential) for kind in KINDS]
+    kinds += [("path", *path) for kind in KINDS for path in kind.paths]
+    words = {"sequential": "operations", "path": "path"}
+    rows = [
+        (
+            f"{words[what]}, {name}",
+            *(str(counts.get(n, formats.MISSING)) for n in STEP_LENGTHS),
+            growth(found, what, name, form, interval=True),
+        )
+        for what, name, form in kinds
+        if (counts := _counts(found, what, name))
+    ]
+    return Table(columns=tuple(columns), rows=tuple(rows))
+
+
+def _counts(found: Measurements, what: str, name: str) -> dict[int, int]:
+    return {n: steps for (kind, x, n), steps in found.steps.items() if (kind, x) == (what, name)}
 
 
 def crossings(found: Measurements) -> Table:

@@ -91,7 +91,7 @@ def _rises_above_one(line: Sequence[Pair]) -> float | None:
     """The last length at which a line on logarithmic axes rises above 1."""
     found = None
     for (n, before), (longer, after) in pairwise(line):
-        if before <= 1 < after:
+        if before < 1 <= after:
             share = math.log(1 / before) / math.log(after / before)
             found = n * (longer / n) ** share
     return found

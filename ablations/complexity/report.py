@@ -15,6 +15,7 @@ from ablations.complexity.exponents import (
     exponents_table,
     growth,
     power,
+    steps_table,
 )
 from ablations.complexity.paper import (
     HEAD_WIDTH,
@@ -98,6 +99,7 @@ def compose_layers(found: Measurements) -> Page:
             ],
         ),
         ("Exponents", [exponents_table(found)]),
+        ("Dependent steps", [steps_table(found)]),
         ("Memory against length", [Figures(figures[1:])]),
         ("Not measured", [Text(tuple(_missing(found)), style="problems", is_list=True)]),
         ("How to read it", [Text(tuple(_notes(found)), is_list=True)]),
@@ -196,6 +198,10 @@ def _missing(found: Measurements) -> Iterator[str]:
 
 
 def _notes(found: Measurements) -> Iterator[str]:
+    yield (
+        "* is not a row of the paper's table: the separable convolution is in the text of section "
+        "4, and the projections are what a Transformer's layer adds to self-attention."
+    )
     yield (
         f"Exponents are least-squares slopes on logarithmic axes over n ≥ {LEAST_N} and d ≥ "
         f"{LEAST_D}: over n with an intercept for each d, over d with one for each n. ± is the "
