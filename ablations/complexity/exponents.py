@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from ablations.complexity.fit import Crossing, Slope, find_crossing, fit_exponent, fit_slope
@@ -157,20 +157,19 @@ def _crossing(found: Measurements, name: str, d: int, cost: str) -> str:
         elif name in point.layers and RECURRENT in point.layers:
             pair = zip(point.layers[name].samples, point.layers[RECURRENT].samples, strict=True)
             ratios[n] = [ours / theirs for ours, theirs in pair]
-    return describe_crossing(find_crossing(ratios), max(ratios, default=0))
+    return _describe(find_crossing(ratios), ratios)
 
 
-def describe_crossing(crossing: Crossing | None, longest: int) -> str:
-    """A length with its range, or that it lies beyond the longest one measured."""
-    if not longest:
+def _describe(crossing: Crossing | None, ratios: Mapping[int, Sequence[float]]) -> str:
+    """A length with its range, or on which side of the lengths measured it lies."""
+    if not ratios:
         return formats.MISSING
+    below, beyond = f"< {min(ratios):,}", f"> {max(ratios):,}"
     if crossing is None:
-        return f"> {longest:,}"
-    if (crossing.low, crossing.high) == (crossing.n, crossing.n):
-        return f"{crossing.n:,.0f}"
-    low = "?" if crossing.low is None else f"{crossing.low:,.0f}"
-    high = f"> {longest:,}" if crossing.high is None else f"{crossing.high:,.0f}"
-    return f"{crossing.n:,.0f} ({low} to {high})"
+        return below if median(ratios[max(ratios)]) > 1 else beyond
+    low = below if crossing.low is None else f"{crossing.low:,.0f}"
+    high = beyond if crossing.high is None else f"{crossing.high:,.0f}"
+    return f"{crossing.n:,.0f}" + ("" if low == high else f" ({low} to {high})")
 
 
 def _with_interval(slope: Slope | None) -> str:

@@ -46,7 +46,7 @@ def fit_slope(groups: Iterable[Sequence[Pair]]) -> Slope | None:
     return Slope(slope, half, intercept)
 
 
-def fit_exponent(costs: Mapping[Pair, float]) -> Slope | None:
+def fit_exponent(costs: Mapping[tuple[int, int], float]) -> Slope | None:
     """The exponent with which a cost grows with its first key, at each value of the second.
 
     Example:

@@ -23,12 +23,19 @@ _POINT_SECONDS = 4.0
 
 
 def measure_layers(
-    names: Collection[str], n: int, d: int, device: torch.device
+    names: Collection[str],
+    n: int,
+    d: int,
+    device: torch.device,
+    show: Callable[[float], None] = lambda share: None,
 ) -> dict[str, Timing]:
     """Time each layer forward and backward, one sample of every layer after another.
 
     What slows the machine for a while so meets all layers, and samples of the same number can be
     compared with each other.
+
+    Args:
+        show: called with the share of the samples that have been taken
     """
     layers = {name: _Layer(name, n, d, device) for name in names}
     passes = {name: layer.warm_up() for name, layer in layers.items()}
@@ -43,6 +50,7 @@ def measure_layers(
             taken = [layer.seconds() for _ in range(passes[name])]
             forward[name].append(sum(there for there, _ in taken) / len(taken))
             backward[name].append(sum(back for _, back in taken) / len(taken))
+        show(min(1.0, (sample + 1) / LEAST_SAMPLES))
     return {
         name: Timing(forward=forward[name], backward=backward[name], memory=memory[name])
         for name in names
@@ -61,14 +69,18 @@ class _Layer:
 
     def seconds(self) -> tuple[float, float]:
         """How long one pass takes forward, and then backward to the input and the weights."""
-        wait_for(self._device)
-        start = time.perf_counter()
+        start = self._clock()
         output = self._layer(self._input)
-        wait_for(self._device)
-        middle = time.perf_counter()
+        middle = self._clock()
         self._backward(output)
+        return middle - start, self._clock() - middle
+
+    def _clock(self) -> float:
+        """Seconds; on a CPU those that it has spent on this process, without other work's."""
+        if self._device.type == "cpu":
+            return time.process_time()
         wait_for(self._device)
-        return middle - start, time.perf_counter() - middle
+        return time.perf_counter()
 
     def _backward(self, output: Tensor) -> None:
         inputs = [self._input, *self._layer.parameters()]

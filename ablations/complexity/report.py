@@ -112,7 +112,7 @@ def _table(found: Measurements) -> Table:
     columns = (
         Column("layer"),
         Column("paper", "complexity", style="theirs"),
-        Column("FLOPs", "complexity", style="ours"),
+        Column("FLOPs", "complexity", style="ours", optional=1),
         Column("time", "complexity", style="ours"),
         Column("", "sequential operations", style="ours"),
         Column("paper", "sequential operations", style="theirs"),
@@ -123,10 +123,7 @@ def _table(found: Measurements) -> Table:
 
 
 def _row(found: Measurements, kind: Kind) -> tuple[str, ...]:
-    paths = [
-        f"{name.partition(', ')[2]} {growth(found, 'path', name, form)}".strip()
-        for name, form in kind.paths
-    ]
+    paths = [growth(found, "path", name, form) for name, form in kind.paths[:1]]
     return (
         kind.name if kind.in_table else f"{kind.name} *",
         f"O({kind.complexity})",
@@ -134,7 +131,7 @@ def _row(found: Measurements, kind: Kind) -> tuple[str, ...]:
         power(found, kind.name, "time"),
         growth(found, "sequential", kind.name, kind.sequential),
         f"O({kind.sequential})",
-        "; ".join(paths),
+        "".join(paths),
         f"O({kind.path})",
     )
 
@@ -158,7 +155,7 @@ def _figures(found: Measurements) -> Iterator[Figure]:
         memory.append({**where, "bytes": timing.memory, "low": None, "high": None})
     yield Figure(
         name="time",
-        spec=draw_costs(seconds, "seconds", "seconds forward and backward", "~s"),
+        spec=draw_costs(seconds, "seconds", "seconds forward and backward", "~g"),
         caption="Time of a pass forward and backward against the length n: a panel for each width "
         "d, a line for each layer, on logarithmic axes. Points are medians, bars quartiles.",
     )
@@ -170,11 +167,9 @@ def _figures(found: Measurements) -> Iterator[Figure]:
 
 
 def _memory(found: Measurements) -> str:
-    return "bytes saved for backward" if _is_cpu(found) else "bytes at the peak of a pass"
-
-
-def _is_cpu(found: Measurements) -> bool:
-    return found.setting.device.endswith((" thread", " threads"))
+    return (
+        "bytes saved for backward" if found.setting.kind == "cpu" else "bytes at the peak of a pass"
+    )
 
 
 def _missing(found: Measurements) -> Iterator[str]:
@@ -192,7 +187,7 @@ def _missing(found: Measurements) -> Iterator[str]:
         yield f"{lacking} pairs of n and d are not measured yet: run table1 continues"
     if found.damaged:
         yield (
-            f"{len(found.damaged)} damaged lines of {MEASUREMENTS_FILE} were skipped: run table1 "
+            f"{len(found.damaged)} damaged line(s) of {MEASUREMENTS_FILE} were skipped: run table1 "
             "measures them again"
         )
 
@@ -240,7 +235,11 @@ def _notes(found: Measurements) -> Iterator[str]:
         "decoder; dilated ones skip kˡ positions in layer l = 0, 1, …, and only they need "
         "log_k n layers. A restricted layer reaches r/2 positions to each side."
     )
-    if _is_cpu(found):
+    if found.setting.kind == "cpu":
+        yield (
+            "Time is what the processor spent on the process, which other work on the machine "
+            "changes less than it changes the time on a clock."
+        )
         yield (
             "Memory is what a forward pass saves for the backward one besides weights: torch keeps "
             "no account of peaks on a CPU. Its fused attention saves none of the n² weights, so "

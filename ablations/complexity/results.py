@@ -33,6 +33,7 @@ LEAST_SAMPLES, MOST_SAMPLES = 5, 15
 class Setting:
     """What all measurements of a directory have in common."""
 
+    kind: Literal["cpu", "cuda"]
     device: str
     torch: str
     version: int = VERSION

@@ -50,10 +50,11 @@ def run_layers(directory: Path | None, device_type: str | None) -> int:
     root = directory or Path("runs") / f"table1-{device.type}"
     make_directory(root)
     with lock_directory(root, make=False), torch_threads(_THREADS):
-        setting = Setting(device=device_name(device), torch=torch.__version__)
+        kind = "cuda" if device.type == "cuda" else "cpu"
+        setting = Setting(kind=kind, device=device_name(device), torch=torch.__version__)
         found = claim(root, setting)
         if found.damaged:
-            print(f"{len(found.damaged)} damaged lines set aside in {root / DAMAGED_FILE}")
+            print(f"{len(found.damaged)} damaged line(s) set aside in {root / DAMAGED_FILE}")
         print(f"Table 1 in {root}: {setting.device}, fp32", flush=True)
         try:
             _count_steps(root, found)
@@ -83,24 +84,26 @@ def _measure(root: Path, found: Measurements, device: torch.device) -> None:
         # Products of matrices do without TF32 by default, but convolutions and LSTMs would use it.
         torch.backends.cudnn.allow_tf32 = False
     flops = {(d, n): {name: count_flops(name, n, d) for name in NAMES} for d, n in wanted_points()}
-    done = sum(_weight(flops[key]) for key in flops if key in found.points)
-    with show_progress("timing layers", sum(map(_weight, flops.values())), done) as show:
-        for d, n in flops:
+    weights = {key: _weight(counts) for key, counts in flops.items()}
+    done = sum((weights[key] for key in flops if key in found.points), 0.0)
+    with show_progress("timing layers", sum(weights.values()), done) as show:
+        for (d, n), counts in flops.items():
             if (d, n) in found.points:
                 continue
-            predicted = {x: found.predict(x, d, n, flops[d, n][x]) for x in NAMES}
-            left_out = {x: time for x, time in predicted.items() if time > LIMIT_SECONDS}
-            point = Point(
-                n=n,
-                d=d,
-                commit=commit(),
-                flops=flops[d, n],
-                layers=measure_layers([x for x in NAMES if x not in left_out], n, d, device),
-                left_out=left_out,
+            predicted = {name: found.predict(name, d, n, counts[name]) for name in NAMES}
+            left_out = {name: time for name, time in predicted.items() if time > LIMIT_SECONDS}
+            names = [name for name in NAMES if name not in left_out]
+            layers = measure_layers(
+                names,
+                n,
+                d,
+                device,
+                lambda share, base=done, w=weights[d, n]: show(base + share * w),
             )
+            point = Point(n=n, d=d, commit=commit(), flops=counts, layers=layers, left_out=left_out)
             append(root, point)
             found.add(point)
-            done += _weight(flops[d, n])
+            done += weights[d, n]
             show(done)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from experiments.figures.style import COLOURS, SHAPES, Record, Spec, axis, figure, tooltip
 
-_TOOLTIP = ("layer", "n", "d")
-
 
 def draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spec:
     """A cost against n on logarithmic axes: a panel for each d, a line for each layer.
@@ -18,8 +16,8 @@ def draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spe
         title: of the axis, with its unit
         form: of its labels, in d3's notation
     """
+    legend = {"orient": "bottom", "columns": 3, "title": None, "symbolOpacity": 1}
     names = list(dict.fromkeys(row["layer"] for row in rows))
-    legend = {"orient": "bottom", "columns": 3, "title": None}
     by_layer = {
         channel: {
             "field": "layer",
@@ -28,38 +26,36 @@ def draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spe
         }
         for channel, values in (("color", COLOURS), ("shape", SHAPES))
     }
-    # Powers of two have long labels, so every other one is left out.
-    x = axis("n", "length n", log=True, form="~d")
-    x["axis"] |= {"values": [4**power for power in range(2, 7)]}
-    x["scale"] |= {"base": 2}
+    x = axis("n", "length n", log=True, form=",d")
+    x["axis"]["values"] = [4**power for power in range(2, 7)]
     y = axis(field, title, log=True, form=form)
-    encoding = {"x": x, "y": y, "tooltip": tooltip(*_TOOLTIP, field, "low", "high")}
     colour = {"color": by_layer["color"]}
-    interval = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **colour}
-    return figure(
-        f"{title}, by width d",
-        data={"values": rows},
-        facet={
-            "field": "d",
-            "type": "ordinal",
-            "title": None,
-            "header": {"labelExpr": "'d = ' + datum.label"},
+    encoding = {"x": x, "y": y, "tooltip": tooltip("layer", "n", "d", field, "low", "high")}
+    layers = [
+        {
+            "transform": [{"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.5},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **colour},
         },
-        columns=3,
-        spec={
+        {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {**encoding, **colour}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 35, "opacity": 1},
+            "encoding": {**encoding, **by_layer},
+        },
+    ]
+    panels = [
+        {
+            "title": f"d = {d:,}",
             "width": 230,
             "height": 210,
-            "layer": [
-                {
-                    "transform": [{"filter": "isValid(datum.low)"}],
-                    "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.5},
-                    "encoding": interval,
-                },
-                {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {**encoding, **colour}},
-                {
-                    "mark": {"type": "point", "filled": True, "size": 35, "opacity": 1},
-                    "encoding": {**encoding, **by_layer},
-                },
-            ],
-        },
+            "data": {"values": [row for row in rows if row["d"] == d]},
+            "layer": layers,
+        }
+        for d in dict.fromkeys(row["d"] for row in sorted(rows, key=lambda row: row["d"]))
+    ]
+    return figure(
+        f"{title[0].upper()}{title[1:]}, by width d",
+        columns=3,
+        concat=panels,
+        resolve={"scale": {"x": "shared", "y": "shared"}},
     )
