@@ -152,7 +152,9 @@ def plan(json: bool, **words: Any) -> int:
 @PROGRAM.command(
     "run",
     _NAME,
-    arg("--scale", metavar="SCALE", help="what the sizes become; list prints them; table1 has one"),
+    arg(
+        "--scale", metavar="SCALE", help="what the sizes become; list prints them (none for table1)"
+    ),
     *_CELLS,
     arg("--device", choices=("cpu", "cuda"), help="of table1 (default: a GPU if there is one)"),
     arg(
@@ -182,8 +184,8 @@ def run(table: str, device: str | None, **words: Any) -> int:
     if table != LAYERS_TABLE:
         return _train_table(table, device, **words)
     defaults = vars(PROGRAM.parser.parse_args(["run", LAYERS_TABLE]))
-    for name in words.keys() - {"directory"}:
-        if words[name] != defaults[name]:
+    for name, value in words.items():
+        if value != defaults[name] and name != "directory":
             option = "from" if name == "earlier" else name.replace("_", "-")
             raise InputError(f"{table} takes --directory and --device, but not --{option}")
     from ablations.complexity.run import run_layers
@@ -310,7 +312,7 @@ def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int
     from ablations.status.command import show_status
 
     if (directory / LAYERS_FILE).is_file() and not json:
-        from ablations.complexity.report import describe
+        from ablations.complexity.results import describe
 
         print(describe(directory))
         return 0

@@ -57,19 +57,6 @@ def write_layers_report(directory: Path) -> Page:
     return page
 
 
-def describe(directory: Path) -> str:
-    """A line that says what a directory holds and how far it is.
-
-    Raises:
-        InputError: if it has no measurements of Table 1.
-    """
-    found = load(directory)
-    return (
-        f"Table 1, {len(found.points)} of {len(wanted_points())} lengths and widths measured on "
-        f"{found.setting.device}: run table1 --directory {directory} continues, report shows it"
-    )
-
-
 def compose_layers(found: Measurements) -> Page:
     """The report of the measurements, finished or not."""
     headline = (

@@ -149,6 +149,19 @@ def load(directory: Path) -> Measurements:
     return found
 
 
+def describe(directory: Path) -> str:
+    """A line that says what a directory holds and how far it is.
+
+    Raises:
+        InputError: if it has no measurements of Table 1.
+    """
+    found = load(directory)
+    return (
+        f"Table 1, {len(found.points)} of {len(wanted_points())} lengths and widths measured on "
+        f"{found.setting.device}: run table1 --directory {directory} continues, report shows it"
+    )
+
+
 def claim(directory: Path, setting: Setting) -> Measurements:
     """Make a directory that of these measurements, or read what it has and set damage aside.
 
