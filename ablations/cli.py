@@ -309,13 +309,14 @@ def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int
     If the directory is not visible from this machine, its name is that of a study in the storage.
     """
     from ablations.files import LAYERS_FILE
-    from ablations.status.command import show_status
 
     if (directory / LAYERS_FILE).is_file() and not json:
         from ablations.complexity.results import describe
 
         print(describe(directory))
         return 0
+    from ablations.status.command import show_status
+
     return show_status(directory, storage=storage, watch=watch, as_json=json)
 
 

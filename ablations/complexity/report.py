@@ -9,40 +9,20 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from ablations.complexity.exponents import (
-    LEAST_D,
-    LEAST_N,
     crossings,
     exponents_table,
     growth,
     power,
     steps_table,
 )
-from ablations.complexity.paper import (
-    HEAD_WIDTH,
-    KERNEL,
-    KINDS,
-    LENGTHS,
-    NEIGHBOURHOOD,
-    STEP_LENGTHS,
-    TITLE,
-    WIDTHS,
-    Kind,
-)
-from ablations.complexity.results import (
-    LEAST_SAMPLES,
-    LIMIT_SECONDS,
-    MEASUREMENTS_FILE,
-    MOST_SAMPLES,
-    Measurements,
-    load,
-    wanted_points,
-)
+from ablations.complexity.notes import facts, missing, notes
+from ablations.complexity.paper import KINDS, TITLE, Kind
+from ablations.complexity.results import Measurements, load, wanted_points
 from ablations.figures.complexity import draw_costs
 from ablations.files import CSV_FILE
 from ablations.report.page import Column, Facts, Figure, Figures, Page, Table, Text, make_page
 from ablations.report.write import write_page
 from experiments.figures.style import Record
-from transformer import formats
 
 
 def write_layers_report(directory: Path) -> Page:
@@ -88,9 +68,9 @@ def compose_layers(found: Measurements) -> Page:
         ("Exponents", [exponents_table(found)]),
         ("Dependent steps", [steps_table(found)]),
         ("Memory against length", [Figures(figures[1:])]),
-        ("Not measured", [Text(tuple(_missing(found)), style="problems", is_list=True)]),
-        ("How to read it", [Text(tuple(_notes(found)), is_list=True)]),
-        ("Set-up", [Facts(tuple(_facts(found)))]),
+        ("Not measured", [Text(tuple(missing(found)), style="problems", is_list=True)]),
+        ("How to read it", [Text(tuple(notes(found)), is_list=True)]),
+        ("Set-up", [Facts(tuple(facts(found)))]),
     )
 
 
@@ -157,91 +137,6 @@ def _memory(found: Measurements) -> str:
     return (
         "bytes saved for backward" if found.setting.kind == "cpu" else "bytes at the peak of a pass"
     )
-
-
-def _missing(found: Measurements) -> Iterator[str]:
-    """What is left out, a line for each layer and width, and what is damaged."""
-    for kind in KINDS:
-        for d in WIDTHS:
-            points = [found.points[d, n] for n in LENGTHS if (d, n) in found.points]
-            out = [point for point in points if kind.name in point.left_out]
-            if out:
-                yield (
-                    f"{kind.name}, d = {d}: n = {', '.join(f'{x.n:,}' for x in out)} (a pass would "
-                    f"take {formats.duration(out[0].left_out[kind.name])} or more)"
-                )
-    if lacking := len(wanted_points()) - len(found.points):
-        yield f"{lacking} pairs of n and d are not measured yet: run table1 continues"
-    if found.damaged:
-        yield (
-            f"{len(found.damaged)} damaged line(s) of {MEASUREMENTS_FILE} were skipped: run table1 "
-            "measures them again"
-        )
-
-
-def _notes(found: Measurements) -> Iterator[str]:
-    yield (
-        "* is not a row of the paper's table: the separable convolution is in the text of section "
-        "4, and the projections are what a Transformer's layer adds to self-attention."
-    )
-    yield (
-        f"Exponents are least-squares slopes on logarithmic axes over n ≥ {LEAST_N} and d ≥ "
-        f"{LEAST_D}: over n with an intercept for each d, over d with one for each n. ± is the "
-        "95 % interval by Student's t from the residuals, which takes any bend for noise; without "
-        "it, it is below 0.005."
-    )
-    yield (
-        "Every layer maps n vectors of width d to as many. Self-attention has heads of width "
-        f"{HEAD_WIDTH}, as in the paper's base model, and like the paper's n²·d no projections: "
-        "nn.MultiheadAttention, which has them, is the last row. Recurrent is nn.LSTM, "
-        f"convolutional nn.Conv1d with k = {KERNEL}, separable a depthwise and a pointwise one."
-    )
-    yield (
-        f"Restricted attention reaches the r = {NEIGHBOURHOOD} positions around each. It is "
-        "computed in blocks of r queries against 2r keys, half of them masked: twice the products "
-        "of r·n·d, and memory in proportion to n."
-    )
-    yield (
-        "FLOPs are those of products, counted by torch's FlopCounterMode forward and backward; "
-        "for the LSTM 16·n·d² forward and twice that backward. Time is the median over "
-        f"{LEAST_SAMPLES} to {MOST_SAMPLES} samples, taken from all layers in turn after a "
-        "warm-up; a sample is the mean over at least 5 ms of passes."
-    )
-    yield (
-        f"A layer is left out where a pass would take more than {LIMIT_SECONDS:g} s, judged by its "
-        "time at the longest shorter n and its FLOPs."
-    )
-    yield (
-        "Sequential operations are the longest chain of matrix products in the graph that autograd "
-        "records, each of which needs the one before."
-    )
-    yield (
-        "Path length is how many steps it takes until the last of n positions depends on the "
-        f"first, by the support of gradients, for n up to {max(STEP_LENGTHS):,}; a step is a layer "
-        "of a stack, or for the LSTM one application of its cell. Convolutions look back, as in a "
-        "decoder; dilated ones skip kˡ positions in layer l = 0, 1, …, and only they need "
-        "log_k n layers. A restricted layer reaches r/2 positions to each side."
-    )
-    if found.setting.kind == "cpu":
-        yield (
-            "Time is what the processor spent on the process, which other work on the machine "
-            "changes less than it changes the time on a clock."
-        )
-        yield (
-            "Memory is what a forward pass saves for the backward one besides weights: torch keeps "
-            "no account of peaks on a CPU. Its fused attention saves none of the n² weights, so "
-            "memory grows with n and not with n²."
-        )
-    else:
-        yield "Memory is the peak allocated during a pass less what was allocated before it."
-
-
-def _facts(found: Measurements) -> Iterator[tuple[str, str]]:
-    yield "device", found.setting.device
-    yield "torch", found.setting.torch
-    yield "precision", "fp32, without TF32"
-    yield "batch", "1 sequence"
-    yield "commit", ", ".join(dict.fromkeys(x.commit for x in found.points.values()))
 
 
 def _to_csv(found: Measurements) -> str:

@@ -29,6 +29,7 @@ def draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spe
     x = axis("n", "length n", log=True, form=",d")
     x["axis"]["values"] = [4**power for power in range(2, 7)]
     y = axis(field, title, log=True, form=form)
+    y["axis"]["values"] = [10**power for power in range(-5, 12)]
     colour = {"color": by_layer["color"]}
     encoding = {"x": x, "y": y, "tooltip": tooltip("layer", "n", "d", field, "low", "high")}
     layers = [
