@@ -58,27 +58,28 @@ def power(found: Measurements, name: str, cost: str) -> str:
     return "·".join(f"{letter}^{slope.value:.2f}" for letter, slope in fitted if slope)
 
 
-def exponents_table(found: Measurements) -> Table:
-    """The exponents of every cost with their intervals, beside the paper's."""
-    columns = [Column("layer")]
-    for letter in "nd":
-        columns.append(Column("paper", f"over {letter}", "theirs"))
-        columns += [Column(cost, f"over {letter}") for cost in COSTS]
-    rows = [
-        (
-            kind.name,
-            *(
-                cell
-                for axis in (0, 1)
-                for cell in (
-                    "" if kind.powers[axis] is None else f"{kind.powers[axis]}",
-                    *(_with_interval(exponents(found, kind.name, cost)[axis]) for cost in COSTS),
-                )
+def exponents_tables(found: Measurements) -> list[Table]:
+    """The exponents of every cost with their intervals, beside the paper's: over n, and over d."""
+    return [
+        Table(
+            columns=(
+                Column(f"exponent of {letter}"),
+                Column("paper", style="theirs"),
+                *(Column(cost) for cost in COSTS),
             ),
+            rows=tuple(
+                (
+                    kind.name,
+                    "" if kind.powers[index] is None else str(kind.powers[index]),
+                    *(_with_interval(exponents(found, kind.name, cost)[index]) for cost in COSTS),
+                )
+                for kind in KINDS
+            )
+            if found.points
+            else (),
         )
-        for kind in KINDS
+        for index, letter in enumerate("nd")
     ]
-    return Table(columns=tuple(columns), rows=tuple(rows) if found.points else ())
 
 
 def growth(found: Measurements, what: str, name: str, form: str, *, interval: bool = False) -> str:
@@ -107,7 +108,7 @@ def steps_table(found: Measurements) -> Table:
     rows = [
         (
             f"{words[what]}, {name}",
-            *(str(counts.get(n, formats.MISSING)) for n in STEP_LENGTHS),
+            *(formats.count(counts[n]) if n in counts else formats.MISSING for n in STEP_LENGTHS),
             growth(found, what, name, form, interval=True),
         )
         for what, name, form in kinds

@@ -32,10 +32,9 @@ def missing(found: Measurements) -> Iterator[str]:
             points = [found.points[d, n] for n in LENGTHS if (d, n) in found.points]
             out = [point for point in points if kind.name in point.left_out]
             if out:
-                yield (
-                    f"{kind.name}, d = {d}: n = {', '.join(f'{x.n:,}' for x in out)} (a pass would "
-                    f"take {formats.duration(out[0].left_out[kind.name])} or more)"
-                )
+                lengths = ", ".join(f"{point.n:,}" for point in out)
+                least = formats.duration(out[0].left_out[kind.name])
+                yield f"{kind.name}, d = {d:,}: n = {lengths} (a pass would take {least} or more)"
     if lacking := len(wanted_points()) - len(found.points):
         yield f"{lacking} pairs of n and d are not measured yet: run table1 continues"
     if found.damaged:

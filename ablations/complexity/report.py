@@ -10,7 +10,7 @@ from statistics import median, quantiles
 
 from ablations.complexity.exponents import (
     crossings,
-    exponents_table,
+    exponents_tables,
     growth,
     power,
     steps_table,
@@ -65,7 +65,7 @@ def compose_layers(found: Measurements) -> Page:
                 ),
             ],
         ),
-        ("Exponents", [exponents_table(found)]),
+        ("Exponents", exponents_tables(found)),
         ("Dependent steps", [steps_table(found)]),
         ("Memory against length", [Figures(figures[1:])]),
         ("Not measured", [Text(tuple(missing(found)), style="problems", is_list=True)]),
