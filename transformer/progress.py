@@ -29,7 +29,7 @@ _NAME = TextColumn("{task.description}", markup=False)
 
 @contextmanager
 def show_progress(
-    what: str, total: float | None, done: float = 0, *, in_bytes: bool = False
+    what: str, total: float | None, done: int = 0, *, in_bytes: bool = False
 ) -> Generator[Callable[[float], None]]:
     """Yield a function to be called with how much of ``total`` is done, and show it.
 

@@ -85,7 +85,7 @@ def _measure(root: Path, found: Measurements, device: torch.device) -> None:
         torch.backends.cudnn.allow_tf32 = False
     flops = {(d, n): {name: count_flops(name, n, d) for name in NAMES} for d, n in wanted_points()}
     weights = {key: _weight(counts) for key, counts in flops.items()}
-    done = sum((weights[key] for key in flops if key in found.points), 0.0)
+    done = sum(weights[key] for key in flops if key in found.points)
     with show_progress("timing layers", sum(weights.values()), done) as show:
         for (d, n), counts in flops.items():
             if (d, n) in found.points:
@@ -111,7 +111,7 @@ def _measure(root: Path, found: Measurements, device: torch.device) -> None:
 _SPEED = 2e10
 
 
-def _weight(flops: dict[str, int]) -> float:
-    """About how long a point takes; layers that would take too long are left out."""
+def _weight(flops: dict[str, int]) -> int:
+    """About how many milliseconds a point takes; layers that take too long are left out."""
     passes = (count / _SPEED for count in flops.values())
-    return 1 + 6 * sum(each for each in passes if each < LIMIT_SECONDS)
+    return round(1000 * (1 + 6 * sum(each for each in passes if each < LIMIT_SECONDS)))
