@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.command_line import LOG, Program, arg
 from transformer.config import Precision
+from transformer.errors import InputError
 
 PROGRAM = Program(
     "python -m ablations",
@@ -39,9 +40,8 @@ def _storage(url: str) -> str:
 _SCALE = arg(
     "--scale", required=True, metavar="SCALE", help="what the sizes become; list prints them"
 )
-_TABLE = (
-    arg("table", metavar="TABLE", help="a name that list prints, or a file like my_table.py"),
-    _SCALE,
+_NAME = arg("table", metavar="TABLE", help="a name that list prints, or a file like my_table.py")
+_CELLS = (
     arg("--seeds", default="1", metavar="1-3,7", help="each row is trained once with each"),
     arg("--rows", metavar="base,A-h1,...", help="only these (default: all)"),
     arg("--directory", type=Path, metavar="DIR", help="of the runs (default: runs/TABLE-SCALE)"),
@@ -90,10 +90,13 @@ _STORAGE_EXAMPLE = "--storage postgresql://me@host/table3"
 @PROGRAM.command("list", examples=("list",))
 def list_tables() -> int:
     """Print the tables with their rows, the search spaces, and the scales."""
+    from ablations.complexity import paper
     from ablations.search.spaces import SPACES
-    from ablations.tables.find import TABLES, load_table
+    from ablations.tables.find import LAYERS_TABLE, TABLES, load_table
     from ablations.tables.scales import SCALES
 
+    print(f"{LAYERS_TABLE}: {paper.TITLE}, measured; without a scale")
+    print(f"    rows: {', '.join(paper.NAMES)}")
     for name in TABLES:
         table = load_table(name)
         print(f"{name}: {table.title}")
@@ -112,7 +115,9 @@ def list_tables() -> int:
 
 @PROGRAM.command(
     "plan",
-    *_TABLE,
+    _NAME,
+    _SCALE,
+    *_CELLS,
     arg(
         "--device",
         metavar="NAME",
@@ -146,7 +151,12 @@ def plan(json: bool, **words: Any) -> int:
 
 @PROGRAM.command(
     "run",
-    *_TABLE,
+    _NAME,
+    arg(
+        "--scale", metavar="SCALE", help="what the sizes become; list prints them (none for table1)"
+    ),
+    *_CELLS,
+    arg("--device", choices=("cpu", "cuda"), help="of table1 (default: a GPU if there is one)"),
     arg(
         "--from",
         dest="earlier",
@@ -159,11 +169,34 @@ def plan(json: bool, **words: Any) -> int:
         "run table3 --scale quick",
         "run table3 --scale small --seeds 1-3 --rows base,A-h1 --workers 2",
         "run my_table.py --scale quick",
+        "run table1 --device cpu",
     ),
 )
-def run(
+def run(table: str, device: str | None, **words: Any) -> int:
+    """Train the runs that a table lacks, then write and print its report.
+
+    Interrupted and called again, it continues where it was. The report and the runs are in the
+    table's directory; you can add seeds and rows later. table1 trains nothing: it measures layers,
+    and takes --directory and --device alone.
+    """
+    from ablations.tables.find import LAYERS_TABLE
+
+    if table != LAYERS_TABLE:
+        return _train_table(table, device, **words)
+    defaults = vars(PROGRAM.parser.parse_args(["run", LAYERS_TABLE]))
+    for name, value in words.items():
+        if value != defaults[name] and name != "directory":
+            option = "from" if name == "earlier" else name.replace("_", "-")
+            raise InputError(f"{table} takes --directory and --device, but not --{option}")
+    from ablations.complexity.run import run_layers
+
+    return run_layers(words["directory"], device)
+
+
+def _train_table(
     table: str,
-    scale: str,
+    device: str | None,
+    scale: str | None,
     seeds: str,
     rows: str | None,
     directory: Path | None,
@@ -173,11 +206,13 @@ def run(
     threads: int | None,
     **options: Any,
 ) -> int:
-    """Train the runs that a table lacks, then write and print its report.
-
-    Interrupted and called again, it continues where it was. The report and the runs are in the
-    table's directory; you can add seeds and rows later.
-    """
+    if scale is None:
+        raise InputError(f"run {table} needs --scale: list prints the scales")
+    if device is not None:
+        raise InputError(
+            "--device is for table1: runs take the GPUs that there are, none with "
+            "CUDA_VISIBLE_DEVICES= in the environment"
+        )
     from ablations.run import Options, run_table
 
     return run_table(
@@ -273,6 +308,13 @@ def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int
 
     If the directory is not visible from this machine, its name is that of a study in the storage.
     """
+    from ablations.files import LAYERS_FILE
+
+    if (directory / LAYERS_FILE).is_file() and not json:
+        from ablations.complexity.results import describe
+
+        print(describe(directory))
+        return 0
     from ablations.status.command import show_status
 
     return show_status(directory, storage=storage, watch=watch, as_json=json)
@@ -310,15 +352,17 @@ def dashboard(directories: list[Path], host: str, port: int, open_browser: bool)
     examples=("report runs/table3-small --open",),
 )
 def report(directory: Path, open: bool) -> int:
-    """Write and print the report of a table or a search, finished or not.
+    """Write and print the report of a table, a search or measured layers, finished or not.
 
     It is one HTML file; the same as Markdown, LaTeX (table.tex) and CSV (results.csv), and its
     figures as SVG and PNG, are next to it.
     """
-    from ablations.files import SEARCH_FILE
+    from ablations.files import LAYERS_FILE, SEARCH_FILE
     from ablations.report.write import open_page, print_page
 
-    if (directory / SEARCH_FILE).is_file():
+    if (directory / LAYERS_FILE).is_file():
+        from ablations.complexity.report import write_layers_report as write
+    elif (directory / SEARCH_FILE).is_file():
         from ablations.search.search_report import write_search_report as write
     else:
         from ablations.report.report import write_report as write

@@ -1,4 +1,4 @@
-"""The names of files and folders in the directory of a table or a search."""
+"""The names of files and folders in the directory of a table, a search or measured layers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from transformer.errors import InputError
 
 PLAN_FILE = "table.json"
 SEARCH_FILE = "search.json"
+LAYERS_FILE = "layers.json"
 MARKDOWN_FILE = "report.md"
 HTML_FILE = "report.html"
 LATEX_FILE = "table.tex"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ablations.files import LAYERS_FILE
 from ablations.report.report import write_report
 from ablations.report.write import print_page
 from ablations.runner import forkserver, identity, process
@@ -194,6 +195,8 @@ class Fleet:
     def __init__(self, root: Path, options: Options, base: Config) -> None:
         if (root / CONFIG_FILE).exists():
             raise InputError(f"{root} belongs to a single run: choose another --directory")
+        if (root / LAYERS_FILE).exists():
+            raise InputError(f"{root} has measured layers: choose another --directory")
         if options.retries < 0:
             raise InputError(f"--retries is {options.retries}, but must be at least 0")
         if options.accumulate < 1:

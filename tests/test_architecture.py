@@ -82,6 +82,12 @@ ALLOWED = {
         "ablations.tables",
         "ablations.runner",
     ),
+    "ablations.complexity": (
+        *BELOW,
+        "ablations.figures",
+        "ablations.files",
+        "ablations.report",
+    ),
     "ablations.tracking": (
         *BELOW,
         "ablations.files",

@@ -40,7 +40,7 @@ def write_page(page: Page, directory: Path, tables: Mapping[str, str] | None = N
 def print_page(page: Page, directory: Path) -> None:
     """Print the report as wide as the terminal, and where its files are."""
     print(to_text(page, shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns))
-    print(f"report: {directory / HTML_FILE}, and as Markdown, LaTeX, CSV and figures next to it")
+    print(f"report: {directory / HTML_FILE}, and its other formats and figures next to it")
 
 
 def open_page(directory: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from filelock import FileLock
 
-from ablations.files import PLAN_FILE
+from ablations.files import LAYERS_FILE, PLAN_FILE
 from ablations.tables.scale import Scale
 from ablations.tables.table import CHANGES, Cell, Reported, Row, Table
 from experiments.run.devices import native_precision
@@ -189,6 +189,8 @@ def load_plan(directory: Path) -> Plan:
         InputError: if the directory is not that of a table.
     """
     path = directory / PLAN_FILE
+    if (directory / LAYERS_FILE).is_file():
+        raise InputError(f"{directory} has measured layers, on which only status and report work")
     if not path.is_file():
         raise InputError(f"{directory} is not the directory of a table: it has no {PLAN_FILE}")
     return from_dict(Plan, read_json(path), str(path))

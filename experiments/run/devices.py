@@ -123,11 +123,15 @@ def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def device_name() -> str:
-    """The name of the GPU, or of the processor with the number of threads that torch uses."""
+def device_name(device: torch.device | None = None) -> str:
+    """The name of the GPU, or of the processor with the number of threads that torch uses.
+
+    Args:
+        device: None for the GPU if there is one
+    """
     import torch
 
-    if torch.cuda.is_available():
+    if (device or default_device()).type == "cuda":
         return torch.cuda.get_device_name()
     threads = torch.get_num_threads()
     return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"

@@ -11,8 +11,8 @@ from experiments.evaluate.parsing import parse_lines, score_parses
 from experiments.evaluate.trained import parse_stream
 from experiments.run.experiment import Experiment
 from experiments.run.results import Result, score_lines
-from tests.experiments.conftest import Command
 from tests.data.corpora.test_treebanks import write_wsj
+from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of
 from tests.samples import tiny
 from transformer.data.corpora.treebanks import CRAFT_SHORT, craft, penn_treebank
