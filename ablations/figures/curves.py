@@ -52,22 +52,26 @@ def draw_curves(curves: Sequence[Curve], base: str | None) -> Spec | None:
 
     Args:
         curves: of any number of rows and seeds
-        base: the name of the base's row
+        base: the name of the base's row, which is drawn like any other if it is alone
     """
     drawn = thin(curves)
     if not drawn:
         return None
     behind = [curve for curve in drawn if curve.row == base]
     others = [curve for curve in drawn if curve.row != base]
+    if not others:
+        behind, others = [], drawn
     panels = [
         _panel(group, [curve for curve in others if group_of(curve.row) == group], behind)
         for group in dict.fromkeys(group_of(curve.row) for curve in others)
     ]
     return figure(
-        "Learning curves, the base in grey",
+        "Learning curves, the base in grey" if behind else "Learning curves",
         columns=3,
-        concat=panels or [_panel(base or "", behind, [])],
-        resolve={"scale": {"color": "independent", "y": "shared"}},
+        concat=panels,
+        resolve={
+            "scale": {"color": "independent", "strokeDash": "independent", "y": "shared"},
+        },
     )
 
 
