@@ -45,7 +45,7 @@ class StopEarly(lightning.Callback):
     ) -> None:
         self._clock, self._checkpoints = clock, checkpoints
         self._max_seconds = float("inf") if max_seconds is None else max_seconds
-        self._ranks: _RankVote | None = None
+        self._ranks: RankVote | None = None
         self._received: int | None = None
         self._ending = False
         self._handlers: dict[int, Any] = {}
@@ -53,7 +53,7 @@ class StopEarly(lightning.Callback):
     def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Replace the handlers of the signals, including Lightning's own."""
         if trainer.world_size > 1:
-            self._ranks = _RankVote()
+            self._ranks = RankVote()
             # Lightning would broadcast, and wait for the GPU, before every micro-batch to learn
             # whether its own handler has been called.
             loop: Any = trainer.fit_loop.epoch_loop
@@ -102,7 +102,7 @@ class StopEarly(lightning.Callback):
         self._received = number
 
 
-class _RankVote:
+class RankVote:
     """Lets all ranks stop at the same step.
 
     At most every half second they tell each other what they know, while the next step is computed

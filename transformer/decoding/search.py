@@ -23,6 +23,8 @@ _GPU_TOKENS = 16_384
 _MAX_THREADS = 4
 # Finished sentences are removed from the batch when they make up this share of it.
 _FINISHED_SHARE = 1 / 8
+# To look for them a GPU has to end its work first; meanwhile they cost less than that.
+_STEPS_BETWEEN_LOOKS = 8
 
 
 def decode_sentences(
@@ -96,7 +98,7 @@ def greedy_search(model: Transformer, src: Tensor, config: DecodingConfig) -> li
     tokens = torch.full((src.size(0), 1), BOS_ID, device=src.device)
     while len(sentences) > 0:
         logits = decoder.step(tokens).float()
-        logits[..., [PAD_ID, BOS_ID]] = -torch.inf
+        logits[..., PAD_ID] = logits[..., BOS_ID] = -torch.inf
         tokens = logits.argmax(-1)
         alive = tokens.squeeze(1).ne(EOS_ID)
         for sentence, token in zip(sentences[alive].tolist(), tokens[alive].tolist(), strict=True):
@@ -127,16 +129,22 @@ def beam_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list
     limits = _length_limits(src, config)
     beams = Beams.start(limits, config.beam_size, config.length_penalty)
     candidates = min(2 * config.beam_size, model.config.vocab_size)
-    ended = 0
+    longest = int(limits.max())
+    steps_between_looks = _STEPS_BETWEEN_LOOKS if src.is_cuda else 1
     while len(beams.sentences) > 0:
         logits = decoder.step(beams.last_tokens).float()
         decoder.select_hypotheses(beams.extend(*best_continuations(logits, candidates)))
-        for row in beams.end():
-            hypotheses[int(beams.sentences[row])] = beams.best(row)
-            ended += 1
-        if ended >= _FINISHED_SHARE * len(beams.sentences):
-            keep = (~beams.done).nonzero().squeeze(1)
+        beams.end()
+        if decoder.position % steps_between_looks != 0 and decoder.position < longest:
+            continue
+        done = beams.done.cpu()
+        if done.sum() >= max(1, _FINISHED_SHARE * len(done)):
+            rows, keep = done.nonzero().squeeze(1), (~done).nonzero().squeeze(1)
+            rows, keep = rows.to(src.device), keep.to(src.device)
+            for sentence, hypothesis in zip(
+                beams.sentences[rows].tolist(), beams.best(rows), strict=True
+            ):
+                hypotheses[sentence] = hypothesis
             decoder.select_sentences(keep)
             beams.select(keep)
-            ended = 0
     return hypotheses
