@@ -37,8 +37,13 @@ class Beams:
     done: Tensor
 
     @classmethod
-    def start(cls, limits: Tensor, beam: int, alpha: float) -> Beams:
-        """One live hypothesis per sentence, no longer than its limit; the others start at -inf."""
+    def start(cls, limits: Tensor, longest: int, beam: int, alpha: float) -> Beams:
+        """One live hypothesis per sentence; the others start at -inf.
+
+        Args:
+            limits: ``(batch,)``, the length of the longest hypothesis allowed
+            longest: the largest of them
+        """
         batch, device = limits.size(0), limits.device
         scores = torch.full((batch, beam), -torch.inf, device=device)
         scores[:, 0] = 0.0
@@ -51,7 +56,7 @@ class Beams:
             history=torch.empty((batch, beam, 0), dtype=torch.long, device=device),
             finished=torch.zeros(batch, dtype=torch.long, device=device),
             best_score=torch.full((batch,), -torch.inf, device=device),
-            best_history=torch.full((batch, int(limits.max())), EOS_ID, device=device),
+            best_history=torch.full((batch, longest), EOS_ID, device=device),
             done=torch.zeros(batch, dtype=torch.bool, device=device),
         )
 
