@@ -1,4 +1,4 @@
-"""How long a run has trained and on how many tokens, and its end when its time is up."""
+"""How long a run has trained and on how many tokens."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ def completes_step(trainer: lightning.Trainer) -> bool:
 class Clock(lightning.Callback):
     """Counts the seconds and real tokens of training over all sessions of a run.
 
-    Args:
-        max_seconds: training ends at the first step after this time; None for no limit
-
     Attributes:
         seconds: of training, including validation in between
         device_seconds: the same, summed over the devices
@@ -28,8 +25,7 @@ class Clock(lightning.Callback):
         target_tokens: of all devices
     """
 
-    def __init__(self, max_seconds: float | None = None) -> None:
-        self._max_seconds = max_seconds
+    def __init__(self) -> None:
         self._before = self._device_before = 0.0
         self._devices = 1
         self._started: float | None = None
@@ -86,13 +82,9 @@ class Clock(lightning.Callback):
         batch: Batch,
         batch_idx: int,
     ) -> None:
-        """Count a step, and stop when the time is up."""
+        """Count a step."""
         del pl_module, outputs, batch_idx
         if not completes_step(trainer):
             return
         self.source_tokens += batch.source_tokens
         self.target_tokens += batch.target_tokens
-        if self._max_seconds is not None:
-            # Ranks must stop at the same step, so the first one's clock decides.
-            up = trainer.strategy.broadcast(self.seconds >= self._max_seconds)
-            trainer.should_stop = trainer.should_stop or bool(up)

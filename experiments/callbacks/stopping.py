@@ -1,10 +1,11 @@
-"""Stopping early without losing work: a signal ends the run after a checkpoint."""
+"""Stopping early without losing work: at a signal, or when the time is up."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import Any
 
@@ -14,8 +15,11 @@ import torch.distributed as distributed
 from torch import Tensor
 
 from experiments.callbacks.checkpoints import Checkpoints
-from experiments.callbacks.clock import completes_step
+from experiments.callbacks.clock import Clock, completes_step
 from experiments.command_line import stop_signals
+
+# Several ranks ask each other this often whether to stop.
+_SECONDS_BETWEEN_VOTES = 0.5
 
 
 class StoppedError(Exception):
@@ -26,16 +30,22 @@ class StoppedError(Exception):
         self.number, self.step = number, step
 
 
-class StopOnSignal(lightning.Callback):
-    """Ends training after the step in which a signal comes; a second signal ends it at once.
+class StopEarly(lightning.Callback):
+    """Ends training after the step in which a signal comes, or the time is up; a second signal ends
+    it at once. Several ranks end at the same step, within about a second.
 
     Args:
-        checkpoints: the callback after this one, which writes the last checkpoint
+        clock: a callback before this one
+        checkpoints: a callback after this one, which writes the last checkpoint
+        max_seconds: of training, by the first rank's clock; None for no limit
     """
 
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints = checkpoints
-        self._ranks: _RankVote | None = None
+    def __init__(
+        self, clock: Clock, checkpoints: Checkpoints, max_seconds: float | None = None
+    ) -> None:
+        self._clock, self._checkpoints = clock, checkpoints
+        self._max_seconds = float("inf") if max_seconds is None else max_seconds
+        self._ranks: RankVote | None = None
         self._received: int | None = None
         self._ending = False
         self._handlers: dict[int, Any] = {}
@@ -43,18 +53,25 @@ class StopOnSignal(lightning.Callback):
     def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Replace the handlers of the signals, including Lightning's own."""
         if trainer.world_size > 1:
-            self._ranks = _RankVote()
+            self._ranks = RankVote()
+            # Lightning would broadcast, and wait for the GPU, before every micro-batch to learn
+            # whether its own handler has been called.
+            loop: Any = trainer.fit_loop.epoch_loop
+            loop._broadcast_sigterm_tensor = lambda: None
         if threading.current_thread() is threading.main_thread():
             for number in stop_signals():
                 self._handlers[number] = signal.signal(number, self._receive)
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Ask for a checkpoint if a signal has come."""
+        """End training if the time is up; ask for a checkpoint if a signal has come."""
         if not completes_step(trainer):
             return
         received = self._received is not None
+        up = trainer.is_global_zero and self._clock.seconds >= self._max_seconds
         if self._ranks is not None:
-            received = self._ranks.exchange(received)
+            received, up = self._ranks.exchange(received, up)
+        if up:
+            trainer.should_stop = True
         if received:
             self._ending = True
             self._checkpoints.write_at_this_step()
@@ -85,29 +102,47 @@ class StopOnSignal(lightning.Callback):
         self._received = number
 
 
-class _RankVote:
+class RankVote:
     """Lets all ranks stop at the same step.
 
-    They tell each other of a signal while the next step is computed, through the CPU: a reduction
-    on the GPU would have to wait for it.
+    At most every half second they tell each other what they know, while the next step is computed
+    and through the CPU: a reduction on the GPU would have to wait for it.
     """
 
     def __init__(self) -> None:
         self._group = distributed.new_group(backend="gloo")
         self._pending: tuple[Any, Tensor] | None = None
+        self._steps = 0  # since the last vote
+        self._left = 0  # until the next one
+        self._voted_at = time.monotonic()
 
-    def exchange(self, received: bool) -> bool:
-        """Send whether this rank has ``received`` a signal; return whether any rank had at the
-        previous call.
+    def exchange(self, received: bool, up: bool) -> tuple[bool, bool]:
+        """Called after every step; returns what any rank had to say one step after it has said it
+        in a vote, and False otherwise.
+
+        Args:
+            received: whether this rank has received a signal
+            up: whether this rank knows that the time is up
         """
-        answer = False
+        answer = False, False
         if self._pending is not None:
-            work, flag = self._pending
+            work, votes = self._pending
             work.wait()
-            answer = bool(flag.item())
-        flag = torch.tensor([received], dtype=torch.int32)
-        work = distributed.all_reduce(
-            flag, distributed.ReduceOp.MAX, group=self._group, async_op=True
-        )
-        self._pending = work, flag
+            first, second, self._left = votes.tolist()
+            answer, self._pending = (bool(first), bool(second)), None
+        self._steps += 1
+        if self._left == 0:
+            self._vote(received, up)
+        else:
+            self._left -= 1
         return answer
+
+    def _vote(self, received: bool, up: bool) -> None:
+        now = time.monotonic()
+        step_seconds = max((now - self._voted_at) / self._steps, 1e-6)
+        # Ranks measure different times, so the next vote is agreed on like the rest.
+        votes = torch.tensor([received, up, int(_SECONDS_BETWEEN_VOTES / step_seconds)])
+        work = distributed.all_reduce(
+            votes, distributed.ReduceOp.MAX, group=self._group, async_op=True
+        )
+        self._pending, self._steps, self._voted_at = (work, votes), 0, now

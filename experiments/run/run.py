@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import lightning.pytorch as lightning
+from lightning.pytorch.strategies import DDPStrategy
 
 from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
 from experiments.callbacks.clock import Clock
 from experiments.callbacks.display import Display, ShowTraining, quieten_lightning
 from experiments.callbacks.metrics import LogAxes, MetricsCsv
-from experiments.callbacks.stopping import StopOnSignal
+from experiments.callbacks.stopping import StopEarly
 from experiments.evaluate.scoring import score_run
 from experiments.run.data import record_data, recorded_data
 from experiments.run.devices import (
@@ -124,13 +125,14 @@ def _train(
     config = experiment.config.training
     step, checkpoint = newest_sound(directory) or (0, None)
     max_steps = limits.steps(config.max_steps)
-    clock = Clock(limits.seconds)
+    clock = Clock()
     checkpoints = Checkpoints(directory, config, clock)
     trainer = lightning.Trainer(
         accelerator=default_device().type,
         devices=world.local,
         num_nodes=world.nodes,
-        strategy="ddp" if world.size > 1 else "auto",
+        # Gradients live in the buffers that are reduced, instead of being copied to and fro.
+        strategy=DDPStrategy(gradient_as_bucket_view=True) if world.size > 1 else "auto",
         max_steps=max_steps,
         max_epochs=-1,
         accumulate_grad_batches=accumulate,
@@ -142,7 +144,7 @@ def _train(
         callbacks=[
             clock,
             LogAxes(clock, every=config.log_every_steps),
-            StopOnSignal(checkpoints),
+            StopEarly(clock, checkpoints, limits.seconds),
             MetricsCsv(directory, every=config.log_every_steps, resumed_step=step),
             checkpoints,
             ShowTraining(display, max_steps, limits.seconds),

@@ -14,8 +14,10 @@ from torch import Tensor
 from tests.plain_search import Hypothesis, penalised, plain_beam_search
 from tests.samples import random_sentences, random_targets
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig
-from transformer.decoding import beam_search, decode_sentences, greedy_search, length_penalty
+from transformer.decoding import beam_search, decode_sentences, length_penalty, search
+from transformer.decoding.beams import Beams
 from transformer.decoding.incremental import IncrementalDecoder
+from transformer.kernels import key_value_cache
 from transformer.model.embeddings import Embedding
 from transformer.model.encoder_decoder import Transformer
 
@@ -125,26 +127,14 @@ def test_beam_search_equals_its_plain_definition(beam_size: int, alpha: float) -
     assert len(outcomes) > 12, "the model is not lively enough to show a difference"
 
 
-def test_a_beam_of_one_is_greedy() -> None:
+def test_a_beam_of_one_takes_the_likeliest_each_time() -> None:
     config = DecodingConfig(beam_size=1, max_extra_length=11)
-    found: list[list[int]] = []
-    for seed, end in itertools.product(range(5), (-2.0, 0.5)):
-        model = lively_model(LARGE, end=end, seed=seed)
-        src = random_sentences([2, 3, 5, 7, 11, 13])
-        with torch.no_grad():
-            greedy = greedy_search(model, src, config)
-            assert beam_search(model, src, config) == greedy
-        found += greedy
-    assert len({len(hypothesis) for hypothesis in found}) > 5
-
-
-def test_greedy_takes_the_likeliest_each_time() -> None:
     ended_by_themselves = 0
     for seed in range(7):
         model = lively_model(LARGE, end=3.5, seed=seed)
         src = random_sentences([7])
         with torch.no_grad():
-            (found,) = greedy_search(model, src, DecodingConfig(max_extra_length=11))
+            (found,) = beam_search(model, src, config)
             ended = len(found) < 7 + 11
             ended_by_themselves += ended and len(found) > 1
             for position, token in enumerate([*found, EOS_ID] if ended else found):
@@ -262,13 +252,12 @@ def test_finished_sentences_leave_the_batch(
     model = lively_model(LARGE, end=2.0)
     config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
     sizes = record_batch_sizes(monkeypatch)
-    search = greedy_search if beam_size == 1 else beam_search
     src = random_sentences([2, 3, 5, 7, 11, 13, 17, 19])
 
     def steps_of(src: Tensor) -> int:
         sizes.clear()
         with torch.no_grad():
-            search(model, src, config)
+            beam_search(model, src, config)
         return len(sizes)
 
     # Each sentence takes as many steps as it takes alone.
@@ -345,3 +334,43 @@ def test_a_long_hypothesis_may_win_after_a_short_one_has_finished(
     config = DecodingConfig(beam_size=2, length_penalty=alpha, max_extra_length=5)
     with torch.no_grad():
         assert beam_search(model, torch.tensor([[7, EOS_ID]]), config) == [expected]
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_keys_and_values_fit_into_the_memory_set_aside(
+    beam_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the beam and the length: more sentences make more batches."""
+    room = 500_000
+    monkeypatch.setattr(search, "_CPU_CACHE_BYTES", room)
+    model = lively_model(LARGE, end=-9.0)
+    config = DecodingConfig(beam_size=beam_size, max_extra_length=40)
+    taken: list[int] = []
+    step = IncrementalDecoder.step
+
+    def spy(decoder: IncrementalDecoder, tokens: Tensor) -> Tensor:
+        logits = step(decoder, tokens)
+        caches = [tensor for cache in decoder._caches for tensor in (cache._keys, cache._values)]
+        memory = [tensor for pair in decoder._memory for tensor in pair]
+        taken.append(sum(tensor.nbytes for tensor in caches + memory))
+        return logits
+
+    monkeypatch.setattr(IncrementalDecoder, "step", spy)
+    monkeypatch.setattr(key_value_cache, "_INITIAL_STEPS", 1)
+    sources = [random_sentences([length])[0].tolist() for length in (2,) * 40]
+    found = dict(decode_sentences(model, sources, config, tokens_per_batch=80))
+    assert len(found) == 40
+    assert 0.3 * room < max(taken) <= room
+
+
+def test_a_step_on_a_gpu_waits_for_no_result() -> None:
+    """Tensors without contents stand for those of a GPU: reading one of them raises an error."""
+    with torch.device("meta"):
+        model = Transformer(LARGE).eval()
+        decoder = IncrementalDecoder(model, torch.ones(3, 7, dtype=torch.long))
+        beams = Beams.start(torch.full((3,), 9), longest=9, beam=4, alpha=0.6)
+        for _ in range(3):
+            search.extend(decoder, beams, candidates=8)
+    assert beams.history.shape == (3, 4, 3)
+    with pytest.raises(RuntimeError, match="meta"):
+        beams.done.any().item()

@@ -29,3 +29,15 @@ def test_selected_sentences_are_kept_in_order_and_repeated() -> None:
     cache.select(rows)
     found_keys, found_values = cache.append(keys[rows][:, :, 1:], values[rows][:, :, 1:])
     assert torch.equal(found_keys, keys[rows]) and torch.equal(found_values, values[rows])
+
+
+def test_a_gpu_reads_each_key_in_one_piece() -> None:
+    """Its fused kernels take no other order. Tensors without contents stand for those of a GPU."""
+    cache = KeyValueCache()
+    new_keys = torch.empty(BATCH, HEADS, 2, D_K, device="meta")
+    new_values = torch.empty(BATCH, HEADS, 2, D_V, device="meta")
+    keys = values = new_keys
+    for _ in range(71):
+        keys, values = cache.append(new_keys, new_values)
+    assert keys.shape == (BATCH, HEADS, 142, D_K)
+    assert keys.stride()[2:] == (D_K, 1) and values.stride()[2:] == (D_V, 1)

@@ -1,10 +1,10 @@
-"""Greedy and beam search (section 6.1).
+"""Beam search (section 6.1).
 
 A model and encoded sources enter, word-piece ids leave. ``incremental`` runs the decoder position
 by position, ``beams`` keeps the hypotheses, ``search`` drives both and forms the batches.
 """
 
 from transformer.decoding.beams import length_penalty
-from transformer.decoding.search import beam_search, decode_sentences, greedy_search
+from transformer.decoding.search import beam_search, decode_sentences
 
-__all__ = ["beam_search", "decode_sentences", "greedy_search", "length_penalty"]
+__all__ = ["beam_search", "decode_sentences", "length_penalty"]

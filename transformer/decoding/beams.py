@@ -37,8 +37,13 @@ class Beams:
     done: Tensor
 
     @classmethod
-    def start(cls, limits: Tensor, beam: int, alpha: float) -> Beams:
-        """One live hypothesis per sentence, no longer than its limit; the others start at -inf."""
+    def start(cls, limits: Tensor, longest: int, beam: int, alpha: float) -> Beams:
+        """One live hypothesis per sentence; the others start at -inf.
+
+        Args:
+            limits: ``(batch,)``, the length of the longest hypothesis allowed
+            longest: the largest of them
+        """
         batch, device = limits.size(0), limits.device
         scores = torch.full((batch, beam), -torch.inf, device=device)
         scores[:, 0] = 0.0
@@ -51,7 +56,7 @@ class Beams:
             history=torch.empty((batch, beam, 0), dtype=torch.long, device=device),
             finished=torch.zeros(batch, dtype=torch.long, device=device),
             best_score=torch.full((batch,), -torch.inf, device=device),
-            best_history=torch.full((batch, int(limits.max())), EOS_ID, device=device),
+            best_history=torch.full((batch, longest), EOS_ID, device=device),
             done=torch.zeros(batch, dtype=torch.bool, device=device),
         )
 
@@ -81,31 +86,39 @@ class Beams:
     def _finish(self, scores: Tensor, parents: Tensor) -> None:
         """Record hypotheses that finish now; ``scores`` is -inf for all others."""
         length = self.history.size(2) + 1
-        self.finished += scores.isfinite().sum(1)
         score, which = (scores / length_penalty(length, self.alpha)).max(1)
-        rows = ((score > self.best_score) & ~self.done).nonzero().squeeze(1)
-        self.best_score[rows] = score[rows]
-        self.best_history[rows] = EOS_ID
-        self.best_history[rows, : length - 1] = self.history[rows, parents[rows, which[rows]]]
+        self.finished += scores.isfinite().sum(1)
+        better = (score > self.best_score) & ~self.done
+        self.best_score = torch.where(better, score, self.best_score)
+        self._record(better, parents.gather(1, which.unsqueeze(1)))
 
-    def end(self) -> list[int]:
-        """Mark and return the rows whose search ends; at the limit an unfinished one may win."""
+    def _record(self, rows: Tensor, which: Tensor) -> None:
+        """Make the live hypothesis ``which`` ``(batch, 1)`` the best where ``rows`` is true.
+
+        Everywhere else its own is written again: to find the rows would wait for the device.
+        """
+        length = self.history.size(2)
+        index = which.unsqueeze(2).expand(-1, -1, length)
+        tokens = self.history.gather(1, index).squeeze(1)
+        rows = rows.unsqueeze(1)
+        best = self.best_history[:, :length]
+        best.copy_(torch.where(rows, tokens, best))
+        self.best_history[:, length:].masked_fill_(rows, EOS_ID)
+
+    def end(self) -> None:
+        """Mark the rows whose search ends; at the limit an unfinished hypothesis may win."""
         length, beam = self.history.size(2), self.scores.size(1)
         best_possible = self.scores[:, 0] / length_penalty(self.limits, self.alpha)
         at_limit = length >= self.limits
         ended = (self.finished >= beam) | (self.best_score >= best_possible)
         ended = (ended | at_limit) & ~self.done
-        rows = ended.nonzero().squeeze(1)
-        if len(rows) > 0:
-            self.done |= ended
-            unfinished = (ended & self.finished.eq(0)).nonzero().squeeze(1)
-            self.best_history[unfinished, :length] = self.history[unfinished, 0]
-        return rows.tolist()
+        self._record(ended & self.finished.eq(0), torch.zeros_like(self.limits).unsqueeze(1))
+        self.done |= ended
 
-    def best(self, row: int) -> list[int]:
-        """The best hypothesis of a row, without its end of sentence."""
-        tokens: list[int] = self.best_history[row].tolist()
-        return tokens[: tokens.index(EOS_ID)] if EOS_ID in tokens else tokens
+    def best(self, rows: Tensor) -> list[list[int]]:
+        """The best hypothesis of each of ``rows``, without its end of sentence."""
+        found: list[list[int]] = self.best_history[rows].tolist()
+        return [x[: x.index(EOS_ID)] if EOS_ID in x else x for x in found]
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows."""

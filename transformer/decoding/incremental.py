@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from transformer.kernels.key_value_cache import KeyValueCache
+from transformer.kernels.key_value_cache import KeyValueCache, in_memory_order
 from transformer.model.encoder_decoder import DecoderLayer, Transformer, additive_mask, padding_mask
 
 
@@ -63,5 +63,5 @@ class IncrementalDecoder:
 
 
 def _contiguous(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Laid out in memory as the matrix products of every step read them."""
-    return key.transpose(2, 3).contiguous().transpose(2, 3), value.contiguous()
+    """Laid out in memory as every step reads them."""
+    return in_memory_order(in_memory_order(key).contiguous()), value.contiguous()

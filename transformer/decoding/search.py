@@ -1,14 +1,14 @@
-"""Greedy and beam search with a key/value cache (section 6.1)."""
+"""Beam search with a key/value cache (section 6.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
+from transformer.config import PAD_ID, DecodingConfig
 from transformer.decoding.beams import Beams
 from transformer.decoding.incremental import IncrementalDecoder
 from transformer.kernels.candidates import best_continuations
@@ -19,10 +19,15 @@ from transformer.model.encoder_decoder import Transformer
 # a GPU.
 _CPU_TOKENS = 2_048
 _GPU_TOKENS = 16_384
+# The keys and values of a batch take no more than this, or than this share of a GPU's memory.
+_CPU_CACHE_BYTES = 2 * 2**30
+_GPU_CACHE_SHARE = 0.25
 # More threads would mostly wait for Python's interpreter.
 _MAX_THREADS = 4
 # Finished sentences are removed from the batch when they make up this share of it.
 _FINISHED_SHARE = 1 / 8
+# A GPU is asked for them only after so many steps: the answer waits for all its work.
+_STEPS_BETWEEN_LOOKS = 8
 
 
 def decode_sentences(
@@ -49,27 +54,54 @@ def decode_sentences(
     device = model.embedding.weight.device
     threads = min(torch.get_num_threads(), _MAX_THREADS) if device.type == "cpu" else 1
     budget = tokens_per_batch or (_GPU_TOKENS if device.type == "cuda" else _CPU_TOKENS)
-    batches = _batches([len(source) for source in sources], budget, threads)
-    search = greedy_search if config.beam_size == 1 else beam_search
+    lengths = [len(source) for source in sources]
+    batches = _batches(lengths, budget, _sentences_in_memory(model, config), threads)
 
     @torch.inference_mode()
     def decode(rows: Sequence[int]) -> list[list[int]]:
         src = torch.nn.utils.rnn.pad_sequence(
             [torch.as_tensor(sources[row]) for row in rows], batch_first=True, padding_value=PAD_ID
         )
-        return search(model, src.to(device), config)
+        return beam_search(model, src.to(device), config)
 
     for rows, hypotheses in zip(batches, map_on_threads(decode, batches, threads), strict=True):
         yield from zip(rows, hypotheses, strict=True)
 
 
-def _batches(lengths: Sequence[int], budget: int, min_batches: int) -> list[list[int]]:
-    """Indices in at least ``min_batches`` batches of at most ``budget`` positions, if possible."""
+def _sentences_in_memory(model: Transformer, config: DecodingConfig) -> Callable[[int], int]:
+    """The number of sentences of a given length whose keys and values fit into memory."""
+    weights, sizes = model.embedding.weight, model.config
+    if weights.is_cuda:
+        memory = torch.cuda.get_device_properties(weights.device).total_memory
+        available = int(_GPU_CACHE_SHARE * memory)
+    else:
+        available = _CPU_CACHE_BYTES
+    per_position = (
+        sizes.num_layers * sizes.num_heads * (sizes.d_k + sizes.d_v) * weights.element_size()
+    )
+
+    def number(length: int) -> int:
+        # Each step adds a position for every hypothesis, and the cache grows by doubling.
+        positions = length + 2 * config.beam_size * (length + config.max_extra_length)
+        return available // (per_position * positions)
+
+    return number
+
+
+def _batches(
+    lengths: Sequence[int], budget: int, max_sentences: Callable[[int], int], min_batches: int
+) -> list[list[int]]:
+    """Indices in at least ``min_batches`` batches of at most ``budget`` positions, if possible.
+
+    Args:
+        max_sentences: of a batch, by the length of its longest sentence
+    """
     order = np.argsort([-length for length in lengths], kind="stable").tolist()
     max_size = -(-len(order) // min_batches)
     batches: list[list[int]] = []
     while order:
-        size = max(1, min(max_size, budget // max(1, lengths[order[0]])))
+        longest = max(1, lengths[order[0]])
+        size = max(1, min(max_size, budget // longest, max_sentences(longest)))
         batches.append(order[:size])
         order = order[size:]
     return batches
@@ -80,36 +112,8 @@ def _length_limits(src: Tensor, config: DecodingConfig) -> Tensor:
     return src.ne(PAD_ID).sum(1) + config.max_extra_length
 
 
-def greedy_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list[list[int]]:
-    """Take the likeliest word-piece at each position; ``config.beam_size`` is ignored.
-
-    Args:
-        src: ``(batch, src)``
-
-    Returns:
-        For each source, word-piece ids without the end-of-sentence id.
-    """
-    hypotheses: list[list[int]] = [[] for _ in range(src.size(0))]
-    sentences = torch.arange(src.size(0), device=src.device)
-    limits = _length_limits(src, config)
-    decoder = IncrementalDecoder(model, src)
-    tokens = torch.full((src.size(0), 1), BOS_ID, device=src.device)
-    while len(sentences) > 0:
-        logits = decoder.step(tokens).float()
-        logits[..., [PAD_ID, BOS_ID]] = -torch.inf
-        tokens = logits.argmax(-1)
-        alive = tokens.squeeze(1).ne(EOS_ID)
-        for sentence, token in zip(sentences[alive].tolist(), tokens[alive].tolist(), strict=True):
-            hypotheses[sentence] += token
-        keep = (alive & (decoder.position < limits)).nonzero().squeeze(1)
-        if len(keep) < len(sentences):
-            decoder.select_sentences(keep)
-            sentences, limits, tokens = sentences[keep], limits[keep], tokens[keep]
-    return hypotheses
-
-
 def beam_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list[list[int]]:
-    """The best finished hypothesis by log p / length penalty.
+    """The best finished hypothesis by log p / length penalty; a beam of 1 is greedy search.
 
     Probabilities are normalised over all word-pieces but padding and begin-of-sentence.
     A hypothesis finishes when its end of sentence is among the ``beam_size`` best continuations.
@@ -125,18 +129,33 @@ def beam_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list
     hypotheses: list[list[int]] = [[] for _ in range(src.size(0))]
     decoder = IncrementalDecoder(model, src)
     limits = _length_limits(src, config)
-    beams = Beams.start(limits, config.beam_size, config.length_penalty)
+    longest = int(limits.max())
+    beams = Beams.start(limits, longest, config.beam_size, config.length_penalty)
     candidates = min(2 * config.beam_size, model.config.vocab_size)
-    ended = 0
+    steps_between_looks = _STEPS_BETWEEN_LOOKS if src.is_cuda else 1
     while len(beams.sentences) > 0:
-        logits = decoder.step(beams.last_tokens).float()
-        decoder.select_hypotheses(beams.extend(*best_continuations(logits, candidates)))
-        for row in beams.end():
-            hypotheses[int(beams.sentences[row])] = beams.best(row)
-            ended += 1
-        if ended >= _FINISHED_SHARE * len(beams.sentences):
-            keep = (~beams.done).nonzero().squeeze(1)
+        extend(decoder, beams, candidates)
+        if decoder.position % steps_between_looks != 0 and decoder.position < longest:
+            continue
+        done = beams.done.cpu()
+        if done.sum() >= max(1, _FINISHED_SHARE * len(done)):
+            rows, keep = done.nonzero().squeeze(1), (~done).nonzero().squeeze(1)
+            rows, keep = rows.to(src.device), keep.to(src.device)
+            for sentence, hypothesis in zip(
+                beams.sentences[rows].tolist(), beams.best(rows), strict=True
+            ):
+                hypotheses[sentence] = hypothesis
             decoder.select_sentences(keep)
             beams.select(keep)
-            ended = 0
     return hypotheses
+
+
+def extend(decoder: IncrementalDecoder, beams: Beams, candidates: int) -> None:
+    """Make all hypotheses one word-piece longer, without waiting for a GPU.
+
+    Args:
+        candidates: the number of continuations that each hypothesis offers
+    """
+    logits = decoder.step(beams.last_tokens).float()
+    decoder.select_hypotheses(beams.extend(*best_continuations(logits, candidates)))
+    beams.end()

@@ -26,7 +26,8 @@ def best_continuations(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
         Their log-probabilities under the softmax over all allowed word-pieces, and their ids,
         both ``(..., count)``.
     """
-    logits[..., [PAD_ID, BOS_ID]] = -torch.inf
+    # One by one, as a list of indices would be copied to the device.
+    logits[..., PAD_ID] = logits[..., BOS_ID] = -torch.inf
     best, ids = _topk(logits, count)
     maximum = best[..., :1]
     total = logits.sub_(maximum).exp_().sum(-1, keepdim=True)

@@ -12,6 +12,15 @@ from torch import Tensor
 _INITIAL_STEPS = 32
 
 
+def in_memory_order(keys: Tensor) -> Tensor:
+    """Keys ``(batch, num_heads, keys, d_k)`` with their dimensions as memory holds them, or back.
+
+    Memory holds them transposed for the matrix products of a CPU, and as they are for a GPU's fused
+    kernels, which refuse anything else.
+    """
+    return keys.transpose(2, 3) if keys.device.type == "cpu" else keys
+
+
 class KeyValueCache:
     """Keys and values of all hypotheses of a sentence, in buffers that grow by doubling.
 
@@ -29,21 +38,21 @@ class KeyValueCache:
         start, end = self._length, self._length + keys.size(2)
         if end > self._capacity:
             self._grow(keys, values, max(_INITIAL_STEPS * keys.size(2), 2 * end))
-        # Keys are stored transposed, as the product with the queries reads them.
-        self._keys[..., start:end] = keys.transpose(2, 3)
+        in_memory_order(self._keys)[:, :, start:end] = keys
         self._values[:, :, start:end] = values
         self._length = end
-        return self._keys[..., :end].transpose(2, 3), self._values[:, :, :end]
+        return in_memory_order(self._keys)[:, :, :end], self._values[:, :, :end]
 
     def _grow(self, keys: Tensor, values: Tensor, capacity: int) -> None:
-        batch, num_heads, _, d_k = keys.shape
-        old_keys, old_values, length = self._keys, self._values, self._length
-        self._keys = keys.new_empty(batch, num_heads, d_k, capacity)
-        self._values = values.new_empty(batch, num_heads, capacity, values.size(3))
+        old_keys, old_values = self._keys, self._values
+        room = keys[:, :, :1].expand(-1, -1, capacity, -1)
+        self._keys = torch.empty_like(in_memory_order(room), memory_format=torch.contiguous_format)
+        self._values = values.new_empty(*values.shape[:2], capacity, values.size(3))
         self._capacity = capacity
-        if length > 0:
-            self._keys[..., :length] = old_keys[..., :length]
-            self._values[:, :, :length] = old_values[:, :, :length]
+        if self._length > 0:
+            kept = slice(self._length)
+            in_memory_order(self._keys)[:, :, kept] = in_memory_order(old_keys)[:, :, kept]
+            self._values[:, :, kept] = old_values[:, :, kept]
 
     def select(self, sentences: Tensor) -> None:
         """Keep these sentences, given as indices into ``batch``, in this order."""

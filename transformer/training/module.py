@@ -36,6 +36,9 @@ class TransformerModule(lightning.LightningModule):
             torch.manual_seed(config.training.seed)
             self.model = Transformer(config.model)
         compile = config.training.compile
+        if compile:
+            # Otherwise DDP cuts the graph where its buckets end.
+            torch._dynamo.config.optimize_ddp = False
         self._compiled_sums = torch.compile(self._sums, dynamic=True) if compile else None
         self._batch_number = 0
         self._gradients = GradientCheck(config.training.seed)

@@ -109,6 +109,28 @@ def test_two_processes_take_the_steps_of_one(
     ]
 
 
+@pytest.mark.slow
+def test_two_ranks_end_when_the_first_has_no_time_left_and_tell_each_other_little(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In ten steps of two micro-batches: ten reductions of gradients, and a vote now and then."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.experiments.run.stop_two", folder, tmp_path / "two"],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended
+    lines = [line.split() for line in sorted(ended.stdout.splitlines())]
+    assert [line[0] for line in lines] == ["calls", "calls", "ended", "ended"]
+    for _, *calls in lines[:2]:
+        (call,) = calls
+        name, _, count = call.partition("=")
+        assert name == "c10d::allreduce_" and 10 <= int(count) <= 20
+    assert lines[2] == lines[3] and int(lines[2][1]) > 15
+
+
 def test_an_apple_gpu_is_not_used(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
