@@ -74,6 +74,9 @@ class Unfinished:
         return self.progress.stage in _FAILURES, True, self.progress.step
 
 
+Run = Result | Unfinished
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowSummary:
     """A row and its runs.
@@ -175,9 +178,8 @@ def summarise(directory: Path) -> Summary:
                 f"{directory / PLAN_FILE} lists a seed of row {row.name!r} twice ({seeds}): "
                 "name each once"
             )
-    found = [_row(row, base, plan, directory, {}) for row in plan.rows if row.seeds]
-    data = _commonest_data(found)
-    rows = tuple(_row(row, base, plan, directory, data) for row in plan.rows if _is_shown(row))
+    runs = _of_the_same_data({cell: _read(cell, plan, directory) for cell in plan.cells}, plan)
+    rows = tuple(_row(row, base, plan, runs) for row in plan.rows if row.seeds or row.published)
     names = plan.measures if any(len(row.results) > 1 for row in rows) else ()
     pools = {name: pool({row.row.name: _by_seed(row, name) for row in rows}) for name in names}
     return Summary(
@@ -196,16 +198,28 @@ def _unplanned(plan: Plan, directory: Path) -> tuple[str, ...]:
     return tuple(name for name in names if name not in known)
 
 
-def _is_shown(row: PlannedRow) -> bool:
-    return bool(row.seeds) or row.published
+def _of_the_same_data(runs: Mapping[Cell, Run], plan: Plan) -> dict[Cell, Run]:
+    """Runs on other data than most of the same corpus are set apart, and never averaged in.
 
-
-def _commonest_data(rows: Sequence[RowSummary]) -> dict[Corpus | None, str]:
-    """The digest of the data of most runs on each corpus, so that others are never averaged in."""
+    Results of versions that did not record the data are accepted.
+    """
+    corpora = {row.name: row.corpus for row in plan.rows}
     digests: dict[Corpus | None, Counter[str]] = defaultdict(Counter)
-    for row in rows:
-        digests[row.row.corpus].update(x.data_digest for x in row.results if x.data_digest)
-    return {corpus: found.most_common(1)[0][0] for corpus, found in digests.items() if found}
+    for cell, run in runs.items():
+        if isinstance(run, Result) and run.data_digest:
+            digests[corpora[cell.row]][run.data_digest] += 1
+    commonest = {corpus: found.most_common(1)[0][0] for corpus, found in digests.items()}
+
+    def checked(cell: Cell, run: Run) -> Run:
+        if isinstance(run, Unfinished) or not run.data_digest:
+            return run
+        most = commonest[corpora[cell.row]]
+        if run.data_digest == most:
+            return run
+        other = f"its data is {run.data_digest}, that of most runs is {most}"
+        return Unfinished(cell, None, other)
+
+    return {cell: checked(cell, run) for cell, run in runs.items()}
 
 
 def _by_seed(row: RowSummary, name: str) -> dict[int, float]:
@@ -213,11 +227,8 @@ def _by_seed(row: RowSummary, name: str) -> dict[int, float]:
     return {seed: float(score) for seed, score in found.items() if score is not None}
 
 
-def _read(cell: Cell, plan: Plan, directory: Path, data: str | None) -> Result | Unfinished:
-    """The result of a run if it is valid, of this cell, and trained on ``data`` if that is given.
-
-    Results of versions that did not record the data are accepted.
-    """
+def _read(cell: Cell, plan: Plan, directory: Path) -> Run:
+    """The result of a run, if it is valid and of this cell."""
     path = locate(cell.directory(directory))
     experiment = plan.experiment(cell)
     try:
@@ -230,36 +241,23 @@ def _read(cell: Cell, plan: Plan, directory: Path, data: str | None) -> Result |
     if (result.experiment, result.seed) != (experiment.name, cell.seed):
         whose = f"{path / RESULT_FILE} is of {result.experiment}, seed {result.seed}"
         return Unfinished(cell, None, whose)
-    if data is not None and result.data_digest not in (data, None):
-        other = f"its data is {result.data_digest}, that of most runs is {data}"
-        return Unfinished(cell, None, other)
     return result
 
 
 def _row(
-    row: PlannedRow,
-    base: dict[str, Value],
-    plan: Plan,
-    directory: Path,
-    data: Mapping[Corpus | None, str],
+    row: PlannedRow, base: dict[str, Value], plan: Plan, runs: Mapping[Cell, Run]
 ) -> RowSummary:
     settings = columns(row.configure(plan.base))
     if row.published:  # of which only the language is known
         settings |= row.changes
-    results: list[Result] = []
-    unfinished: list[Unfinished] = []
-    for seed in row.seeds:
-        found = _read(Cell(row.name, seed), plan, directory, data.get(row.corpus))
-        if isinstance(found, Unfinished):
-            unfinished.append(found)
-        else:
-            results.append(found)
+    own = [runs[Cell(row.name, seed)] for seed in row.seeds]
+    results = [run for run in own if isinstance(run, Result)]
     return RowSummary(
         row=row,
         settings=settings,
         changed=frozenset(name for name, value in settings.items() if value != base[name]),
         results=tuple(results),
-        unfinished=tuple(unfinished),
+        unfinished=tuple(run for run in own if isinstance(run, Unfinished)),
         scores=_estimates(results, (*MEASURES, *_MORE_SCORES)),
     )
 
