@@ -69,3 +69,20 @@ def test_an_activity_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with show_activity("learning"):
         pass
     assert capsys.readouterr().err == "learning\n"
+
+
+def test_parts_of_what_is_shown_are_not_shown(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as the downloads of a corpus of many files, whose number tells how long it takes."""
+    with show_progress("files", 4) as update:
+        for number in (1, 2):
+            with show_progress("fetch a", 100, in_bytes=True) as update_part:
+                clock.now += 31.0
+                update_part(100)
+            update(number)
+    with show_progress("next", 2) as update:
+        clock.now += 31.0
+        update(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["files", "files", "next"]

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 
 from rich.console import Console
 from rich.progress import (
@@ -24,6 +25,8 @@ from rich.progress import (
 from transformer.formats import duration, size
 
 _LINE_SECONDS = 30.0
+# Whether a display is open, which says how much is left of everything that is done meanwhile.
+_is_open: ContextVar[bool] = ContextVar("is_open", default=False)
 _NAME = TextColumn("{task.description}", markup=False)
 
 
@@ -33,12 +36,17 @@ def show_progress(
 ) -> Generator[Callable[[float], None]]:
     """Yield a function to be called with how much of ``total`` is done, and show it.
 
+    While one is shown, others, such as those of the files it counts, show nothing.
+
     Args:
         what: the work, as it is displayed
         total: None if unknown
         done: by an earlier start; the remaining time is estimated without it
         in_bytes: show bytes, not a percentage
     """
+    if _is_open.get():
+        yield lambda done: None
+        return
     console = Console(stderr=True)
     amount = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else (TaskProgressColumn(),)
     columns = (_NAME, BarColumn(), *amount, TimeRemainingColumn())
@@ -54,8 +62,12 @@ def show_progress(
             printed = time.monotonic()
             print(_line(task, in_bytes), file=sys.stderr, flush=True)
 
-    with bar if console.is_terminal else nullcontext():
-        yield update
+    token = _is_open.set(True)
+    try:
+        with bar if console.is_terminal else nullcontext():
+            yield update
+    finally:
+        _is_open.reset(token)
 
 
 def _line(task: Task, in_bytes: bool) -> str:

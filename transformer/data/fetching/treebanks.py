@@ -50,7 +50,6 @@ def write_sides(text: TreebankText, directory: Path) -> None:
         InputError: if a file cannot be fetched, is not UTF-8, or holds anything but trees.
     """
     files = text.files()
-    paths = [fetch_download(file) if file.is_download else Path(file.location) for file in files]
     sides: dict[str, Callable[[Tree], str]] = {
         SENTENCES: lambda tree: " ".join(words(tree)),
         **{kind: partial(linearise, leaves=kind) for kind in get_args(Leaves)},
@@ -62,8 +61,9 @@ def write_sides(text: TreebankText, directory: Path) -> None:
             )
             for side in sides
         }
-        update = stack.enter_context(show_progress(f"reading trees, {text.split}", len(paths)))
-        for number, path in enumerate(paths, 1):
+        update = stack.enter_context(show_progress(f"{text.split} trees", len(files)))
+        for number, file in enumerate(files, 1):
+            path = fetch_download(file) if file.is_download else Path(file.location)
             for tree in read_trees(_text(path), str(path)):
                 if text.max_words is None or len(words(tree)) <= text.max_words:
                     for side, line in sides.items():
