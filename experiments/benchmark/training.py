@@ -12,6 +12,7 @@ from itertools import pairwise, repeat
 import lightning.pytorch as lightning
 import torch
 
+from experiments.benchmark.kernels import profile
 from experiments.benchmark.plain import PlainTransformer, plain_step
 from experiments.benchmark.timing import Ratio, Row, in_turn, ratio_of
 from experiments.benchmark.workload import Size, config_of, workload
@@ -24,6 +25,7 @@ from transformer.training.precision import effective_precision, multiplies_bf16
 
 _WARM_UP_STEPS = 2
 _OVERHEAD_STEPS = 200
+_PROFILED_STEPS = 3
 # The side of square matrices: large enough to reach the peak in some hundredths of a second.
 _SIDE = {"cpu": 1_024, "cuda": 8_192}
 
@@ -37,7 +39,9 @@ class TrainingSpeed:
     ``mfu`` is our flops per second over those of a large matrix product in fp32 and in bf16, timed
     in turn with the steps; if ``native_bf16`` is false, bf16 was emulated. ``ratio`` is the time
     of the plain loop over ours. ``peak_memory_bytes`` is of this process, or of the GPU, up to our
-    largest step. ``trainer_overhead_seconds`` is what Lightning's Trainer adds to each step,
+    largest step. ``warm_up_seconds`` is what came before the first timed step: on a GPU, a step of
+    each shape. ``kernels`` are the seconds of a step by kind of operation, and ``busy`` is the share
+    of a step in which the device works. ``trainer_overhead_seconds`` is what Lightning's Trainer adds to each step,
     measured with a step that does next to nothing.
     """
 
@@ -53,7 +57,10 @@ class TrainingSpeed:
     mfu: dict[str, Ratio]
     fill: float
     peak_memory_bytes: int | None
+    warm_up_seconds: float
     seconds_per_step: float
+    busy: float
+    kernels: dict[str, float]
     trainer_overhead_seconds: float
 
     def rows(self) -> list[Row]:
@@ -73,6 +80,12 @@ class TrainingSpeed:
             ("  fill of the batches", f"{self.fill:.1%}"),
             ("  peak memory, MiB", f"{memory / 2**20:,.0f}" if memory else ""),
             ("  ms a step", f"{1e3 * self.seconds_per_step:.1f}"),
+            ("  of it the device works", f"{self.busy:.0%}"),
+            *(
+                (f"    {kind}", f"{1e3 * seconds:.2f} ms")
+                for kind, seconds in self.kernels.items()
+            ),
+            ("  s to warm up", f"{self.warm_up_seconds:.1f}"),
             ("  ms a step by the Trainer", f"{1e3 * self.trainer_overhead_seconds:.2f}"),
         ]
 
@@ -87,16 +100,18 @@ def measure_training(
     # The largest comes first: no later one needs more memory.
     batches.sort(key=lambda batch: -batch.tgt.numel() - batch.src.numel())
     batches = [batches[0], *sorted(batches[1:], key=lambda batch: batch.number)]
+    # On a GPU the first product or kernel of each shape is planned, if not compiled.
+    warm_up = batches if device.type == "cuda" else batches[:_WARM_UP_STEPS]
     ours = our_step(config, device)
-    in_turn(batches[:_WARM_UP_STEPS], ours, device=device)
+    (warm_up_times,) = in_turn(warm_up, ours, device=device)
     memory = _peak_memory(device)
     plain = _plain_step(config, device)
     products = {"fp32": torch.float32, "bf16": torch.bfloat16}
     peaks = [_matrix_product(device, dtype) for dtype in products.values()]
-    in_turn(batches[:_WARM_UP_STEPS], plain, *peaks, device=device)
+    in_turn(warm_up, plain, *peaks, device=device)
     batches = batches[_WARM_UP_STEPS:]
     our_times, plain_times, *peak_times = in_turn(batches, ours, plain, *peaks, device=device)
-
+    busy, kernels = profile(ours, batches[:_PROFILED_STEPS], device)
     flops = [training_flops(config.model, b.source_tokens, b.target_tokens) for b in batches]
     our_rates = [count / t for count, t in zip(flops, our_times, strict=True)]
     peak_rates = {
@@ -119,7 +134,10 @@ def measure_training(
         mfu={name: ratio_of(our_rates, rates) for name, rates in peak_rates.items()},
         fill=(source + target) / positions,
         peak_memory_bytes=memory,
+        warm_up_seconds=sum(warm_up_times),
         seconds_per_step=sum(our_times) / steps,
+        busy=busy,
+        kernels=kernels,
         trainer_overhead_seconds=_trainer_overhead(config, device),
     )
 
@@ -147,7 +165,8 @@ def _plain_step(config: Config, device: torch.device) -> Step:
     model = PlainTransformer(config.model).to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
     smoothing = config.training.label_smoothing
-    return lambda batch: plain_step(model, optimizer, batch, smoothing)
+    precision = config.training.precision
+    return lambda batch: plain_step(model, optimizer, batch, smoothing, precision)
 
 
 def _matrix_product(device: torch.device, dtype: torch.dtype) -> Callable[[object], None]:
@@ -187,8 +206,8 @@ def _trainer_overhead(config: Config, device: torch.device) -> float:
         d_k=1,
         d_v=1,
     )
-    row = torch.ones(1, 3, dtype=torch.long, device=device)
-    batch = Batch(src=row, tgt=row, source_tokens=3, target_tokens=2)
+    row = torch.ones(1, 3, dtype=torch.long)
+    batch = Batch(src=row, tgt=row, source_tokens=3, target_tokens=2).to(device)
     batches = FixedBatches(repeat(batch, _OVERHEAD_STEPS))
     step = our_step(config, device)
     quieten_lightning()
