@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import defaultdict
@@ -40,6 +41,7 @@ def profile(
         The share of the time in which the device works (on a CPU: in torch's operations on one
         thread), and the seconds of a call by kind of operation, the longest first.
     """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it prints when it starts and stops
     activity = torch.profiler.ProfilerActivity
     is_gpu = device.type == "cuda"
     activities = [activity.CPU, activity.CUDA] if is_gpu else [activity.CPU]
@@ -50,7 +52,10 @@ def profile(
     wait_for(device)
     wall = time.perf_counter() - start
     # The profiler sees the operations of this thread alone.
-    with torch_threads(None if is_gpu else 1), torch.profiler.profile(activities=activities) as found:
+    with (
+        torch_threads(None if is_gpu else 1),
+        torch.profiler.profile(activities=activities) as found,
+    ):
         profiled = time.perf_counter()
         for item in items:
             function(item)

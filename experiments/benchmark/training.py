@@ -40,9 +40,9 @@ class TrainingSpeed:
     in turn with the steps; if ``native_bf16`` is false, bf16 was emulated. ``ratio`` is the time
     of the plain loop over ours. ``peak_memory_bytes`` is of this process, or of the GPU, up to our
     largest step. ``warm_up_seconds`` is what came before the first timed step: on a GPU, a step of
-    each shape. ``kernels`` are the seconds of a step by kind of operation, and ``busy`` is the share
-    of a step in which the device works. ``trainer_overhead_seconds`` is what Lightning's Trainer adds to each step,
-    measured with a step that does next to nothing.
+    each shape. ``kernels`` are the seconds of a step by kind of operation, and ``busy`` is the
+    share of a step in which the device works. ``trainer_overhead_seconds`` is what Lightning's
+    Trainer adds to each step, measured with a step that does next to nothing.
     """
 
     steps: int
@@ -81,10 +81,7 @@ class TrainingSpeed:
             ("  peak memory, MiB", f"{memory / 2**20:,.0f}" if memory else ""),
             ("  ms a step", f"{1e3 * self.seconds_per_step:.1f}"),
             ("  of it the device works", f"{self.busy:.0%}"),
-            *(
-                (f"    {kind}", f"{1e3 * seconds:.2f} ms")
-                for kind, seconds in self.kernels.items()
-            ),
+            *((f"    {kind}", f"{1e3 * seconds:.2f} ms") for kind, seconds in self.kernels.items()),
             ("  s to warm up", f"{self.warm_up_seconds:.1f}"),
             ("  ms a step by the Trainer", f"{1e3 * self.trainer_overhead_seconds:.2f}"),
         ]

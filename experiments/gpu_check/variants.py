@@ -7,6 +7,8 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -42,8 +44,10 @@ def attention_variants(device: torch.device, size: Size, lengths: Sequence[int])
     A row has the time of a call, and of the first call with this shape.
     """
     findings = Findings()
-    config, dtype = config_of(size, workload(device)), torch.bfloat16
+    config = config_of(size, workload(device))
     heads, width, tokens = config.model.num_heads, config.model.d_k, config.data.tokens_per_batch
+    # On a CPU our own products are used, whatever torch would choose.
+    backends = _BACKENDS if device.type == "cuda" else {"our own": None}
     for length in lengths:
         # The strides are those that MultiHeadAttention makes.
         shape = (3, tokens // length, length, heads, width)
@@ -51,24 +55,24 @@ def attention_variants(device: torch.device, size: Size, lengths: Sequence[int])
         ids = torch.ones(tokens // length, length, dtype=torch.long, device=device)
         ids[::2, length - length // 4 :] = 0  # every other sentence is a quarter shorter
         masks = {"padding": padding_mask(ids), "causal": causal_mask(length, device)}
-        for (mask_name, mask), (name, backend) in (
-            (mask, entry) for mask in masks.items() for entry in _BACKENDS.items()
-        ):
+        narrow = [x.to(torch.bfloat16).requires_grad_() for x in (query, key, value)]
+        for (kind, mask), (name, backend) in product(masks.items(), backends.items()):
             expected = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-            narrow = [x.to(dtype).requires_grad_() for x in (query, key, value)]
-
-            def attend(
-                narrow: list[Tensor] = narrow, mask: Tensor = mask, backend: object = backend
-            ) -> Tensor:
-                chosen = nullcontext() if backend is None else sdpa_kernel(backend)  # pyright: ignore[reportArgumentType]
-                with chosen:
-                    out = scaled_dot_product_attention(*narrow, mask)
-                torch.autograd.grad(out, narrow, torch.ones_like(out))
-                return out.detach()
-
-            what = f"length {length}, {mask_name}, {name}"
-            _tried(findings, what, attend, expected, device)
+            _tried(
+                findings,
+                f"length {length}, {kind}, {name}",
+                partial(_attend, narrow, mask, backend),
+                expected,
+                device,
+            )
     return findings
+
+
+def _attend(operands: list[Tensor], mask: Tensor, backend: SDPBackend | None) -> Tensor:
+    with nullcontext() if backend is None else sdpa_kernel(backend):
+        out = scaled_dot_product_attention(*operands, mask)
+    torch.autograd.grad(out, operands, torch.ones_like(out))
+    return out.detach()
 
 
 def loss_variants(device: torch.device, size: Size) -> Findings:
