@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 import torch
-from torch._dynamo.utils import counters
 
 from experiments.benchmark.training import measure_training
 from experiments.benchmark.workload import Size
@@ -58,6 +57,8 @@ def parts_of(device_type: str) -> list[Part]:
 
 
 def _training(device: torch.device, size: Size, steps: int, *, compile: bool = False) -> Findings:
+    from torch._dynamo.utils import counters  # takes seconds
+
     counters.clear()
     speed = measure_training(size, device, steps, compile=compile)
     findings = Findings(rows=speed.rows(), figures=asdict(speed))

@@ -1,0 +1,156 @@
+"""The measures notice what they are for; tensors that pass for CUDA's show mistakes of device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ablations.tables.scales import SMALL
+from ablations.tables.table3 import TABLE
+from experiments.benchmark import training
+from experiments.benchmark.kernels import kind_of
+from experiments.benchmark.workload import Workload, config_of, workload
+from experiments.gpu_check import equality
+from experiments.gpu_check.equality import loss_and_gradients, open_here
+from experiments.gpu_check.small import config_of_row
+from experiments.gpu_check.variants import attention_variants
+from tests.samples import random_sentences, random_targets
+from transformer.config import override
+from transformer.data.batches import Batch
+from transformer.model.encoder_decoder import Transformer
+from transformer.training.module import TransformerModule
+
+CPU = torch.device("cpu")
+LOAD = Workload(text="multi30k", vocab_size=61, tokens_per_batch=257)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equality, "_LOAD", LOAD)
+
+
+@pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: row.name)
+def test_rows_of_small_are_those_of_the_scale(row: Any) -> None:
+    expected, found = SMALL.apply(TABLE.configure(row)), config_of_row(row.name)
+    assert found.model == expected.model
+    assert found.training.label_smoothing == expected.training.label_smoothing
+    assert found.data.tokens_per_batch == expected.data.tokens_per_batch
+
+
+def test_a_device_that_computes_otherwise_is_noticed(
+    small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert loss_and_gradients(CPU, "tiny").wrong == []
+    encode, calls = Transformer.encode, iter(range(1_000))
+
+    def sometimes_masked(model: Transformer, src: Any, mask: Any) -> Any:
+        shifted = mask.roll(1, -1) if next(calls) % 3 else mask  # 1 in 3 is the CPU's
+        return encode(model, src, shifted)
+
+    monkeypatch.setattr(Transformer, "encode", sometimes_masked)
+    assert len(loss_and_gradients(CPU, "tiny").wrong) >= 8
+
+
+def test_a_training_resumed_with_other_batches_is_noticed(
+    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches, path = LOAD.batches(4, CPU), tmp_path / "half.ckpt"
+    straight = equality._trained("tiny", CPU, batches)
+    equality._trained("tiny", CPU, batches, 2, save=path)
+    assert equality._apart(straight, equality._trained("tiny", CPU, batches, start=path)) == 0
+    other = equality._trained("tiny", CPU, [*batches[:2], *batches[:2]], start=path)
+    assert equality._apart(straight, other) > 0
+
+
+def test_a_checkpoint_of_a_gpu_opens_without_one(
+    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    path = tmp_path / "half.ckpt"
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.serialization, "location_tag", lambda _: "cuda:0")
+        equality._trained("tiny", CPU, LOAD.batches(4, CPU), 2, save=path)
+    with pytest.raises(RuntimeError, match=r"torch\.cuda\.is_available"):
+        torch.load(path, weights_only=True)
+    assert open_here(path, "tiny")["steps"] == 4
+
+
+def test_a_step_keeps_to_one_device() -> None:
+    """That of our model and the plain one, forward and backward."""
+    config = override(config_of("tiny", LOAD), num_layers=1, precision="bf16")
+    src, tgt = random_sentences([5, 3]), random_targets([4, 7])
+    batch = Batch(src=src, tgt=tgt, source_tokens=8, target_tokens=9)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        on_gpu = [mode.from_tensor(x).to("cuda") for x in (src, tgt, batch.real_targets)]
+        batch = Batch(
+            src=on_gpu[0], tgt=on_gpu[1], real_targets=on_gpu[2], source_tokens=8, target_tokens=9
+        )
+        module = TransformerModule(config).to("cuda")
+        smoothed, _ = module.training_loss(batch)
+        gradients = torch.autograd.grad(smoothed, list(module.parameters()))
+        assert {gradient.device.type for gradient in gradients} == {"cuda"}
+
+
+def test_the_trainers_own_time_is_measured_on_the_models_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moved: list[str] = []
+    to = Batch.to
+
+    def watched(batch: Batch, device: Any, **more: Any) -> Batch:
+        moved.append(str(device))
+        return to(batch, device, **more)
+
+    monkeypatch.setattr(Batch, "to", watched)
+    monkeypatch.setattr(training, "_OVERHEAD_STEPS", 3)
+    training._trainer_overhead(config_of("tiny", LOAD), CPU)
+    assert moved[0] == "cpu"
+
+
+def test_batches_for_a_gpu_are_full() -> None:
+    load = workload(torch.device("cuda"))
+    batches = load.batches(40, CPU)
+    real = sum(batch.source_tokens + batch.target_tokens for batch in batches)
+    filled = real / sum(batch.src.numel() + batch.tgt[:, 1:].numel() for batch in batches)
+    assert filled > 0.88
+
+
+def test_a_backend_that_does_not_work_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> torch.Tensor:
+        raise RuntimeError("many words\nNo available kernel.")
+
+    monkeypatch.setattr("experiments.gpu_check.variants.workload", lambda _: LOAD)
+    monkeypatch.setattr("experiments.gpu_check.variants.scaled_dot_product_attention", refuse)
+    findings = attention_variants(CPU, "tiny", (5,))
+    assert findings.rows[0][1:] == ("does not work", "No available kernel.")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "products"),
+        ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", "products"),
+        ("void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16>", "products"),
+        ("fmha_cutlassB_bf16_aligned_64x64_k64_sm80", "attention"),
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64>>", "attention"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob", "attention"),
+        ("void at::native::(anonymous)::vectorized_layer_norm_kernel<float>", "normalisation"),
+        ("void at::native::(anonymous)::GammaBetaBackwardCUDAKernelTemplate", "normalisation"),
+        ("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float>>", "optimizer"),
+        ("triton_red_fused__to_copy_native_layer_norm_3", "compiled"),
+        ("void at::native::fused_dropout_kernel_vec<float, float>", "dropout"),
+        ("Memcpy DtoD (Device -> Device)", "copies"),
+        ("void at::native::unrolled_elementwise_kernel<direct_copy_kernel_cuda>", "copies"),
+        ("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>", "elementwise"),
+        ("void at::native::vectorized_elementwise_kernel<4, FillFunctor<float>>", "copies"),
+        ("aten::mm", "products"),
+        ("aten::logical_not", "other"),
+    ],
+)
+def test_kernels_are_sorted_by_name(kernel: str, kind: str) -> None:
+    assert kind_of(kernel) == kind
