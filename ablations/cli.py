@@ -100,7 +100,10 @@ def list_tables() -> int:
     for name in TABLES:
         table = load_table(name)
         print(f"{name}: {table.title}")
-        print(f"    rows: {', '.join(row.name for row in table.rows)}")
+        print(f"    rows: {', '.join(row.name for row in table.run_rows)}")
+        if table.scales:
+            scales = (f"{scale.name} ({scale.corpus.name})" for scale in table.scales)
+            print(f"    scales of its own: {', '.join(scales)}")
     for space in SPACES.values():
         print(f"search {space.name}: {space.title}")
         print(f"    varies: {', '.join(each.name for each in space.parameters)}")
@@ -153,7 +156,9 @@ def plan(json: bool, **words: Any) -> int:
     "run",
     _NAME,
     arg(
-        "--scale", metavar="SCALE", help="what the sizes become; list prints them (none for table1)"
+        "--scale",
+        metavar="SCALE",
+        help="what the sizes become, of those that list prints (default: none, for table1 alone)",
     ),
     *_CELLS,
     arg("--device", choices=("cpu", "cuda"), help="of table1 (default: a GPU if there is one)"),

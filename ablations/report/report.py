@@ -46,12 +46,12 @@ def compose(summary: Summary) -> Page:
         f"{len(summary.results)} of {total} runs finished."
     )
     numbers, sentence = (), ""
-    if is_compared(summary):
+    if is_compared(summary) and corpus.task == "translation":
         numbers = regime(plan.base, base.results[0] if base and base.results else None)
-        shares = (
-            f"{x.label} {_correlation(summary.correlation(x.name))}" for x in summary.measures
-        )
-        sentence = f"Spearman's rank correlation with the paper's rows: {', '.join(shares)}."
+        found = [(x.label, summary.correlation(x.name)) for x in summary.measures]
+        shares = [f"{label} {_correlation(x)}" for label, x in found if x.count]
+        if shares:
+            sentence = f"Spearman's rank correlation with the paper's rows: {', '.join(shares)}."
     here, paper = Column("here", style="ours"), Column("paper", style="theirs")
     regime_rows = tuple(number.cells for number in numbers)
     return make_page(

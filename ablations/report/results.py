@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import fmean
 
 from ablations.figures.curves import group_of
@@ -16,6 +18,9 @@ from ablations.tables.table import Reported
 from experiments.run.measures import MEASURES, Measure
 from transformer import formats
 
+# A column, and its cell in each row.
+Cells = tuple[Column, Callable[[RowSummary], str]]
+_OF_MEASURE = (("", "ours"), ("paper", "theirs"), ("Δ", ""), ("Δ paper", "theirs"))
 _IF_CHANGED = ("positions", "vocab_size", "target_language")
 # Scores that only some runs have, and their decimals.
 _OTHER_SCORES = {
@@ -38,53 +43,22 @@ def state(row: RowSummary) -> str:
 
 def results_table(summary: Summary) -> Table:
     """Settings, figures and, in a terminal, changes; with the state of rows without a result."""
-    rows, compared, shown = summary.rows, is_compared(summary), shown_settings(summary)
-    others = [name for name in _OTHER_SCORES if any(name in row.scores for row in rows)]
-    columns = [
-        Column("row"),
-        *(Column(SETTINGS[name], style="setting", only="page") for name in shown),
-    ]
-    for measure in summary.measures:
-        group = measure.short
-        columns.append(Column("", group, style="ours"))
-        columns += [Column("paper", group, style="theirs")] * compared
-        columns.append(Column("Δ", group))
-        columns += [Column("Δ paper", group, style="theirs")] * compared
-    columns += [Column(_OTHER_SCORES[name][0], optional=1) for name in others]
-    with_flops = any(row.row.reported.flops is not None for row in rows)
-    if with_flops:
-        columns += [Column("", "FLOPs", style="ours"), Column("nominal", "FLOPs")]
-        columns += [Column("paper", "FLOPs", style="theirs")]
-    columns.append(Column("", "params (M)", style="ours", only="page"))
-    columns += [Column("paper", "params (M)", style="theirs", only="page")] * compared
-    columns.append(Column("changes", style="words", only="terminal", optional=2))
-    lines: list[tuple[str, ...]] = []
-    styles: list[str] = []
-    for row in rows:
-        values = {name: setting(name, row.settings[name]) for name in shown}
-        line = [row.row.name]
-        known = row.changed if not row.is_base else shown
-        line += [values[name] if name in known else "" for name in shown]
-        first = len(line)
-        for measure in summary.measures:
-            line += scores(summary, row, measure)[:: 1 if compared else 2]
-        line += [_mean(row.scores.get(name), _OTHER_SCORES[name][1]) for name in others]
-        line += _flops(row) if with_flops else ()
-        line += parameters(row)[: 1 + compared]
-        line.append(" ".join(f"{SETTINGS[x]}={values[x]}" for x in shown if x in row.changed))
+    rows = summary.rows
+    columns = [*_settings(summary), *_scores(summary), *_sizes(summary), _changes(summary)]
+    lines = [[row.row.name, *(cell(row) for _, cell in columns)] for row in rows]
+    heads = [Column("row"), *(column for column, _ in columns)]
+    styles = [_style(row) for row in rows]
+    for line, row in zip(lines, rows, strict=True):
         if not row.results and not row.row.published:
-            line[first] = state(row)
-        lines.append(tuple(line))
-        failed = "failed" if state(row) == "failed" else "unfinished"
-        styles.append("" if row.results or row.row.published else failed)
+            line[1 + len(shown_settings(summary))] = state(row)
     for index in group_starts(summary):
         styles[index] += " group-start"
     if any(row.results and row.results[0].parses for row in rows):
-        lines.append(_baseline(summary, columns))
+        lines.append(_baseline(summary, heads))
         styles.append("group-start")
     return Table(
-        columns=tuple(columns),
-        rows=tuple(lines),
+        columns=tuple(heads),
+        rows=tuple(tuple(line) for line in lines),
         row_styles=tuple(styles),
         terminal=True,
         name="rows",
@@ -92,7 +66,70 @@ def results_table(summary: Summary) -> Table:
     )
 
 
-def _baseline(summary: Summary, columns: list[Column]) -> tuple[str, ...]:
+def _style(row: RowSummary) -> str:
+    if row.results or row.row.published:
+        return ""
+    return "failed" if state(row) == "failed" else "unfinished"
+
+
+def _settings(summary: Summary) -> Iterator[Cells]:
+    shown = shown_settings(summary)
+
+    def cell(row: RowSummary, name: str) -> str:
+        known = shown if row.is_base else row.changed
+        return setting(name, row.settings[name]) if name in known else ""
+
+    for name in shown:
+        yield Column(SETTINGS[name], style="setting", only="page"), partial(cell, name=name)
+
+
+def _scores(summary: Summary) -> Iterator[Cells]:
+    """Each measure: ours, the paper's if it has any, and differences if rows have the same text."""
+
+    def cell(row: RowSummary, measure: Measure, index: int) -> str:
+        return scores(summary, row, measure)[index]
+
+    def other(row: RowSummary, name: str, digits: int) -> str:
+        return _mean(row.scores.get(name), digits)
+
+    comparable = any(_has_base(row) and not row.is_base for row in summary.rows)
+    for measure in summary.measures:
+        with_paper = any(reported(row, measure.name) is not None for row in summary.rows)
+        shown = (True, with_paper, comparable, with_paper and comparable)
+        for index, (name, style) in enumerate(_OF_MEASURE):
+            if shown[index]:
+                column = Column(name, measure.short, style=style)
+                yield column, partial(cell, measure=measure, index=index)
+    for name, (label, digits) in _OTHER_SCORES.items():
+        if any(name in row.scores for row in summary.rows):
+            yield Column(label, optional=1), partial(other, name=name, digits=digits)
+
+
+def _sizes(summary: Summary) -> Iterator[Cells]:
+    if any(row.row.reported.flops is not None for row in summary.rows):
+        for index, (name, style) in enumerate((("", "ours"), ("nominal", ""), ("paper", "theirs"))):
+            yield Column(name, "FLOPs", style=style), partial(_nth, _flops, index)
+    yield Column("", "params (M)", style="ours", only="page"), partial(_nth, parameters, 0)
+    if any(row.row.reported.parameters_millions for row in summary.rows):
+        column = Column("paper", "params (M)", style="theirs", only="page")
+        yield column, partial(_nth, parameters, 1)
+
+
+def _nth(cells: Callable[[RowSummary], Sequence[str]], index: int, row: RowSummary) -> str:
+    return cells(row)[index]
+
+
+def _changes(summary: Summary) -> Cells:
+    shown = shown_settings(summary)
+
+    def cell(row: RowSummary) -> str:
+        changed = [name for name in shown if name in row.changed]
+        return " ".join(f"{SETTINGS[x]}={setting(x, row.settings[x])}" for x in changed)
+
+    return Column("changes", style="words", only="terminal", optional=2), cell
+
+
+def _baseline(summary: Summary, columns: Sequence[Column]) -> list[str]:
     """A row with the F1 of trees that branch to the right, the same for all runs."""
     result = next(row.results[0] for row in summary.rows if row.results)
     f1 = {
@@ -101,7 +138,7 @@ def _baseline(summary: Summary, columns: list[Column]) -> tuple[str, ...]:
         if parses is not None
     }
     cells = (f1.get(x.group, "") if x.style == "ours" else "" for x in columns[1:])
-    return ("right-branching", *cells)
+    return ["right-branching", *cells]
 
 
 def shown_settings(summary: Summary) -> list[str]:
@@ -132,7 +169,7 @@ def scores(summary: Summary, row: RowSummary, measure: Measure) -> tuple[str, ..
     name, digits = measure.name, measure.digits
     ours = "" if row.row.published else _mean(row.scores.get(name), digits)
     paper = formats.number(reported(row, name), measure.paper_digits)
-    if row.is_base or row.row.published or "target_language" in row.changed:
+    if row.is_base or not _has_base(row):
         return ours, paper, "", ""
     found = summary.difference(row, name)
     delta = formats.difference(found.mean if found else None, digits)
@@ -140,6 +177,11 @@ def scores(summary: Summary, row: RowSummary, measure: Measure) -> tuple[str, ..
         delta += NOISE
     theirs = summary.reported_difference(row, name)
     return ours, paper, delta, formats.difference(theirs, measure.paper_digits)
+
+
+def _has_base(row: RowSummary) -> bool:
+    """Whether its scores are of the same text as the base's."""
+    return not row.row.published and "target_language" not in row.changed
 
 
 def _flops(row: RowSummary) -> tuple[str, str, str]:
@@ -188,6 +230,8 @@ def to_csv(summary: Summary) -> str:
         "tokenised_bleu",
         "test_perplexity",
         "test_bleu",
+        "f1",
+        "test_f1",
         "parameters",
         "steps",
         "target_tokens",
@@ -200,17 +244,16 @@ def to_csv(summary: Summary) -> str:
     )
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", *settings, *of_result, "paper_perplexity", "paper_bleu"])
+    paper = [f"paper_{name}" for name in summary.plan.measures]
+    writer.writerow(["row", *settings, *of_result, *paper])
     for row in summary.rows:
-        reported = row.row.reported
         for result in row.results:
             writer.writerow(
                 [
                     row.row.name,
                     *(row.settings[name] for name in settings),
                     *(getattr(result, name) for name in of_result),
-                    reported.perplexity,
-                    reported.bleu,
+                    *(reported(row, name) for name in summary.plan.measures),
                 ]
             )
     return text.getvalue()

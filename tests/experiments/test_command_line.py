@@ -23,7 +23,9 @@ from tests.samples import write_corpus
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
 
-_COMMANDS = ("list", "prepare", "train", "evaluate", "compare", "translate", "attention", "export")
+_COMMANDS = (
+    "list", "prepare", "train", "evaluate", "compare", "translate", "parse", "attention", "export"
+)  # fmt: skip
 _SLOW = (
     "torch", "lightning", "wandb", "sentencepiece", "sacrebleu", "ctranslate2", "safetensors"
 )  # fmt: skip
@@ -34,7 +36,7 @@ def test_list_prints_a_line_for_every_experiment(command: Command):
     assert ended.code == 0
     assert not ended.stderr
     names = [line.split()[0] for line in ended.stdout.splitlines()]
-    assert names == [*EXPERIMENTS, "files:FOLDER", "FILE.py", "FILE.json"]
+    assert names == [*EXPERIMENTS, "files:FOLDER", "treebank:FOLDER", "FILE.py", "FILE.json"]
 
 
 @pytest.mark.parametrize("name", ["", *_COMMANDS])
@@ -205,7 +207,10 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
     ("arguments", "said"),
     [
         (("train", "multi30"), "unknown experiment 'multi30': did you mean 'multi30k'?"),
-        (("prepare", "qqq"), "unknown experiment 'qqq': known: FILE.py, cldr, files:FOLDER, multi"),
+        (
+            ("prepare", "qqq"),
+            "unknown experiment 'qqq': known: FILE.py, cldr, craft, craft_short, files:",
+        ),
         (("train", "cldr", "--set", "dropot=0"), "unknown setting 'dropot': did you mean 'drop"),
         (("train", "cldr", "--seed", "-1"), "seed is -1, but must be at least 0"),
         (

@@ -208,8 +208,10 @@ def test_a_paused_process_cannot_disturb_the_attempt_that_replaced_it(folder: Pa
     assert steps == list(range(1, 201))
 
 
-def test_it_scores_the_validation_set_alone(folder: Path, command: Command, tmp_path: Path):
-    claim(tmp_path / "run", tiny_experiment(folder, max_steps=2))
+def test_it_scores_only_the_splits_of_the_experiment(
+    folder: Path, command: Command, tmp_path: Path
+):
+    claim(tmp_path / "run", tiny_experiment(folder, ("valid",), max_steps=2))
     ended = command("ablations.runner.process", tmp_path / "run", stdin=None)
     assert ended.code == 0, ended
     result = load_result(tmp_path / "run")

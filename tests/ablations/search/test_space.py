@@ -15,9 +15,17 @@ from ablations.tables.scales import QUICK, SCALES, SMALL
 from tests.ablations.samples import TINY
 from transformer.errors import InputError
 
+_FITTING = [
+    (space, scale)
+    for space in SPACES.values()
+    for scale in (*SCALES, TINY, *space.scales)
+    if scale.corpus.task == space.base.data.corpus.task
+]
 
-@pytest.mark.parametrize("scale", [*SCALES, TINY], ids=lambda scale: scale.name)
-@pytest.mark.parametrize("space", SPACES.values(), ids=lambda space: space.name)
+
+@pytest.mark.parametrize(
+    ("space", "scale"), _FITTING, ids=[f"{x.name}-{y.name}" for x, y in _FITTING]
+)
 def test_every_space_fits_every_scale_and_holds_its_base(space: Any, scale: Any) -> None:
     search = make_search(space, scale, trials=3, seed=1)
     first = search.first()

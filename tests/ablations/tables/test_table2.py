@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
+from ablations.report.page import Table as PageTable
+from ablations.report.report import write_report
 from ablations.tables.find import find_scale, select_rows
-from ablations.tables.plan import columns, make_plan
+from ablations.tables.plan import claim_plan, columns, make_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table import Cell
 from ablations.tables.table2 import TABLE
 from experiments.catalog.find import find_experiment
+from experiments.run.experiment import claim
+from experiments.run.results import save_result
+from tests.ablations.samples import result
 from transformer.errors import InputError
 
 OURS = {"base-en-de": 27.3, "big-en-de": 28.4, "base-en-fr": 38.1, "big-en-fr": 41.8}
@@ -57,3 +65,35 @@ def test_small_has_a_corpus_for_each_language() -> None:
     }
     with pytest.raises(InputError, match="at scale 'quick': its corpora are in de, none in 'fr'"):
         make_plan(TABLE, QUICK, TABLE.run_rows, [1])
+
+
+def test_the_report_compares_each_language_with_itself(tmp_path: Path) -> None:
+    scale = find_scale(TABLE, "small")
+    plan = claim_plan(tmp_path, make_plan(TABLE, scale, TABLE.run_rows, [1]))
+    for cell, digest in ((Cell("base-en-de", 1), "de"), (Cell("base-en-fr", 1), "fr")):
+        experiment = plan.experiment(cell)
+        claim(cell.directory(tmp_path), experiment)
+        made = dataclasses.replace(
+            result(cell, bleu=30.0),
+            experiment=experiment.name,
+            data_digest=digest,
+            test_bleu=31.5,
+            flops_nominal=4e13,
+        )
+        save_result(cell.directory(tmp_path), made)
+    page = write_report(tmp_path)
+    table = page.part("", PageTable)
+    heads = [column.title for column in table.columns]
+    rows = {cells[0]: dict(zip(heads, cells, strict=True)) for cells in table.rows}
+    french = rows["base-en-fr"]
+    assert (french["BLEU test"], french["BLEU test paper"]) == ("31.5", "38.1")
+    assert french["PPL Δ"] == "", "it is of other text than the base's"
+    assert (french["FLOPs"], french["FLOPs nominal"], french["FLOPs paper"]) == (
+        "1.5e13",
+        "4e13",
+        "3.3e18",
+    )
+    assert (rows["ByteNet"]["BLEU test"], rows["ByteNet"]["BLEU test paper"]) == ("", "23.8")
+    assert rows["big-en-de"]["PPL"] == "missing"
+    assert (tmp_path / "figures" / "bleu-flops.svg").is_file()
+    assert "None" not in (tmp_path / "table.tex").read_text()

@@ -63,7 +63,7 @@ def test_a_result_comes_back_as_it_was(finished: Path, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"blue": 1.0}, "blue"), ({"bleu": None}, "bleu"), ({"steps": "many"}, "steps")],
+    [({"blue": 1.0}, "blue"), ({"perplexity": None}, "perplexity"), ({"steps": "many"}, "steps")],
 )
 def test_a_result_of_another_version_is_refused_with_its_file_and_field(
     changes: dict[str, object], said: str, finished: Path, tmp_path: Path
