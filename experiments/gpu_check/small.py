@@ -11,19 +11,25 @@ from typing import Any
 
 import torch
 
+from experiments.benchmark.kernels import profile
 from experiments.benchmark.timing import in_turn
-from experiments.benchmark.training import our_step
+from experiments.benchmark.training import matrix_product, our_step, peak_memory, product_flops
 from experiments.benchmark.workload import Workload, config_of
 from experiments.gpu_check.findings import Findings
 from transformer.config import Config, ModelConfig, override
+from transformer.data.batches import Batch
+from transformer.evaluation.counts import training_flops
+from transformer.training.precision import effective_precision
 
-_LOAD = Workload(text="multi30k", vocab_size=2_000, tokens_per_batch=500)
+LOAD = Workload(text="multi30k", vocab_size=2_000, tokens_per_batch=500)
 _STEPS, _STEPS_OF_BIG = 16_000, 48_000
+# How often each batch is timed.
+_REPEATS = 3
 
 
 def _small(**changes: Any) -> ModelConfig:
     """A row in the paper's units, with an eighth of the widths and half of the layers."""
-    paper = dataclasses.replace(ModelConfig(vocab_size=_LOAD.vocab_size), **changes)
+    paper = dataclasses.replace(ModelConfig(vocab_size=LOAD.vocab_size), **changes)
     widths = {name: getattr(paper, name) // 8 for name in ("d_model", "d_ff", "d_k", "d_v")}
     return dataclasses.replace(paper, num_layers=paper.num_layers // 2, **widths)
 
@@ -55,28 +61,62 @@ _SMOOTHING = {"D-ls0.0": 0.0, "D-ls0.2": 0.2}
 
 def config_of_row(row: str) -> Config:
     """The configuration of a row, for training without a corpus."""
-    config = dataclasses.replace(config_of("base", _LOAD), model=ROWS[row])
+    config = dataclasses.replace(config_of("base", LOAD), model=ROWS[row])
     return override(config, label_smoothing=_SMOOTHING.get(row, 0.1))
 
 
-def small_rows(device: torch.device, rows: list[str], steps: int) -> Findings:
-    """Milliseconds of a step of each row, and the hours of a seed of them one after another.
+def small_rows(device: torch.device, findings: Findings, rows: list[str], batches: int) -> None:
+    """The speed of each row, and the hours that a seed of them takes one after another.
 
     Without the Trainer's own time, which the training of base shows. The lengths are those of
     captions in 8,000 word-pieces, somewhat fewer than the scale's 2,000 make of them.
     """
-    findings = Findings()
-    batches = _LOAD.batches(steps, device)
-    total = 0.0
+    distinct = LOAD.batches(batches, device)
+    precision = effective_precision("auto", device)
+    multiply = matrix_product(device, torch.bfloat16 if precision == "bf16" else torch.float32)
+    in_turn([0], multiply, device=device)
+    (product_times,) = in_turn(range(5), multiply, device=device)
+    peak = product_flops(device) / statistics.median(product_times)
     for row in rows:
-        step = our_step(config_of_row(row), device)
-        in_turn(batches, step, device=device)  # each shape once
-        (times,) = in_turn(batches, step, device=device)
-        seconds = statistics.median(times)
-        total += seconds * (_STEPS_OF_BIG if row == "big" else _STEPS)
-        rate = sum(batch.target_tokens for batch in batches) / sum(times)
-        findings.rows.append((f"{row}: ms a step", f"{1e3 * seconds:.2f}", f"{rate:,.0f} tokens/s"))
-        findings.figures[row] = {"seconds_per_step": seconds, "target_tokens_per_second": rate}
-    findings.rows.append((f"a seed of these {len(rows)} rows, hours", f"{total / 3600:.2f}"))
-    findings.figures["hours_of_a_seed"] = total / 3600
-    return findings
+        if row not in findings.rows:
+            _measure_row(row, device, findings, distinct, peak)
+    seconds = {row: findings.figures[row]["seconds_per_step"] for row in rows}
+    steps = {row: _STEPS_OF_BIG if row == "big" else _STEPS for row in rows}
+    hours = sum(seconds[row] * steps[row] for row in rows) / 3600
+    findings.add(f"hours of a seed of {len(rows)} rows", f"{hours:.2f}", figures=hours)
+
+
+def _measure_row(
+    row: str, device: torch.device, findings: Findings, batches: list[Batch], peak: float
+) -> None:
+    """Add milliseconds a step, tokens/s, MFU, memory, and the time by kind of kernel."""
+    config = config_of_row(row)
+    step = our_step(config, device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    (warm_up,) = in_turn(batches, step, device=device)  # each shape once
+    memory = peak_memory(device)
+    (times,) = in_turn(_REPEATS * batches, step, device=device)
+    flops = sum(training_flops(config.model, b.source_tokens, b.target_tokens) for b in batches)
+    busy, kernels = profile(step, batches[:1], device)
+    seconds = statistics.median(times)
+    rate = _REPEATS * sum(b.target_tokens for b in batches) / sum(times)
+    mfu = _REPEATS * flops / sum(times) / peak
+    figures = {
+        "seconds_per_step": seconds,
+        "target_tokens_per_second": rate,
+        "mfu": mfu,
+        "peak_memory_bytes": memory,
+        "warm_up_seconds": sum(warm_up),
+        "busy": busy,
+        "kernels": kernels,
+    }
+    findings.add(
+        row,
+        f"{1e3 * seconds:.2f} ms a step",
+        f"{rate:,.0f} target tokens/s",
+        f"MFU {mfu:.1%}",
+        "" if memory is None else f"{memory / 2**20:,.0f} MiB",
+        f"device works {busy:.0%}",
+        figures=figures,
+    )
