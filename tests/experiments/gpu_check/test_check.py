@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import Any
@@ -15,94 +17,119 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.gpu_check import check
-from experiments.gpu_check.check import check_gpu, check_parts
+from experiments.gpu_check import check, record
+from experiments.gpu_check.check import check_gpu, run_parts
 from experiments.gpu_check.findings import Findings
 from experiments.gpu_check.parts import Part, parts_of
-from experiments.gpu_check.worker import Outcome, Worker, carried_out
+from experiments.gpu_check.worker import Outcome, Worker, run_part
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[3]
-CPU = torch.device("cpu")
 
 
-def fine(device: torch.device) -> Findings:
-    return Findings(rows=[("a | b", "1.5")], figures={"device": str(device)})
+def fine(device: torch.device, findings: Findings) -> None:
+    findings.add("a | b", "1.5", figures=str(device))
 
 
-def wrong(_: torch.device) -> Findings:
-    findings = Findings()
+def wrong(_: torch.device, findings: Findings) -> None:
     findings.compare("within", 0.1, 0.2)
     findings.compare("nothing at all", float("nan"), 0.2)
-    return findings
 
 
-def failing(_: torch.device) -> Findings:
+def failing(_: torch.device, findings: Findings) -> None:
+    del findings
     raise ValueError("no such\nkernel")
 
 
-def hanging(_: torch.device) -> Findings:
-    time.sleep(60)
-    return Findings()
+def never_called(_: torch.device, findings: Findings) -> None:
+    raise AssertionError(findings)
 
 
-def dying(_: torch.device) -> Findings:
+def hanging(_: torch.device, findings: Findings) -> None:
+    findings.add("before", "1", figures=1)
+    Path("worker").write_text(str(os.getpid()))
+    subprocess.run(["sleep", "600"])
+
+
+def dying(_: torch.device, findings: Findings) -> None:
+    findings.add("before", "1", figures=1)
     os._exit(3)
 
 
-class Here:
-    """Does the parts in this process."""
+class InThisProcess:
+    """Runs the parts in this process, without a time limit."""
 
     def __init__(self, device_type: str) -> None:
         self.device = torch.device(device_type)
 
-    def do(self, part: Part, seconds: float) -> Outcome:
+    def run(
+        self, part: Part, seconds: float, earlier: Outcome, on_finding: Callable[[Outcome], None]
+    ) -> Outcome:
         del seconds
-        return carried_out(part, self.device)
+        return run_part(part, self.device, earlier, on_finding)
 
     def stop(self) -> None:
         pass
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "Worker", Here)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "Worker", InThisProcess)
 
 
-def written(path: Path) -> dict[str, Any]:
+def read_parts(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text("utf-8"))["parts"]
 
 
-def test_it_goes_on_past_what_fails_and_names_it(
-    here: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_part_that_fails_is_named_and_the_next_one_begins(
+    in_this_process: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output = tmp_path / "new" / "out.json"
+    output = tmp_path / "out.json"
     parts = [
         Part("one", 1, failing), Part("two", 1, wrong),
         Part("three", 1, fine), Part("four", 999, fine),
     ]  # fmt: skip
-    assert check_parts(parts, "cpu", 100, output) == 1
-    found = written(output)
+    assert run_parts(parts, "cpu", 100, output) == 1
+    found = read_parts(output)
     assert [x["state"] for x in found.values()] == ["failed", "differs", "done", "not begun"]
     assert found["one"]["error"] == "kernel" and "ValueError: no such" in found["one"]["traceback"]
-    (difference,) = found["two"]["wrong"]
-    assert difference.startswith("nothing at all: nan")
+    (problem,) = found["two"]["problems"].values()
+    assert problem.startswith("nothing at all: nan")
     printed = capsys.readouterr().out
-    assert "wrong: one, two\nnot finished in time: four" in printed and "1 min 40 s left" in printed
+    assert "wrong: one, two\nnot finished in time: four;" in printed
+    assert "[3/4] three: 1 min 40 s left, 1 s for this\n    a | b " in printed
     page = output.with_suffix(".md").read_text("utf-8")
     assert "| a \\| b | 1.5 |" in page and "| four | not begun |" in page and "- kernel" in page
 
 
-def test_a_second_call_does_what_is_missing(
-    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_second_call_runs_what_is_missing(
+    in_this_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out.json"
-    assert check_parts([Part("a", 1, fine), Part("b", 999, fine)], "cpu", 100, output) == 0
-    assert check_parts([Part("a", 1, failing), Part("b", 1, fine)], "cpu", 100, output) == 0
-    assert [x["state"] for x in written(output).values()] == ["done", "done"]
-    monkeypatch.setattr(check, "_source", lambda: "other")
-    assert check_parts([Part("a", 1, failing)], "cpu", 100, output) == 1
+    assert run_parts([Part("a", 1, fine), Part("b", 999, fine)], "cpu", 100, output) == 0
+    assert run_parts([Part("a", 1, never_called), Part("b", 1, fine)], "cpu", 100, output) == 0
+    assert [x["state"] for x in read_parts(output).values()] == ["done", "done"]
+    monkeypatch.setattr(record, "source_hash", lambda: "other")
+    monkeypatch.setattr(check, "source_hash", lambda: "other")
+    assert run_parts([Part("a", 1, failing)], "cpu", 100, output) == 1
     assert len(list(tmp_path.glob("out-*.json"))) == 1  # that of the earlier code
+
+
+def test_an_unfinished_part_continues_with_its_findings(
+    in_this_process: None, tmp_path: Path
+) -> None:
+    def first_half(_: torch.device, findings: Findings) -> None:
+        findings.add("first", "1", figures=1)
+        raise RuntimeError("CUDA error")
+
+    def second_half(_: torch.device, findings: Findings) -> None:
+        assert findings.figures == {"first": 1}
+        findings.add("second", "2", figures=2)
+
+    output = tmp_path / "out.json"
+    assert run_parts([Part("a", 1, first_half)], "cpu", 100, output) == 1
+    assert run_parts([Part("a", 1, second_half)], "cpu", 100, output) == 0
+    assert read_parts(output)["a"]["rows"] == {"first": ["1"], "second": ["2"]}
 
 
 @pytest.mark.parametrize(
@@ -121,24 +148,75 @@ def test_bad_input_is_refused(device: str, minutes: float, output: str, said: st
         check_gpu(device, minutes, Path(output))
 
 
-def test_a_file_of_something_else_is_left_alone(here: None, tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_left_alone(in_this_process: None, tmp_path: Path) -> None:
     output = tmp_path / "result.json"
     output.write_text('{"bleu": 1}')
     with pytest.raises(InputError, match="is not of this check"):
-        check_parts([Part("a", 1, fine)], "cpu", 100, output)
+        run_parts([Part("a", 1, fine)], "cpu", 100, output)
     assert output.read_text() == '{"bleu": 1}'
 
 
 @pytest.mark.slow
-def test_a_part_that_hangs_or_dies_ends_alone() -> None:
+def test_a_part_that_hangs_or_dies_ends_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     worker = Worker("cpu")
+
+    def run(function: Any, seconds: float) -> Outcome:
+        return worker.run(Part("", 1, function), seconds, {}, lambda _: None)
+
     try:
-        assert worker.do(Part("fine", 1, fine), 60)["figures"] == {"device": "cpu"}
-        assert worker.do(Part("hanging", 1, hanging), 1)["state"] == "out of time"
-        assert worker.do(Part("dying", 1, dying), 60)["error"].endswith("exit code 3")
-        assert worker.do(Part("fine", 1, fine), 60)["state"] == "done"
+        assert run(fine, 60)["figures"] == {"a | b": "cpu"}
+        hung = run(hanging, 1)
+        assert (hung["state"], hung["figures"]) == ("out of time", {"before": 1})
+        died = run(dying, 60)
+        assert died["error"].endswith("exit code 3") and died["figures"] == {"before": 1}
+        assert run(fine, 60)["state"] == "done"
     finally:
         worker.stop()
+
+
+_HANGING = """
+from pathlib import Path
+from experiments.gpu_check import check
+from experiments.gpu_check.parts import Part
+from tests.experiments.gpu_check.test_check import hanging
+check.parts_of = lambda _: [Part("hanging", 99, hanging)]
+if __name__ == "__main__":
+    check.check_gpu("cpu", 1, Path("out.json"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_the_worker_and_loses_nothing(tmp_path: Path, number: int) -> None:
+    (tmp_path / "hang.py").write_text(_HANGING)
+    parent = subprocess.Popen(
+        [sys.executable, "hang.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "worker").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.5)  # the worker has begun to wait
+    parent.send_signal(number)
+    out, err = parent.communicate(timeout=20)
+    found = read_parts(tmp_path / "out.json")["hanging"]
+    assert found["figures"] == {"before": 1}
+    if number == signal.SIGKILL:
+        assert found["state"] == "running"
+    else:
+        assert (parent.returncode, err, found["state"]) == (128 + number, "", "stopped")
+        assert "out.json has what was found, the same command continues" in out
+    group = int((tmp_path / "worker").read_text())
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("a process of the worker has survived")
 
 
 def bare(folder: Path) -> dict[str, str]:
@@ -194,10 +272,9 @@ def test_every_part_is_rehearsed_with_torch_and_lightning_alone(tmp_path: Path) 
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    found = written(output)
+    found = read_parts(output)
     assert [*found] == [part.name for part in parts_of("cpu")]
     assert {x["state"] for x in found.values()} == {"done"}
-    assert found["resuming"]["figures"]["without a GPU"]["steps"] == 4
     kernels = found["train tiny"]["figures"]["kernels"]
     assert next(iter(kernels)) == "products"
     # All of a step's operations, give or take what the profiler itself takes.

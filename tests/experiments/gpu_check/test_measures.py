@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ablations.tables.scales import SMALL
@@ -14,14 +16,18 @@ from ablations.tables.table3 import TABLE
 from experiments.benchmark import training
 from experiments.benchmark.kernels import kind_of
 from experiments.benchmark.workload import Workload, config_of, workload
-from experiments.gpu_check import equality
-from experiments.gpu_check.equality import loss_and_gradients, open_here
+from experiments.gpu_check import equality, resuming
+from experiments.gpu_check.equality import loss_and_gradients
+from experiments.gpu_check.findings import Findings
+from experiments.gpu_check.resuming import open_on_cpu, train
 from experiments.gpu_check.small import config_of_row
-from experiments.gpu_check.variants import attention_variants
+from experiments.gpu_check.variants import attend_packed, attention_variants, pack
 from tests.samples import random_sentences, random_targets
-from transformer.config import override
+from transformer.config import DecodingConfig, override
 from transformer.data.batches import Batch
-from transformer.model.encoder_decoder import Transformer
+from transformer.decoding.search import beam_search, greedy_search
+from transformer.model.attention import scaled_dot_product_attention
+from transformer.model.encoder_decoder import Transformer, padding_mask
 from transformer.training.module import TransformerModule
 
 CPU = torch.device("cpu")
@@ -30,7 +36,8 @@ LOAD = Workload(text="multi30k", vocab_size=61, tokens_per_batch=257)
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equality, "_LOAD", LOAD)
+    monkeypatch.setattr(equality, "LOAD", LOAD)
+    monkeypatch.setattr(resuming, "LOAD", LOAD)
 
 
 @pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: row.name)
@@ -44,7 +51,9 @@ def test_rows_of_small_are_those_of_the_scale(row: Any) -> None:
 def test_a_device_that_computes_otherwise_is_noticed(
     small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert loss_and_gradients(CPU, "tiny").wrong == []
+    findings = Findings()
+    loss_and_gradients(CPU, findings, "tiny")
+    assert findings.problems == {}
     encode, calls = Transformer.encode, iter(range(1_000))
 
     def sometimes_masked(model: Transformer, src: Any, mask: Any) -> Any:
@@ -52,18 +61,17 @@ def test_a_device_that_computes_otherwise_is_noticed(
         return encode(model, src, shifted)
 
     monkeypatch.setattr(Transformer, "encode", sometimes_masked)
-    assert len(loss_and_gradients(CPU, "tiny").wrong) >= 8
+    loss_and_gradients(CPU, findings, "tiny")
+    assert len(findings.problems) >= 8
 
 
-def test_a_training_resumed_with_other_batches_is_noticed(
-    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_resumed_with_other_batches_is_noticed(small: None, tmp_path: Path) -> None:
     batches, path = LOAD.batches(4, CPU), tmp_path / "half.ckpt"
-    straight = equality._trained("tiny", CPU, batches)
-    equality._trained("tiny", CPU, batches, 2, save=path)
-    assert equality._apart(straight, equality._trained("tiny", CPU, batches, start=path)) == 0
-    other = equality._trained("tiny", CPU, [*batches[:2], *batches[:2]], start=path)
-    assert equality._apart(straight, other) > 0
+    whole = train("tiny", CPU, batches, save=path)
+    assert torch.equal(whole, train("tiny", CPU, batches, start=path))
+    other = train("tiny", CPU, [*batches[:2], *batches[:2]], start=path)
+    changed = whole - resuming._initial_weights("tiny")
+    assert (other - whole).norm() / changed.norm() > 2 * resuming._LIMIT
 
 
 def test_a_checkpoint_of_a_gpu_opens_without_one(
@@ -74,10 +82,10 @@ def test_a_checkpoint_of_a_gpu_opens_without_one(
     path = tmp_path / "half.ckpt"
     with monkeypatch.context() as patch:
         patch.setattr(torch.serialization, "location_tag", lambda _: "cuda:0")
-        equality._trained("tiny", CPU, LOAD.batches(4, CPU), 2, save=path)
+        train("tiny", CPU, LOAD.batches(4, CPU), save=path)
     with pytest.raises(RuntimeError, match=r"torch\.cuda\.is_available"):
         torch.load(path, weights_only=True)
-    assert open_here(path, "tiny")["steps"] == 4
+    assert open_on_cpu(path, "tiny")["gpus"] == 0
 
 
 def test_a_step_keeps_to_one_device() -> None:
@@ -126,8 +134,36 @@ def test_a_backend_that_does_not_work_is_named(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("experiments.gpu_check.variants.workload", lambda _: LOAD)
     monkeypatch.setattr("experiments.gpu_check.variants.scaled_dot_product_attention", refuse)
-    findings = attention_variants(CPU, "tiny", (5,))
-    assert findings.rows[0][1:] == ("does not work", "No available kernel.")
+    findings = Findings()
+    attention_variants(CPU, findings, "tiny", (5,))
+    assert {*findings.rows.values()} == {("does not work", "No available kernel.")}
+
+
+def test_packed_attention_is_that_of_the_padded_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    def attend(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, *_: object) -> Tensor:
+        sizes = starts.diff().tolist()
+        sentences = zip(*(x.transpose(0, 1).split(sizes, dim=1) for x in (q, k, v)), strict=True)
+        return torch.cat([F.scaled_dot_product_attention(*x) for x in sentences], 1).transpose(0, 1)
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", attend)
+    ids = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    query, key, value = torch.randn(3, 2, 4, 3, 5).unbind()
+    expected = scaled_dot_product_attention(query, key, value, padding_mask(ids))
+    packed, starts = pack((query, key, value), ids.ne(0))
+    found = attend_packed(packed, starts, 3)
+    torch.testing.assert_close(found, expected.transpose(1, 2)[ids.ne(0)])
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_every_tensor_of_a_search_names_its_device(search: Any) -> None:
+    """One that does not lands on ``meta`` here, and on the CPU of a machine with a GPU."""
+    model = Transformer(config_of("tiny", LOAD).model).eval()
+    src = random_sentences([5, 3])
+    config = DecodingConfig(beam_size=2, max_extra_length=3)
+    with torch.inference_mode():
+        expected = search(model, src, config)
+        with torch.device("meta"):
+            assert search(model, src, config) == expected
 
 
 @pytest.mark.parametrize(
