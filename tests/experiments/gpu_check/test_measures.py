@@ -15,6 +15,7 @@ from ablations.tables.scales import SMALL
 from ablations.tables.table3 import TABLE
 from experiments.benchmark import training
 from experiments.benchmark.kernels import kind_of
+from experiments.benchmark.plain import PlainTransformer, plain_step
 from experiments.benchmark.workload import Workload, config_of, workload
 from experiments.gpu_check import equality, resuming
 from experiments.gpu_check.equality import loss_and_gradients
@@ -25,13 +26,14 @@ from experiments.gpu_check.variants import attend_packed, attention_variants, pa
 from tests.samples import random_sentences, random_targets
 from transformer.config import DecodingConfig, override
 from transformer.data.batches import Batch
+from transformer.decoding import beams
 from transformer.decoding.search import beam_search, greedy_search
 from transformer.model.attention import scaled_dot_product_attention
 from transformer.model.encoder_decoder import Transformer, padding_mask
 from transformer.training.module import TransformerModule
 
 CPU = torch.device("cpu")
-LOAD = Workload(text="multi30k", vocab_size=61, tokens_per_batch=257)
+LOAD = Workload(text="multi30k", vocab_size=61, tokens_per_batch=256)
 
 
 @pytest.fixture
@@ -89,19 +91,22 @@ def test_a_checkpoint_of_a_gpu_opens_without_one(
 
 
 def test_a_step_keeps_to_one_device() -> None:
-    """That of our model and the plain one, forward and backward."""
+    """Our model's and the plain one's, with tensors that pass for those of a GPU."""
     config = override(config_of("tiny", LOAD), num_layers=1, precision="bf16")
     src, tgt = random_sentences([5, 3]), random_targets([4, 7])
-    batch = Batch(src=src, tgt=tgt, source_tokens=8, target_tokens=9)
+    real_targets = Batch(src=src, tgt=tgt, source_tokens=8, target_tokens=9).real_targets
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        on_gpu = [mode.from_tensor(x).to("cuda") for x in (src, tgt, batch.real_targets)]
+        fake = [mode.from_tensor(x).to("cuda:0") for x in (src, tgt, real_targets)]
         batch = Batch(
-            src=on_gpu[0], tgt=on_gpu[1], real_targets=on_gpu[2], source_tokens=8, target_tokens=9
+            src=fake[0], tgt=fake[1], real_targets=fake[2], source_tokens=8, target_tokens=9
         )
-        module = TransformerModule(config).to("cuda")
+        module = TransformerModule(config).to("cuda:0")
         smoothed, _ = module.training_loss(batch)
         gradients = torch.autograd.grad(smoothed, list(module.parameters()))
         assert {gradient.device.type for gradient in gradients} == {"cuda"}
+        plain = PlainTransformer(config.model).to("cuda:0").train()
+        plain_step(plain, torch.optim.SGD(plain.parameters()), batch, 0.1, "bf16")
+        assert {p.grad.device.type for p in plain.parameters() if p.grad is not None} == {"cuda"}
 
 
 def test_the_trainers_own_time_is_measured_on_the_models_device(
@@ -155,8 +160,12 @@ def test_packed_attention_is_that_of_the_padded_sentences(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("search", [greedy_search, beam_search])
-def test_every_tensor_of_a_search_names_its_device(search: Any) -> None:
+def test_every_tensor_of_a_search_names_its_device(
+    search: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that does not lands on ``meta`` here, and on the CPU of a machine with a GPU."""
+    # A single number may stay on the CPU.
+    monkeypatch.setattr(beams, "length_penalty", lambda n, alpha: ((5.0 + n) / 6.0) ** alpha)
     model = Transformer(config_of("tiny", LOAD).model).eval()
     src = random_sentences([5, 3])
     config = DecodingConfig(beam_size=2, max_extra_length=3)
