@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from experiments.gpu_check.check import check_gpu, run_parts
 from experiments.gpu_check.findings import Findings
 from experiments.gpu_check.parts import Part, parts_of
 from experiments.gpu_check.worker import Outcome, Worker, run_part
+from tests.test_architecture import MODULES
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -250,14 +252,32 @@ builtins.__import__ = importing
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": paths}
 
 
-def test_it_is_imported_with_torch_and_lightning_alone(tmp_path: Path) -> None:
-    code = "import experiments.gpu_check.check, experiments.benchmark.report, experiments.cli\n"
-    code += "try:\n    exec('import rich', {'__name__': 'experiments.x'})\n"
-    code += "except ModuleNotFoundError:\n    print('blocked')"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=bare(tmp_path), capture_output=True, text=True
-    )
-    assert (done.stdout, done.stderr) == ("blocked\n", "")
+def imported_with(module: str) -> set[str]:
+    """The modules that this one imports as soon as it is imported."""
+    found: set[str] = set()
+    for node in ast.parse(MODULES[module].read_text("utf-8")).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_it_is_imported_with_torch_and_lightning_alone() -> None:
+    needed = [module for module in MODULES if module.startswith("experiments.gpu_check.")]
+    needed.append("experiments.cli")
+    found, roots = set(needed), set[str]()
+    while needed:
+        for name in imported_with(needed.pop()):
+            roots.add(name.partition(".")[0])
+            packages = {name.rsplit(".", depth)[0] for depth in range(name.count(".") + 1)}
+            new = {x for x in (name, *packages) if x in MODULES} - found
+            found |= new
+            needed += new
+    assert "experiments.benchmark.training" in found
+    # numpy, filelock and tqdm come with lightning.
+    allowed = {"torch", "lightning", "numpy", "filelock", "tqdm", "transformer", "experiments"}
+    assert roots <= allowed | sys.stdlib_module_names
 
 
 @pytest.mark.slow

@@ -1,7 +1,9 @@
-"""The measures notice what they are for; tensors that pass for CUDA's show mistakes of device."""
+"""The measures notice what they are for; tensors on ``meta`` show mistakes of device."""
 
 from __future__ import annotations
 
+import dataclasses
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ablations.tables.scales import SMALL
 from ablations.tables.table3 import TABLE
 from experiments.benchmark import training
 from experiments.benchmark.kernels import kind_of
 from experiments.benchmark.plain import PlainTransformer, plain_step
-from experiments.benchmark.workload import Workload, config_of, workload
+from experiments.benchmark.workload import SIZES, Workload, config_of, workload
 from experiments.gpu_check import equality, resuming
 from experiments.gpu_check.equality import loss_and_gradients
 from experiments.gpu_check.findings import Findings
@@ -24,10 +25,10 @@ from experiments.gpu_check.resuming import open_on_cpu, train
 from experiments.gpu_check.small import config_of_row
 from experiments.gpu_check.variants import attend_packed, attention_variants, pack
 from tests.samples import random_sentences, random_targets
-from transformer.config import DecodingConfig, override
+from transformer.config import DecodingConfig, ModelConfig, override
 from transformer.data.batches import Batch
 from transformer.decoding import beams
-from transformer.decoding.search import beam_search, greedy_search
+from transformer.decoding.search import beam_search
 from transformer.model.attention import scaled_dot_product_attention
 from transformer.model.encoder_decoder import Transformer, padding_mask
 from transformer.training.module import TransformerModule
@@ -40,6 +41,8 @@ LOAD = Workload(text="multi30k", vocab_size=61, tokens_per_batch=256)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equality, "LOAD", LOAD)
     monkeypatch.setattr(resuming, "LOAD", LOAD)
+    tiny = ModelConfig(num_layers=1, d_model=16, d_ff=16, num_heads=2, d_k=8, d_v=8)
+    monkeypatch.setitem(SIZES, "tiny", tiny)
 
 
 @pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: row.name)
@@ -90,23 +93,25 @@ def test_a_checkpoint_of_a_gpu_opens_without_one(
     assert open_on_cpu(path, "tiny")["gpus"] == 0
 
 
-def test_a_step_keeps_to_one_device() -> None:
-    """Our model's and the plain one's, with tensors that pass for those of a GPU."""
-    config = override(config_of("tiny", LOAD), num_layers=1, precision="bf16")
-    src, tgt = random_sentences([5, 3]), random_targets([4, 7])
-    real_targets = Batch(src=src, tgt=tgt, source_tokens=8, target_tokens=9).real_targets
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = [mode.from_tensor(x).to("cuda:0") for x in (src, tgt, real_targets)]
-        batch = Batch(
-            src=fake[0], tgt=fake[1], real_targets=fake[2], source_tokens=8, target_tokens=9
-        )
-        module = TransformerModule(config).to("cuda:0")
-        smoothed, _ = module.training_loss(batch)
-        gradients = torch.autograd.grad(smoothed, list(module.parameters()))
-        assert {gradient.device.type for gradient in gradients} == {"cuda"}
-        plain = PlainTransformer(config.model).to("cuda:0").train()
-        plain_step(plain, torch.optim.SGD(plain.parameters()), batch, 0.1, "bf16")
-        assert {p.grad.device.type for p in plain.parameters() if p.grad is not None} == {"cuda"}
+def test_a_step_keeps_to_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our model's and the plain one's: what is made on the CPU does not mix with ``meta``."""
+    monkeypatch.setattr("experiments.benchmark.plain.autocast", lambda *_: nullcontext())
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
+    config = override(config_of("tiny", LOAD), num_layers=1, precision="fp32")
+    batch = Batch(
+        src=random_sentences([5, 3]), tgt=random_targets([4, 7]), source_tokens=8, target_tokens=9
+    )
+    batch = dataclasses.replace(
+        batch, **{name: getattr(batch, name).to("meta") for name in ("src", "tgt", "real_targets")}
+    )
+    module = TransformerModule(config)
+    module.model.to("meta")
+    smoothed, _ = module.loss(batch)
+    gradients = torch.autograd.grad(smoothed, list(module.parameters()))
+    assert {gradient.device.type for gradient in gradients} == {"meta"}
+    plain = PlainTransformer(config.model).to("meta").train()
+    plain_step(plain, torch.optim.SGD(plain.parameters()), batch, 0.1, "fp32")
+    assert {p.grad.device.type for p in plain.parameters() if p.grad is not None} == {"meta"}
 
 
 def test_the_trainers_own_time_is_measured_on_the_models_device(
@@ -159,20 +164,20 @@ def test_packed_attention_is_that_of_the_padded_sentences(monkeypatch: pytest.Mo
     torch.testing.assert_close(found, expected.transpose(1, 2)[ids.ne(0)])
 
 
-@pytest.mark.parametrize("search", [greedy_search, beam_search])
+@pytest.mark.parametrize("beam_size", [1, 2])
 def test_every_tensor_of_a_search_names_its_device(
-    search: Any, monkeypatch: pytest.MonkeyPatch
+    beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that does not lands on ``meta`` here, and on the CPU of a machine with a GPU."""
     # A single number may stay on the CPU.
     monkeypatch.setattr(beams, "length_penalty", lambda n, alpha: ((5.0 + n) / 6.0) ** alpha)
     model = Transformer(config_of("tiny", LOAD).model).eval()
     src = random_sentences([5, 3])
-    config = DecodingConfig(beam_size=2, max_extra_length=3)
+    config = DecodingConfig(beam_size=beam_size, max_extra_length=3)
     with torch.inference_mode():
-        expected = search(model, src, config)
+        expected = beam_search(model, src, config)
         with torch.device("meta"):
-            assert search(model, src, config) == expected
+            assert beam_search(model, src, config) == expected
 
 
 @pytest.mark.parametrize(
