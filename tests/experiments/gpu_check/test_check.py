@@ -186,7 +186,7 @@ from experiments.gpu_check.parts import Part
 from tests.experiments.gpu_check.test_check import hanging
 check.parts_of = lambda _: [Part("hanging", 99, hanging)]
 if __name__ == "__main__":
-    check.check_gpu("cpu", 1, Path("out.json"))
+    check.check_gpu("cpu", 10, Path("out.json"))
 """
 
 
