@@ -469,6 +469,26 @@ def benchmark(
 
 
 @PROGRAM.command(
+    "check-gpu",
+    arg("--minutes", type=float, default=8.0, metavar="M", help="begin nothing that takes longer"),
+    arg(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu rehearses it at a tiny size"
+    ),
+    arg("--output", type=Path, metavar="FILE", help="JSON (default: runs/check-DEVICE.json)"),
+    examples=("check-gpu", "check-gpu --minutes 20 --output runs/h100.json"),
+)
+def check_gpu(minutes: float, device: str, output: Path | None) -> int:
+    """Check that a GPU computes what the CPU computes, and measure how fast.
+
+    Writes JSON and a Markdown table after each part; a part that fails is named, and the next one
+    begins. Called again, it does what is missing. Needs torch and lightning alone, and no data.
+    """
+    from experiments.gpu_check.check import check_gpu as check
+
+    return check(device, minutes, output or Path("runs") / f"check-{device}.json")
+
+
+@PROGRAM.command(
     "benchmark-prepare",
     arg("name", metavar="NAME", help="an experiment, whose training text is multiplied"),
     arg("--pairs", type=int, default=1_000_000, metavar="N", help="sentence pairs"),

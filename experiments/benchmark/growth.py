@@ -21,7 +21,7 @@ from experiments.benchmark.timing import Row
 from experiments.benchmark.training import step_of
 from experiments.benchmark.workload import Size, config_of, workload
 from experiments.run.files import read_json, write_json
-from transformer.config import Precision, from_dict, override
+from transformer.config import Precision, override
 from transformer.data.batches import Batch
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
@@ -75,7 +75,7 @@ def measure_growth(size: Size, device: torch.device, steps: int) -> list[MemoryG
         def measured(precision: Precision) -> MemoryGrowth:
             words = [size, device.type, precision, str(steps), str(path)]
             subprocess.run([sys.executable, "-m", __spec__.name, *words], check=True)
-            return from_dict(MemoryGrowth, read_json(path))
+            return MemoryGrowth(**read_json(path))
 
         return [measured(precision) for precision in precisions]
 

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig, Precision
 from transformer.data.batches import Batch
 from transformer.model.embeddings import sinusoids
+from transformer.training.precision import autocast
 
 
 class PlainTransformer(nn.Module):
@@ -68,16 +69,21 @@ class PlainTransformer(nn.Module):
 
 
 def plain_step(
-    model: PlainTransformer, optimizer: torch.optim.Optimizer, batch: Batch, smoothing: float
+    model: PlainTransformer,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    smoothing: float,
+    precision: Precision,
 ) -> None:
-    """One update."""
-    logits = model(batch.src, batch.tgt[:, :-1])
-    loss = F.cross_entropy(
-        logits.flatten(0, 1),
-        batch.tgt[:, 1:].flatten(),
-        ignore_index=PAD_ID,
-        label_smoothing=smoothing,
-    )
+    """One update, with autocast as in our own step."""
+    with autocast(precision, batch.src.device):
+        logits = model(batch.src, batch.tgt[:, :-1])
+        loss = F.cross_entropy(
+            logits.flatten(0, 1),
+            batch.tgt[:, 1:].flatten(),
+            ignore_index=PAD_ID,
+            label_smoothing=smoothing,
+        )
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

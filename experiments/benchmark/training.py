@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -12,6 +13,7 @@ from itertools import pairwise, repeat
 import lightning.pytorch as lightning
 import torch
 
+from experiments.benchmark.kernels import profile
 from experiments.benchmark.plain import PlainTransformer, plain_step
 from experiments.benchmark.timing import Ratio, Row, in_turn, ratio_of
 from experiments.benchmark.workload import Size, config_of, workload
@@ -24,6 +26,7 @@ from transformer.training.precision import effective_precision, multiplies_bf16
 
 _WARM_UP_STEPS = 2
 _OVERHEAD_STEPS = 200
+_PROFILED_STEPS = 3
 # The side of square matrices: large enough to reach the peak in some hundredths of a second.
 _SIDE = {"cpu": 1_024, "cuda": 8_192}
 
@@ -37,11 +40,15 @@ class TrainingSpeed:
     ``mfu`` is our flops per second over those of a large matrix product in fp32 and in bf16, timed
     in turn with the steps; if ``native_bf16`` is false, bf16 was emulated. ``ratio`` is the time
     of the plain loop over ours. ``peak_memory_bytes`` is of this process, or of the GPU, up to our
-    largest step. ``trainer_overhead_seconds`` is what Lightning's Trainer adds to each step,
+    largest step. ``warm_up_seconds`` is what came before the first timed step; on a GPU that is a
+    step of each of the ``shapes``, which are the different batches that are timed. ``kernels`` are
+    the seconds of a step by kind of operation, and ``busy`` is the share of a step in which the
+    device works. ``trainer_overhead_seconds`` is what Lightning's Trainer adds to each step,
     measured with a step that does next to nothing.
     """
 
     steps: int
+    shapes: int
     precision: str
     source_tokens_per_second: float
     target_tokens_per_second: float
@@ -53,7 +60,10 @@ class TrainingSpeed:
     mfu: dict[str, Ratio]
     fill: float
     peak_memory_bytes: int | None
+    warm_up_seconds: float
     seconds_per_step: float
+    busy: float
+    kernels: dict[str, float]
     trainer_overhead_seconds: float
 
     def rows(self) -> list[Row]:
@@ -73,14 +83,27 @@ class TrainingSpeed:
             ("  fill of the batches", f"{self.fill:.1%}"),
             ("  peak memory, MiB", f"{memory / 2**20:,.0f}" if memory else ""),
             ("  ms a step", f"{1e3 * self.seconds_per_step:.1f}"),
+            ("  of it the device works", f"{self.busy:.0%}"),
+            *((f"    {kind}", f"{1e3 * seconds:.2f} ms") for kind, seconds in self.kernels.items()),
+            ("  s to warm up", f"{self.warm_up_seconds:.1f}"),
             ("  ms a step by the Trainer", f"{1e3 * self.trainer_overhead_seconds:.2f}"),
         ]
 
 
 def measure_training(
-    size: Size, device: torch.device, steps: int, *, compile: bool = False
+    size: Size,
+    device: torch.device,
+    steps: int,
+    *,
+    compile: bool = False,
+    warm_up_seconds: float = math.inf,
 ) -> TrainingSpeed:
-    """Time ``steps`` steps of both, and matrix products between them."""
+    """Time ``steps`` steps of both, and matrix products between them.
+
+    On a GPU each shape of a batch is warmed up before it is timed, as its kernels are planned or
+    compiled at the first step. No further shape is added after ``warm_up_seconds``; the timed steps
+    then repeat those that there are.
+    """
     load = workload(device)
     config = override(config_of(size, load), compile=compile)
     batches = load.batches(_WARM_UP_STEPS + steps, device)
@@ -88,19 +111,24 @@ def measure_training(
     batches.sort(key=lambda batch: -batch.tgt.numel() - batch.src.numel())
     batches = [batches[0], *sorted(batches[1:], key=lambda batch: batch.number)]
     ours = our_step(config, device)
-    in_turn(batches[:_WARM_UP_STEPS], ours, device=device)
-    memory = _peak_memory(device)
+    warm_up = _warm_up(ours, batches, device, warm_up_seconds)
+    memory = peak_memory(device)
     plain = _plain_step(config, device)
     products = {"fp32": torch.float32, "bf16": torch.bfloat16}
-    peaks = [_matrix_product(device, dtype) for dtype in products.values()]
-    in_turn(batches[:_WARM_UP_STEPS], plain, *peaks, device=device)
-    batches = batches[_WARM_UP_STEPS:]
+    peaks = [matrix_product(device, dtype) for dtype in products.values()]
+    shapes = len(warm_up)
+    in_turn(batches[:shapes], plain, *peaks, device=device)
+    if device.type == "cuda":
+        timed = (batches[_WARM_UP_STEPS:shapes] or batches[:1]) * steps
+        batches = timed[:steps]
+    else:
+        batches = batches[_WARM_UP_STEPS:]
     our_times, plain_times, *peak_times = in_turn(batches, ours, plain, *peaks, device=device)
-
+    busy, kernels = profile(ours, batches[:_PROFILED_STEPS], device)
     flops = [training_flops(config.model, b.source_tokens, b.target_tokens) for b in batches]
     our_rates = [count / t for count, t in zip(flops, our_times, strict=True)]
     peak_rates = {
-        name: [2.0 * _SIDE[device.type] ** 3 / t for t in times]
+        name: [product_flops(device) / t for t in times]
         for name, times in zip(products, peak_times, strict=True)
     }
     source = sum(batch.source_tokens for batch in batches)
@@ -108,6 +136,7 @@ def measure_training(
     positions = sum(batch.src.numel() + batch.tgt[:, 1:].numel() for batch in batches)
     return TrainingSpeed(
         steps=steps,
+        shapes=len({batch.number for batch in batches}),
         precision=effective_precision(config.training.precision, device),
         source_tokens_per_second=source / sum(our_times),
         target_tokens_per_second=target / sum(our_times),
@@ -119,9 +148,21 @@ def measure_training(
         mfu={name: ratio_of(our_rates, rates) for name, rates in peak_rates.items()},
         fill=(source + target) / positions,
         peak_memory_bytes=memory,
+        warm_up_seconds=sum(warm_up),
         seconds_per_step=sum(our_times) / steps,
+        busy=busy,
+        kernels=kernels,
         trainer_overhead_seconds=_trainer_overhead(config, device),
     )
+
+
+def _warm_up(step: Step, batches: list[Batch], device: torch.device, seconds: float) -> list[float]:
+    """The times of the first steps: on a GPU of as many batches as begin within ``seconds``."""
+    times: list[float] = []
+    for batch in batches if device.type == "cuda" else batches[:_WARM_UP_STEPS]:
+        if sum(times) < seconds:
+            times += in_turn([batch], step, device=device)[0]
+    return times
 
 
 def our_step(config: Config, device: torch.device) -> Step:
@@ -147,10 +188,11 @@ def _plain_step(config: Config, device: torch.device) -> Step:
     model = PlainTransformer(config.model).to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
     smoothing = config.training.label_smoothing
-    return lambda batch: plain_step(model, optimizer, batch, smoothing)
+    precision = config.training.precision
+    return lambda batch: plain_step(model, optimizer, batch, smoothing, precision)
 
 
-def _matrix_product(device: torch.device, dtype: torch.dtype) -> Callable[[object], None]:
+def matrix_product(device: torch.device, dtype: torch.dtype) -> Callable[[object], None]:
     """A large matrix product, the fastest work that a device can do; the argument is ignored."""
     side = _SIDE[device.type]
     left, right = torch.randn(2, side, side, device=device).to(dtype).unbind()
@@ -162,7 +204,12 @@ def _matrix_product(device: torch.device, dtype: torch.dtype) -> Callable[[objec
     return multiply
 
 
-def _peak_memory(device: torch.device) -> int | None:
+def product_flops(device: torch.device) -> float:
+    """The operations of that product."""
+    return 2.0 * _SIDE[device.type] ** 3
+
+
+def peak_memory(device: torch.device) -> int | None:
     """The most bytes that this process has held, on the GPU or in main memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -187,8 +234,8 @@ def _trainer_overhead(config: Config, device: torch.device) -> float:
         d_k=1,
         d_v=1,
     )
-    row = torch.ones(1, 3, dtype=torch.long, device=device)
-    batch = Batch(src=row, tgt=row, source_tokens=3, target_tokens=2)
+    row = torch.ones(1, 3, dtype=torch.long)
+    batch = Batch(src=row, tgt=row, source_tokens=3, target_tokens=2).to(device)
     batches = FixedBatches(repeat(batch, _OVERHEAD_STEPS))
     step = our_step(config, device)
     quieten_lightning()

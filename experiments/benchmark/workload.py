@@ -17,7 +17,7 @@ from transformer.config import EOS_ID, Config, DataConfig, ModelConfig, Training
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets
-from transformer.data.store import PairsInMemory
+from transformer.data.store import EncodedPairs, starts_of
 
 Size = Literal["tiny", "base", "big"]
 
@@ -37,31 +37,28 @@ class Workload:
 
     ``text`` names a table of the lengths of pairs, including the end of sentence: ``multi30k`` is
     its training text in 8,000 word-pieces; ``news`` is newstest 2012, 2013 and 2014, EN-DE, in
-    37,000.
+    37,000. Of a short text, ``copies`` are taken: 9,006 pairs of news fill large batches to 74 %,
+    32 copies to 90 % as a corpus of millions does.
     """
 
     text: str
     vocab_size: int
     tokens_per_batch: int
+    copies: int = 1
 
     def lengths(self) -> npt.NDArray[np.int64]:
         """``(pairs, 2)``, in no particular order."""
         table = np.loadtxt(_LENGTHS / f"{self.text}.csv", np.int64, delimiter=",", skiprows=1)
-        lengths = np.repeat(table[:, :2], table[:, 2], axis=0)
+        lengths = np.repeat(table[:, :2], table[:, 2] * self.copies, axis=0)
         return np.random.default_rng(_SEED).permutation(lengths)
 
-    def pairs(self, number: int | None = None) -> PairsInMemory:
+    def pairs(self, number: int | None = None) -> EncodedPairs:
         """The first ``number`` pairs, or all."""
         lengths = self.lengths()[:number]
         random = np.random.default_rng(_SEED)
-
-        def side(column: int) -> list[list[int]]:
-            return [
-                [*random.integers(EOS_ID + 1, self.vocab_size, length - 1).tolist(), EOS_ID]
-                for length in lengths[:, column]
-            ]
-
-        return PairsInMemory(side(0), side(1))
+        tokens = random.integers(EOS_ID + 1, self.vocab_size, lengths.sum())
+        tokens[lengths.ravel().cumsum() - 1] = EOS_ID
+        return EncodedPairs(tokens, lengths, starts_of(lengths, 0))
 
     def batches(self, number: int, device: torch.device) -> list[Batch]:
         """The first batches of training."""
@@ -79,7 +76,7 @@ def workload(device: torch.device) -> Workload:
     """Captions in small batches for a CPU, news in the paper's batches for a GPU."""
     if device.type == "cpu":
         return Workload(text="multi30k", vocab_size=8_000, tokens_per_batch=2_000)
-    return Workload(text="news", vocab_size=37_000, tokens_per_batch=25_000)
+    return Workload(text="news", vocab_size=37_000, tokens_per_batch=25_000, copies=32)
 
 
 def config_of(size: Size, load: Workload) -> Config:

@@ -7,18 +7,19 @@ import time
 import warnings
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning.pytorch as lightning
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 from experiments.callbacks.clock import completes_step
 from experiments.run.devices import is_first_rank
 from experiments.run.progress import Progress, RunState, write_progress
 from transformer.data.batches import Batch
 from transformer.formats import duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
 
 _FILE_SECONDS = 1.0
 _LINE_SECONDS = 30.0
@@ -47,6 +48,8 @@ class Display:
 
     def __init__(self, directory: Path | None, console: Console | None = None) -> None:
         self._directory = directory if is_first_rank() else None
+        from rich.console import Console  # the benchmark imports this module and has no rich
+
         self._console = console or Console(stderr=True, quiet=not is_first_rank())
         self._bar: Bar | None = None
         self._written = self._printed = 0.0
@@ -65,6 +68,9 @@ class Display:
             write_progress(self._directory, Progress(stage=stage))
         # Preparation shows bars of its own for downloads and for each of its steps.
         if self._console.is_terminal and stage != RunState.PREPARE:
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             figures = TextColumn("{task.fields[figures]}")
             self._bar = Bar(*columns, TimeElapsedColumn(), figures, console=self._console)

@@ -65,6 +65,7 @@ def test_batching_is_measured_from_a_plain_copy(copy: Path):
         "text": "multi30k",
         "vocab_size": 8_000,
         "tokens_per_batch": 2_000,
+        "copies": 1,
     }
     data = figures["data"]
     assert 0.8 < data["fill"] < 1 and 0.3 < data["plain_fill"] < data["fill"]
