@@ -90,7 +90,8 @@ def test_prepare_prints_what_it_read_and_dropped(
 def test_train_prints_the_scores_and_the_directory(command: Command, folder: Path, tmp_path: Path):
     arguments = (
         "experiments", "train", f"files:{folder}", "--directory", tmp_path / "run",
-        "--vocab-size", "61", "--max-steps", "2", "--set", "dropout=0.3", "--seed", "5",
+        "--vocab-size", "61", "--max-steps", "2", "--set", "dropout=0.3",
+        "--set", "max_extra_length=5", "--seed", "5",
     )  # fmt: skip
     ended = command(*arguments)
     assert ended.code == 0, ended
@@ -261,7 +262,10 @@ def test_wrong_arguments_are_refused_in_one_line(
 def test_too_large_a_vocabulary_is_refused_and_can_be_corrected(
     command: Command, folder: Path, tmp_path: Path
 ):
-    arguments = ("experiments", "train", f"files:{folder}", "--directory", tmp_path / "run")
+    arguments = (
+        "experiments", "train", f"files:{folder}", "--directory", tmp_path / "run",
+        "--set", "max_extra_length=5",
+    )  # fmt: skip
     ended = command(*arguments)
     assert ended.code == 2
     (line,) = ended.lines
