@@ -33,9 +33,18 @@ __all__ = ["browser"]
 torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session")
+def _figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("figures")
+
+
 @pytest.fixture(autouse=True)
-def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("DATA_CACHE", str(tmp_path_factory.mktemp("cache")))
+def _own_surroundings(
+    tmp_path_factory: pytest.TempPathFactory, _figures: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("DATA_CACHE", str(cache))
+    (cache / "figures").symlink_to(_figures)  # holds one script, which takes seconds to bundle
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     torch.manual_seed(0)

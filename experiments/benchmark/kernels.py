@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 import torch
-from torch.autograd import DeviceType
 
 from experiments.benchmark.timing import wait_for
 from transformer.kernels.threads import torch_threads
@@ -65,7 +64,7 @@ def profile(
     for event in found.key_averages():
         if event.is_user_annotation:
             continue  # a range around kernels that are listed themselves
-        if is_gpu and event.device_type == DeviceType.CUDA:
+        if is_gpu and event.device_type.name == "CUDA":
             seconds[kind_of(event.key)] += 1e-6 * event.self_device_time_total
         elif not is_gpu:
             seconds[kind_of(event.key)] += 1e-6 * event.self_cpu_time_total

@@ -114,7 +114,7 @@ def test_an_exhaustive_beam_finds_the_best_hypothesis(alpha: float, end: float) 
 def test_beam_search_equals_its_plain_definition(beam_size: int, alpha: float) -> None:
     config = DecodingConfig(beam_size=beam_size, length_penalty=alpha, max_extra_length=5)
     outcomes: set[Hypothesis] = set()
-    for seed, end in itertools.product(range(5), (-2.0, 0.5)):
+    for seed, end in itertools.product(range(3), (-2.0, 0.5)):
         model = lively_model(end=end, seed=seed)
         sources = [random_sentences([length], vocab_size=8) for length in (2, 3, 5)]
         for src in sources:
@@ -124,7 +124,7 @@ def test_beam_search_equals_its_plain_definition(beam_size: int, alpha: float) -
                 (found,) = beam_search(model, src, config)
             assert tuple(found) == expected
             outcomes.add(expected)
-    assert len(outcomes) > 12, "the model is not lively enough to show a difference"
+    assert len(outcomes) > 8, "the model is not lively enough to show a difference"
 
 
 def test_a_beam_of_one_takes_the_likeliest_each_time() -> None:
@@ -181,15 +181,15 @@ def test_the_result_does_not_depend_on_the_batch_size(beam_size: int) -> None:
     model = lively_model(LARGE, end=2.0).float()
     config = DecodingConfig(beam_size=beam_size, max_extra_length=7)
     torch.manual_seed(5)
-    lengths = torch.randint(1, 20, (61,)).tolist()
+    lengths = torch.randint(1, 20, (23,)).tolist()
     sources = [random_sentences([length])[0].tolist() for length in lengths]
     results = [
         dict(decode_sentences(model, sources, config, tokens_per_batch=size))
         for size in (1, 77, 611)
     ]
     assert all(result == results[0] for result in results)
-    assert sorted(results[0]) == list(range(61))
-    assert len({len(hypothesis) for hypothesis in results[0].values()}) > 7
+    assert sorted(results[0]) == list(range(23))
+    assert len({len(hypothesis) for hypothesis in results[0].values()}) > 5
 
 
 def test_each_source_gets_its_own_hypothesis() -> None:
@@ -273,7 +273,7 @@ def test_finished_sentences_stay_until_they_are_an_eighth(
     """Removing copies everything that stays; sentences that stay change no result."""
     model = lively_model(LARGE, end=2.0)
     config = DecodingConfig(beam_size=3, max_extra_length=5)
-    src = random_sentences(list(range(2, 34)))
+    src = random_sentences(list(range(2, 20)))
     with torch.no_grad():
         alone = [beam_search(model, row[row.ne(PAD_ID)][None], config)[0] for row in src]
         sizes = record_batch_sizes(monkeypatch)

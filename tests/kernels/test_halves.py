@@ -57,7 +57,7 @@ def test_the_seed_determines_the_dropout_masks(tiny_config: Config) -> None:
         torch.manual_seed(seed)
         return loss_and_gradients(module, batch)
 
-    for _ in range(20):
+    for _ in range(7):
         assert all(map(torch.equal, draw(5), draw(5)))
     assert not torch.equal(draw(5)[0], draw(6)[0])
 
@@ -87,7 +87,7 @@ def test_training_on_two_threads_is_deterministic(tiny_config: Config) -> None:
     def train() -> Tensor:
         module = TransformerModule(override(tiny_config, dropout=0.1))
         lightning.Trainer(
-            max_steps=40,
+            max_steps=12,
             accelerator="cpu",
             logger=False,
             enable_checkpointing=False,

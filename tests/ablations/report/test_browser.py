@@ -100,8 +100,7 @@ def test_figures_become_interactive(page: Page) -> None:
     assert page.locator("#curves svg").count() == 1
 
 
-@pytest.mark.parametrize("width", [1300, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (390, "dark")])
 def test_anyone_can_read_it(root: Path, browser: Browser, width: int, scheme: str) -> None:
     context = browser.new_context(
         viewport={"width": width, "height": 844},

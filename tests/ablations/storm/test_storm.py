@@ -5,7 +5,7 @@ A failure tells the seed, what was hit when, the ends of the workers' logs and w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -68,17 +68,39 @@ def prefork() -> Iterator[Prefork]:
     prefork.close()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def _storm_of_stand_ins(
+    kind: str,
+    faults: Mapping[str, int],
+    seeds: tuple[int, ...],
+    prefork: Prefork,
+    folder: Path,
+    request: pytest.FixtureRequest,
+) -> Storm:
+    """Carry out a table of eight rows, and check that it ended as an undisturbed one."""
+    place = make_place(folder, steps=40, every=7, step_seconds=0.02, seeds=seeds)
+    database = _database(kind, place, request)
+    settings = StormSettings(seed=1, faults=faults, every=0.5, workers=1 + len(seeds))
+    with Storm(place, database, settings, prefork.launch) as storm:
+        storm.run()
+        assert_as_undisturbed(place, run_undisturbed(place, folder / "undisturbed"), database.url)
+    return storm
+
+
+def test_a_table_of_stand_ins_survives_a_kill_of_everything(
+    prefork: Prefork, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    kills = {"kill_leader": 1, "kill_trial": 1, "kill_host": 1}
+    storm = _storm_of_stand_ins("sqlite", kills, (1,), prefork, tmp_path, request)
+    assert storm.left == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_table_of_stand_ins_comes_through_a_storm(
     kind: str, prefork: Prefork, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    place = make_place(tmp_path, steps=40, every=7, step_seconds=0.02)
-    database = _database(kind, place, request)
-    settings = StormSettings(seed=1, faults=OF_STAND_INS, every=0.5)
-    with Storm(place, database, settings, prefork.launch) as storm:
-        storm.run()
-        assert storm.struck.total() >= 5
-        assert_as_undisturbed(place, run_undisturbed(place, tmp_path / "undisturbed"), database.url)
+    storm = _storm_of_stand_ins(kind, OF_STAND_INS, (1, 2, 3), prefork, tmp_path, request)
+    assert storm.struck.total() >= 5
 
 
 @pytest.fixture(scope="module")

@@ -52,33 +52,30 @@ def test_a_run_restores_the_handlers_and_leaves_sighup_ignored_under_nohup(
         signal.signal(signal.SIGHUP, hangup)
 
 
-# 9 is an epoch's last step; a validation follows on 15 and 30, a regular checkpoint on 20 and 30.
-@pytest.mark.parametrize(
-    ("step", "number"),
-    [
-        (3, signal.SIGINT),
-        (8, signal.SIGTERM),
-        (9, signal.SIGUSR1),
-        pytest.param(14, signal.SIGTERM, marks=pytest.mark.slow),
-        (19, signal.SIGHUP),
-        pytest.param(29, signal.SIGTERM, marks=pytest.mark.slow),
-    ],
-)
-def test_a_run_stopped_at_any_step_continues_as_if_it_had_not_been(
-    step: int,
-    number: int,
-    finished: Path,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_each_signal_stops_a_run_after_a_checkpoint(
+    number: signal.Signals, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     before = [signal.getsignal(number) for number in STOP_SIGNALS]
-    with monkeypatch.context() as patch:
-        _signal_at(step, number, patch)
-        with pytest.raises(StoppedError, match=f"stopped at step {step + 1}") as caught:
-            run(tiny_experiment(folder), tmp_path)
+    _signal_at(3, number, monkeypatch)
+    with pytest.raises(StoppedError, match="stopped at step 4") as caught:
+        run(tiny_experiment(folder), tmp_path)
     assert caught.value.number == number
     assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+    assert [step for step, _ in step_checkpoints(tmp_path)] == [4]
+
+
+# 9 is an epoch's last step; a validation follows on 15 and 30, a regular checkpoint on 20 and 30.
+@pytest.mark.parametrize(
+    "step", [8, 19, *(pytest.param(step, marks=pytest.mark.slow) for step in (3, 9, 14, 29))]
+)
+def test_a_run_stopped_at_any_step_continues_as_if_it_had_not_been(
+    step: int, finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patch:
+        _signal_at(step, signal.SIGTERM, patch)
+        with pytest.raises(StoppedError, match=f"stopped at step {step + 1}"):
+            run(tiny_experiment(folder), tmp_path)
     assert step_checkpoints(tmp_path)[-1][0] == step + 1
     run(tiny_experiment(folder), tmp_path)
     assert_same_end(tmp_path, finished)

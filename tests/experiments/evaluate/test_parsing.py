@@ -46,7 +46,7 @@ def parser(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
     """A parser of two kinds of sentences, trained for some seconds."""
     folder = tmp_path_factory.mktemp("treebank")
     corpus = penn_treebank(write_wsj(folder / "wsj"))
-    config = tiny(corpus, vocab_size=45, max_steps=300, warmup_steps=60, learning_rate_factor=1.0)
+    config = tiny(corpus, vocab_size=45, max_steps=240, warmup_steps=60, learning_rate_factor=1.0)
     experiment = Experiment(name="parser", description="a tiny parser", config=config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "disabled")

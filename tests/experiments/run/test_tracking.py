@@ -179,7 +179,7 @@ def test_a_run_without_a_network_is_tracked_offline(
     directory = tmp_path / "run"
     ended = command(
         "experiments", "train", f"files:{folder}", "--directory", directory,
-        "--vocab-size", "61", "--max-steps", "1",
+        "--vocab-size", "61", "--max-steps", "1", "--set", "max_extra_length=5",
         WANDB_MODE="online", WANDB_API_KEY=_KEY, WANDB_BASE_URL=closed,
     )  # fmt: skip
     assert ended.code == 0

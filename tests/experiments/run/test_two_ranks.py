@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import pytest
 from lightning.pytorch.accelerators.mps import MPSAccelerator
+from torch.distributed.run import get_args_parser
 
 from ablations.runner.process import start
 from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.run.experiment import claim
 from experiments.run.progress import final_state, read_progress
 from experiments.run.results import load_result
+from tests.ablations.runner.processes import Running
+from tests.experiments.conftest import Start
 from tests.experiments.samples import result_of, tiny_experiment
 
 
@@ -26,18 +30,32 @@ def _losses(directory: Path, column: str) -> list[float]:
         return [float(row[column]) for row in csv.DictReader(file) if row[column]]
 
 
+def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
+    """Begin one of two ranks, with what ``torch.distributed.run`` tells each."""
+    said = {
+        "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0,
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
+    }  # fmt: skip
+    words = {name: str(value) for name, value in said.items()}
+    return begin("ablations.runner.process", directory, stdin=None, **words)
+
+
 def test_two_ranks_take_the_global_batches_of_one_process(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, begin: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Without dropout, which is drawn separately for each shard of a batch."""
     monkeypatch.setenv("WANDB_MODE", "disabled")
     one, two = tmp_path / "one", tmp_path / "two"
-    experiment = tiny_experiment(folder, ("valid",), max_steps=20, dropout=0.0)
+    experiment = tiny_experiment(folder, ("valid",), max_steps=12, dropout=0.0)
     alone = result_of(experiment, one)
     claim(two, experiment)
-    assert start(two, ranks=2).wait() == 0, (two / "log.txt").read_text()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for running in [_begin_rank(begin, two, rank, port) for rank in range(2)]:
+        ended = running.finish()
+        assert ended.code == 0, ended
     losses = _losses(two, "loss")
-    assert len(losses) == 20
+    assert len(losses) == 12
     # The file has five decimals, of which the last may be rounded otherwise.
     assert losses == pytest.approx(_losses(one, "loss"), abs=1.001e-5)
     together = load_result(two)
@@ -45,6 +63,20 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     assert (together.devices, alone.devices) == (2, 1)
     assert together.source_tokens == alone.source_tokens
     assert together.target_tokens == alone.target_tokens
+
+
+def test_torchs_launcher_begins_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    given: list[list[str]] = []
+    monkeypatch.setattr(
+        "ablations.runner.process._Launcher", lambda command, **_: given.append(command)
+    )
+    start(tmp_path, ranks=2, accumulate=3, log="csv")
+    ((_, dash, launcher, *words),) = given
+    assert (dash, launcher) == ("-m", "torch.distributed.run")
+    parsed = get_args_parser().parse_args(words)
+    assert (parsed.standalone, parsed.nproc_per_node, parsed.module) == (True, "2", True)
+    assert parsed.training_script == "ablations.runner.process"
+    assert parsed.training_script_args == [str(tmp_path), "3", "csv"]
 
 
 @pytest.mark.slow
