@@ -73,6 +73,14 @@ def test_sinusoids_extend_beyond_max_positions() -> None:
         torch.testing.assert_close(encodings(module, length), sinusoids(length, D_MODEL))
 
 
+def test_sinusoids_move_with_the_module() -> None:
+    """Otherwise a compiled step would copy them to the GPU."""
+    module = embedding(TINY_MODEL).to("meta")
+    assert module._encode_positions(0, 3).is_meta
+    tokens = torch.full((1, 97), 5, device="meta")
+    assert module(tokens).is_meta  # extended
+
+
 def test_a_table_extended_in_inference_mode_can_be_trained_with() -> None:
     module = embedding(TINY_MODEL)
     with torch.inference_mode():

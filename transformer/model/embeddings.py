@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -40,8 +42,7 @@ class Embedding(PaddedMatrix):
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))
         else:
-            # Not a buffer: it grows with the longest sentence that a process sees, and DDP would
-            # broadcast it at every step.
+            # Not a buffer, which DDP would broadcast at every step.
             self._sinusoids = sinusoids(config.max_positions, config.d_model)
 
     def reset_parameters(self) -> None:
@@ -49,6 +50,11 @@ class Embedding(PaddedMatrix):
         for table in (self.weight[: self.vocab_size], self.positions):
             if table is not None:
                 nn.init.normal_(table, std=self.d_model**-0.5)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        if self.positions is None:
+            self._sinusoids = fn(self._sinusoids)  # a compiled step has to find it on its device
+        return super()._apply(fn, recurse)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Embed ``tokens`` ``(batch, length)`` at the positions from ``start`` on.
@@ -64,6 +70,6 @@ class Embedding(PaddedMatrix):
             index = torch.arange(start, start + length, device=self.positions.device)
             return self.positions[index.clamp_(max=self.positions.size(0) - 1)]
         if start + length > self._sinusoids.size(0):
-            self._sinusoids = sinusoids(2 * (start + length), self.d_model)
-        self._sinusoids = self._sinusoids.to(self.weight)  # a no-op from the second call on
+            # It grows with the longest sentence that a process sees.
+            self._sinusoids = sinusoids(2 * (start + length), self.d_model).to(self.weight)
         return self._sinusoids[start : start + length]
