@@ -2,5 +2,5 @@
 
 A directory and a device enter; ``measure`` times the layers of ``layers``, ``paths`` counts their
 dependent steps, ``results`` keeps every measurement in one file, and ``report`` fits exponents to
-them (``fit``) and sets them beside the paper's (``paper``).
+them (``fit``) and sets them next to the paper's (``paper``).
 """

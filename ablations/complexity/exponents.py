@@ -59,7 +59,7 @@ def power(found: Measurements, name: str, cost: str) -> str:
 
 
 def exponents_tables(found: Measurements) -> list[Table]:
-    """The exponents of every cost with their intervals, beside the paper's: over n, and over d."""
+    """The exponents of every cost with their intervals, next to the paper's: over n, and over d."""
     return [
         Table(
             columns=(

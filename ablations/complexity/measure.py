@@ -31,8 +31,8 @@ def measure_layers(
 ) -> dict[str, Timing]:
     """Time each layer forward and backward, one sample of every layer after another.
 
-    What slows the machine for a while so meets all layers, and samples of the same number can be
-    compared with each other.
+    So a slow spell of the machine affects all layers alike, and samples of the same number can be
+    compared.
 
     Args:
         show: called with the share of the samples that have been taken
@@ -92,7 +92,7 @@ class _Layer:
         return math.ceil(_SAMPLE_SECONDS / sum(self.seconds()))
 
     def memory(self) -> int:
-        """Bytes that training needs besides weights and input.
+        """Bytes that training needs in addition to weights and input.
 
         On a GPU, the peak of what is allocated during a pass less what was before. On a CPU, where
         torch keeps no such account: what the forward pass saves for the backward one, each piece

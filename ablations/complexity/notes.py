@@ -94,8 +94,8 @@ def notes(found: Measurements) -> Iterator[str]:
             "changes less than it changes the time on a clock."
         )
         yield (
-            "Memory is what a forward pass saves for the backward one besides weights: torch keeps "
-            "no account of peaks on a CPU. Its fused attention saves none of the n² weights, so "
+            "Memory is what a forward pass saves for the backward one, without weights: torch "
+            "keeps no account of peaks on a CPU. Its fused attention saves none of the n² weights, so "
             "memory grows with n and not with n²."
         )
     else:

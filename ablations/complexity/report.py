@@ -1,4 +1,4 @@
-"""The report of Table 1: the paper's table with our measurements beside its figures."""
+"""The report of Table 1: the paper's table with our measurements next to its figures."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def compose_layers(found: Measurements) -> Page:
 
 
 def _table(found: Measurements) -> Table:
-    """The paper's table with ours beside each of its columns."""
+    """The paper's table with ours next to each of its columns."""
     columns = (
         Column("layer"),
         Column("paper", "complexity", style="theirs"),

@@ -1,6 +1,6 @@
 """The measurements of a directory: one line of JSON each, added as soon as it is finished.
 
-A kill so loses one measurement. Importing this needs no torch.
+A kill loses one measurement at most. Importing this needs no torch.
 """
 
 from __future__ import annotations

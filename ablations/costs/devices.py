@@ -40,7 +40,7 @@ _GPU_LOGITS, _CPU_LOGITS = 2**28, 2**21
 _SENTENCE_LENGTH = 30
 # The share of a batch's positions that are not padding (docs/figures.md).
 _FILL = 0.9
-# Resuming needs one checkpoint to fall back on besides the newest.
+# Resuming needs one checkpoint to fall back on, apart from the newest.
 _MIN_CHECKPOINTS = 2
 
 

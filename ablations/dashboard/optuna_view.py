@@ -1,6 +1,6 @@
 """optuna-dashboard on the storages of the directories, without a way to change them.
 
-It gets a copy of SQLite's file, and a session of PostgreSQL that may only read; besides, only GET
+It gets a copy of SQLite's file, and a session of PostgreSQL that may only read; also, only GET
 requests reach it. Its page has fixed addresses, which hold the number of a study: here, that of the
 directory.
 """

@@ -32,7 +32,7 @@ _MARKS = {
 
 
 class Directory(Protocol):
-    """What is shown of a directory besides its reading."""
+    """What is shown of a directory apart from its reading."""
 
     @property
     def name(self) -> str: ...

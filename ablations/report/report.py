@@ -1,4 +1,4 @@
-"""The report of a table: its results beside the paper's figures."""
+"""The report of a table: its results next to the paper's figures."""
 
 from __future__ import annotations
 

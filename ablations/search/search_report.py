@@ -156,7 +156,7 @@ def _verdict(search: Search, found: Trial | None) -> str:
 
 
 def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial]) -> Table:
-    """The best trial beside the base, whose scores are known if a trial is the base itself."""
+    """The best trial next to the base, whose scores are known if a trial is the base itself."""
     base = search.values(search.base)
     rows: list[tuple[str, str, str]] = []
     if found is not None:

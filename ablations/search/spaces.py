@@ -43,7 +43,7 @@ SHAPE = Space(
     budget=1.0,
 )
 
-# What the paper tuned for parsing (section 6.3) besides the beam, which evaluate --beam-size sets.
+# What the paper tuned for parsing (section 6.3), without the beam, which is evaluate --beam-size.
 PARSING = Space(
     name="parsing",
     title="Dropout and learning rate of a parser",

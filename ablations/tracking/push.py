@@ -112,7 +112,7 @@ def _is_live(file: Path) -> bool:
 
 
 def _sync(files: Sequence[Path], entity: str, project: str) -> None:
-    """Push files by ``wandb sync``, which goes on with the others if one fails.
+    """Push files by ``wandb sync``, which continues with the others if one fails.
 
     Raises:
         InputError: if some have not arrived.

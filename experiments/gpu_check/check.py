@@ -31,7 +31,7 @@ _DEVICE_SECONDS = 120.0
 
 
 def check_gpu(device_type: str, minutes: float, output: Path) -> int:
-    """Run the parts for a type of device; write ``output`` and a Markdown table beside it.
+    """Run the parts for a type of device; write ``output`` and a Markdown table next to it.
 
     Returns:
         0 if nothing has failed and nothing differs from the CPU, otherwise 1.

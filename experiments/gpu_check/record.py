@@ -1,4 +1,4 @@
-"""The file in which a check keeps what it has found, and the Markdown table beside it."""
+"""The file in which a check keeps what it has found, and the Markdown table next to it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "sacremoses", "
 def commit() -> str:
     """The commit of this project, with ``-dirty`` if files differ from it; or ``unknown``.
 
-    Git is told to take no optional locks: a run killed here would leave one behind, and the user's
+    Git takes no optional locks: a run killed here would leave one behind, and the user's
     repository would refuse to commit.
     """
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"]

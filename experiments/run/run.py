@@ -60,7 +60,7 @@ def run(
         limits: where training ends sooner than configured
         fenced: another attempt may take the run over by renaming ``directory``. It exists already,
             and is not made again after that, so that whatever this process still writes fails.
-        log: what tracks the run besides ``metrics.csv``
+        log: what tracks the run in addition to ``metrics.csv``
 
     Raises:
         InputError: if the directory belongs to another configuration, is in use or is removed

@@ -1,4 +1,4 @@
-"""Where the figures of a run go besides ``metrics.csv``: W&B, TensorBoard or Lightning's CSV."""
+"""Where a run's figures go in addition to ``metrics.csv``: W&B, TensorBoard or Lightning's CSV."""
 
 from __future__ import annotations
 

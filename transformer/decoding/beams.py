@@ -72,7 +72,7 @@ class Beams:
         """
         beam, candidates = tokens.shape[1:]
         totals = (self.scores.unsqueeze(2) + log_probabilities).flatten(1)
-        # Each hypothesis has one end of sentence, so at least beam of the best 2 * beam go on.
+        # Each hypothesis has one end of sentence, so at least beam of the best 2 * beam continue.
         scores, index = totals.topk(min(2 * beam, totals.size(1)), dim=1)
         parents, tokens = index // candidates, tokens.flatten(1).gather(1, index)
         ends = tokens.eq(EOS_ID)

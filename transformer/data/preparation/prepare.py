@@ -167,7 +167,7 @@ def _with_advice(error: OSError) -> OSError:
     if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return error
     reason = (
-        f"{error.strerror} ({cache_directory()}): make room and start again, which goes on where "
+        f"{error.strerror} ({cache_directory()}): make room and start again, which continues where "
         "this ended, or set DATA_CACHE to another disk"
     )
     return OSError(error.errno, reason)
