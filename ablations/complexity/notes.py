@@ -95,8 +95,8 @@ def notes(found: Measurements) -> Iterator[str]:
         )
         yield (
             "Memory is what a forward pass saves for the backward one, without weights: torch "
-            "keeps no account of peaks on a CPU. Its fused attention saves none of the n² weights, so "
-            "memory grows with n and not with n²."
+            "keeps no account of peaks on a CPU. Its fused attention saves none of the n² weights, "
+            "so memory grows with n and not with n²."
         )
     else:
         yield "Memory is the peak allocated during a pass less what was allocated before it."
