@@ -178,7 +178,7 @@ for limit in map(int, sys.argv[2:]):
         try:
             prepare(config, workers=1)
         except OSError as error:
-            print(error.errno, str(error).partition("start again, which goes on")[1], flush=True)
+            print(error.errno, str(error).partition("start again, which continues")[1], flush=True)
         os._exit(0)
     os.wait()
 print(prepare(config, workers=1).directory)
@@ -197,7 +197,7 @@ def test_after_a_full_disk_in_any_stage_the_next_start_gives_the_same_bytes(
         [sys.executable, "-c", FILL_AND_TELL, json.dumps(to_dict(tiny_config)), *limits],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
     ).stdout.splitlines()  # fmt: skip
-    assert lines[:-1] == ["27 start again, which goes on"] * len(limits)
+    assert lines[:-1] == ["27 start again, which continues"] * len(limits)
     assert files_in(Path(lines[-1])) == undisturbed
 
 

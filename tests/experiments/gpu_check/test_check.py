@@ -1,4 +1,4 @@
-"""The check goes on past what fails, keeps what it found, and needs torch and lightning alone."""
+"""The check continues past what fails, keeps what it found, and needs torch and lightning alone."""
 
 from __future__ import annotations
 
