@@ -111,7 +111,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _trained_table(folder: Path) -> Place:
-    return make_place(folder, steps=200, every=7, step_seconds=None, seeds=(1,))
+    return make_place(folder, steps=360, every=7, step_seconds=None, seeds=(1,))
 
 
 @pytest.mark.slow
