@@ -125,7 +125,7 @@ class Reader:
         try:
             stat = (directory / METRICS_FILE).stat()
         except OSError:
-            return Curve(row=row, seed=seed, points=())
+            return Curve(row=row, seeds=str(seed), points=())
         now: object = directory.name, stat.st_mtime_ns, stat.st_size
         if known is None or version != now:
             known = read_curve(directory, row, seed)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from experiments.figures.style import COLOURS, GREY, Record, Spec, axis, figure, tooltip
 from experiments.run.results import valid_perplexities
@@ -17,10 +19,10 @@ _FEWEST = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Validation perplexity by optimiser step of one run."""
+    """Validation perplexity by optimiser step, of one run or the mean of several."""
 
     row: str
-    seed: int
+    seeds: str
     points: tuple[tuple[int, float], ...]
 
 
@@ -33,7 +35,20 @@ def read_curve(directory: Path, row: str, seed: int) -> Curve:
     """The curve of the run in ``directory``; empty before the first validation."""
     known = sorted(valid_perplexities(directory).items())
     sound = tuple((step, value) for step, value in known if math.isfinite(value) and value > 0)
-    return Curve(row=row, seed=seed, points=sound)
+    return Curve(row=row, seeds=str(seed), points=sound)
+
+
+def mean_curve(curves: Sequence[Curve]) -> Curve:
+    """The mean of a row's curves, at each step over those that reached it."""
+    values: dict[int, list[float]] = defaultdict(list)
+    for curve in curves:
+        for step, value in curve.points:
+            values[step].append(value)
+    return Curve(
+        row=curves[0].row,
+        seeds=", ".join(curve.seeds for curve in curves if curve.points),
+        points=tuple((step, fmean(values[step])) for step in sorted(values)),
+    )
 
 
 def thin(curves: Sequence[Curve]) -> list[Curve]:
@@ -77,7 +92,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None) -> Spec | None:
 
 def _records(curves: Sequence[Curve]) -> list[Record]:
     return [
-        {"row": curve.row, "seed": curve.seed, "step": step, "perplexity": value}
+        {"row": curve.row, "seeds": curve.seeds, "step": step, "perplexity": value}
         for curve in curves
         for step, value in curve.points
     ]
@@ -87,8 +102,8 @@ def _panel(group: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
     encoding = {
         "x": axis("step", "optimiser step"),
         "y": axis("perplexity", "validation perplexity", log=True),
-        "detail": {"field": "seed"},
-        "tooltip": tooltip("row", "seed", "step", "perplexity"),
+        "detail": {"field": "seeds"},
+        "tooltip": tooltip("row", "seeds", "step", "perplexity"),
     }
     legend = {"orient": "bottom", "columns": 3, "title": None}
     # From the seventh row on colours repeat, in dashes.

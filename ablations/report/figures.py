@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from statistics import fmean
 
-from ablations.figures.curves import draw_curves, group_of, read_curve
+from ablations.figures.curves import Curve, draw_curves, group_of, mean_curve, read_curve
 from ablations.figures.table import draw_against, draw_agreement, draw_seeds
 from ablations.report.page import Figure
 from ablations.report.summary import RowSummary, Summary
@@ -53,12 +53,11 @@ def _compared(summary: Summary, row: RowSummary, name: str) -> Record | None:
 
 
 def curve_figures(summary: Summary) -> Iterator[Figure]:
-    """Learning curves of all runs that have been validated, finished or not."""
+    """Learning curves of all rows that have been validated, finished or not."""
     curves = [
-        read_curve(locate(cell.directory(summary.directory)), row.row.name, seed)
+        mean_curve([_curve(summary, row.row.name, seed) for seed in row.row.seeds])
         for row in summary.rows
-        for seed in row.row.seeds
-        for cell in [Cell(row.row.name, seed)]
+        if row.row.seeds
     ]
     spec = draw_curves(curves, summary.base.row.name if summary.base else None)
     if spec is not None:
@@ -66,8 +65,12 @@ def curve_figures(summary: Summary) -> Iterator[Figure]:
             name="curves",
             spec=spec,
             caption="Perplexity on the validation set during training: a panel for each group of "
-            "rows, a line for each run, the base in grey.",
+            "rows, a line for each row (the mean of its seeds), the base in grey.",
         )
+
+
+def _curve(summary: Summary, row: str, seed: int) -> Curve:
+    return read_curve(locate(Cell(row, seed).directory(summary.directory)), row, seed)
 
 
 def size_figures(summary: Summary) -> Iterator[Figure]:

@@ -20,6 +20,7 @@ from ablations.report.statistics import Correlation
 from ablations.report.summary import Summary, summarise
 from ablations.report.verdicts import seeds_table, verdicts
 from ablations.report.write import write_page
+from experiments.figures.render import start_drawing
 from transformer import formats
 
 
@@ -29,6 +30,7 @@ def write_report(directory: Path) -> Page:
     Raises:
         InputError: if the directory is not a table's, or a file in it cannot be read.
     """
+    start_drawing()
     summary = summarise(directory)
     page = compose(summary)
     write_page(page, directory, {LATEX_FILE: to_latex(summary), CSV_FILE: to_csv(summary)})

@@ -10,7 +10,7 @@ from ablations.files import FIGURES, HTML_FILE, MARKDOWN_FILE
 from ablations.report.html import to_html
 from ablations.report.page import Page
 from ablations.report.plain import to_markdown, to_text
-from experiments.figures.render import to_png, to_svg
+from experiments.figures.render import draw, on_white
 from experiments.run.files import write_atomically
 from transformer.errors import InputError
 
@@ -23,18 +23,19 @@ def write_page(page: Page, directory: Path, tables: Mapping[str, str] | None = N
     Args:
         tables: further files of the report, such as its LaTeX: their contents by name
     """
-    drawn = {figure.name: to_svg(figure.spec) for figure in page.figures}
+    drawn = draw({figure.name: figure.spec for figure in page.figures})
     folder = directory / FIGURES
     if drawn:
         folder.mkdir(exist_ok=True)
-    for name, svg in drawn.items():
-        on_white = svg.replace(">", '><rect width="100%" height="100%" fill="white"/>', 1)
-        write_atomically(folder / f"{name}.svg", on_white)
-        write_atomically(folder / f"{name}.png", to_png(on_white))
+    for name, (svg, png) in drawn.items():
+        write_atomically(folder / f"{name}.svg", on_white(svg))
+        write_atomically(folder / f"{name}.png", png)
     for name, content in (tables or {}).items():
         write_atomically(directory / name, content)
     write_atomically(directory / MARKDOWN_FILE, to_markdown(page))
-    write_atomically(directory / HTML_FILE, to_html(page, drawn))
+    write_atomically(
+        directory / HTML_FILE, to_html(page, {name: svg for name, (svg, _) in drawn.items()})
+    )
 
 
 def print_page(page: Page, directory: Path) -> None:

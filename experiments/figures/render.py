@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib.metadata import version
 
@@ -10,6 +14,7 @@ from experiments.run.files import write_atomically
 from transformer.data.fetching.cache import cache_directory
 
 _PIXELS = 2  # of a PNG for each unit of the figure
+_IGNORE_CTRL_C = (signal.SIGINT, signal.SIG_IGN)  # the parent ends them
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
@@ -32,6 +37,36 @@ def to_pdf(svg: str) -> bytes:
     import vl_convert
 
     return vl_convert.svg_to_pdf(svg)
+
+
+def on_white(svg: str) -> str:
+    """An SVG with a white background, for viewers with a dark one."""
+    return svg.replace(">", '><rect width="100%" height="100%" fill="white"/>', 1)
+
+
+def start_drawing() -> None:
+    """Let the process of :func:`draw` load Vega, which takes a second, while the caller works."""
+    _process().submit(to_svg, {"mark": "point"})
+
+
+def draw(specs: Mapping[str, Spec]) -> dict[str, tuple[str, bytes]]:
+    """Figures as SVG, and as PNG on white, by name."""
+    # The shortest first: while this process makes its PNG, the other draws the next.
+    names = sorted(specs, key=lambda name: len(str(specs[name])))
+    svgs = [_process().submit(to_svg, specs[name]) for name in names]
+    drawn = {
+        name: (svg.result(), to_png(on_white(svg.result())))
+        for name, svg in zip(names, svgs, strict=True)
+    }
+    return {name: drawn[name] for name in specs}
+
+
+@cache
+def _process() -> ProcessPoolExecutor:
+    """A process for Vega, as it holds Python's lock; spawned, as a loaded Vega cannot be forked."""
+    return ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), signal.signal, _IGNORE_CTRL_C
+    )
 
 
 @cache

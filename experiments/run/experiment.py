@@ -118,8 +118,11 @@ def check_configuration(directory: Path, experiment: Experiment) -> None:
     """
     if not (directory / CONFIG_FILE).exists():
         return
+    wanted = to_dict(experiment.config)
+    if read_json(directory / CONFIG_FILE).get("config") == wanted:
+        return
     found = load_experiment(directory)
-    changes = differences(to_dict(found.config), to_dict(experiment.config))
+    changes = differences(to_dict(found.config), wanted)
     if found.config.data.corpus.name != experiment.config.data.corpus.name:
         # Everything in another corpus differs; its name is enough to say so.
         corpus = "data.corpus."

@@ -104,6 +104,14 @@ def leave_progress(root: Path, cell: Cell, progress: Progress) -> None:
     write_json(directory / "progress.json", to_dict(progress))
 
 
+def leave_curve(directory: Path, perplexities: dict[int, float]) -> None:
+    """The file in which a run leaves its perplexities by step."""
+    head = "step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity"
+    lines = [f"{step},,,,,1.1,{value}" for step, value in perplexities.items()]
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "metrics.csv").write_text("\n".join([head, *lines]) + "\n")
+
+
 def small_plan(rows: Sequence[str] = ("base", "narrow"), seeds: Sequence[int] = (1,)) -> Plan:
     """A plan of the small table."""
     chosen = [row for row in SMALL_TABLE.rows if row.name in rows]

@@ -12,7 +12,7 @@ from ablations.dashboard.app import make_app
 from ablations.dashboard.directories import Directories
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
-from tests.ablations.samples import finish, small_plan
+from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.status.samples import CRASH, begin, training
 
 with warnings.catch_warnings():
@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from starlette.testclient import TestClient
 
-__all__ = ["TestClient", "leave_curve"]
+__all__ = ["TestClient"]
 
 
 @pytest.fixture
@@ -33,13 +33,6 @@ def root(tmp_path: Path) -> Path:
     leave_curve(running, {200: 90.0, 400: 40.0})
     begin(directory, "narrow/seed-1", training(700), given_up=True, failures=(CRASH,))
     return tmp_path / "runs"
-
-
-def leave_curve(directory: Path, perplexities: dict[int, float]) -> None:
-    """The file in which a run leaves its perplexities by step."""
-    head = "step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity"
-    lines = [f"{step},,,,,1.1,{value}" for step, value in perplexities.items()]
-    (directory / "metrics.csv").write_text("\n".join([head, *lines]) + "\n")
 
 
 @pytest.fixture

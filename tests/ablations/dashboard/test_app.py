@@ -17,8 +17,8 @@ from ablations.dashboard.directories import Directories
 from ablations.runner.attempts import locate
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
-from tests.ablations.dashboard.conftest import TestClient, leave_curve
-from tests.ablations.samples import finish, small_plan
+from tests.ablations.dashboard.conftest import TestClient
+from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.search.samples import leave, small_search
 from tests.ablations.status.samples import CRASH, begin
 

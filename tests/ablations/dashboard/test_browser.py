@@ -13,9 +13,8 @@ import pytest
 from ablations.tables.table import Cell
 from experiments.run.files import write_json
 from experiments.run.progress import Progress, RunState
-from tests.ablations.dashboard.conftest import leave_curve
 from tests.ablations.dashboard.test_command import start
-from tests.ablations.samples import finish
+from tests.ablations.samples import finish, leave_curve
 from tests.ablations.status.samples import training
 from tests.browser import complaints, violations
 from transformer.config import to_dict

@@ -20,7 +20,7 @@ from experiments.run.experiment import claim
 from experiments.run.results import hypotheses_path
 from tests.ablations.report.golden import GOLDEN
 from tests.ablations.report.pages import drawn, marks, parsed, rows_of
-from tests.ablations.samples import TINY, finish, small_plan
+from tests.ablations.samples import TINY, finish, leave_curve, small_plan
 from transformer.errors import InputError
 
 
@@ -70,6 +70,16 @@ def test_figures_show_each_row(table3: Path) -> None:
     for name in figures:
         assert (table3 / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         ElementTree.parse(table3 / "figures" / f"{name}.svg")
+
+
+def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(rows=["base"], seeds=(1, 2, 3)))
+    leave_curve(tmp_path / "base" / "seed-1", {200: 90.0, 400: 40.0, 600: 8.0})
+    leave_curve(tmp_path / "base" / "seed-2", {200: 30.0, 400: 20.0})
+    figure = next(x for x in write_report(tmp_path).figures if x.name == "curves")
+    points = figure.spec["concat"][0]["layer"][0]["data"]["values"]
+    assert [(x["step"], x["perplexity"]) for x in points] == [(200, 60.0), (400, 30.0), (600, 8.0)]
+    assert {x["seeds"] for x in points} == {"1, 2"}
 
 
 def test_html_escapes_what_runs_and_users_wrote(table3: Path) -> None:
