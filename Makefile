@@ -5,6 +5,9 @@ BIN := .venv/bin
 # A process for each core; each takes about a gigabyte.
 TESTS := --numprocesses logical --maxprocesses 8 --dist worksteal
 
+# Tests start many processes, each of which would compile the project anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup table3 report test test-slow check format benchmark pictures
 
 setup: .venv/installed

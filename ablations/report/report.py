@@ -30,7 +30,8 @@ def write_report(directory: Path) -> Page:
     Raises:
         InputError: if the directory is not a table's, or a file in it cannot be read.
     """
-    start_drawing()
+    if (directory / PLAN_FILE).is_file():
+        start_drawing()
     summary = summarise(directory)
     page = compose(summary)
     write_page(page, directory, {LATEX_FILE: to_latex(summary), CSV_FILE: to_csv(summary)})
