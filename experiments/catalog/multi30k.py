@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from experiments.run.experiment import Experiment
-from transformer.config import Config, DataConfig, ModelConfig, TrainingConfig, override
+from transformer.config import (
+    Config,
+    DataConfig,
+    DecodingConfig,
+    ModelConfig,
+    TrainingConfig,
+    override,
+)
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import MULTI30K_EN_DE, MULTI30K_EN_FR
 
@@ -11,9 +18,10 @@ from transformer.data.corpora.declared import MULTI30K_EN_DE, MULTI30K_EN_FR
 def recipe(corpus: Corpus) -> Config:
     """A small model for ten minutes on two cores; the settings were chosen on validation only.
 
-    Dropout costs more in the first epochs than it gains, and a linear decay to zero suits a short
-    run. Two layers and more steps gain 0.8 BLEU over three layers; wider layers, smaller batches
-    and twice the vocabulary gain nothing for their time, and half the vocabulary loses 1.8.
+    A linear decay to zero suits a short run. Two layers and more steps gain 0.8 BLEU over three
+    layers; wider layers, smaller batches and twice the vocabulary gain nothing for their time, and
+    half the vocabulary loses 1.8. Without dropout it loses 2.8, with 0.15 it learns more slowly. A
+    length penalty of 1 in place of the paper's 0.6 gains 0.7.
     """
     return Config(
         model=ModelConfig(
@@ -24,7 +32,6 @@ def recipe(corpus: Corpus) -> Config:
             num_heads=4,
             d_k=32,
             d_v=32,
-            dropout=0.0,
         ),
         data=DataConfig(corpus=corpus, tokens_per_batch=1_000, max_length=128),
         training=TrainingConfig(
@@ -37,6 +44,7 @@ def recipe(corpus: Corpus) -> Config:
             checkpoint_every_steps=100,
             validate_every_steps=500,
         ),
+        decoding=DecodingConfig(length_penalty=1.0),
     )
 
 
@@ -52,7 +60,6 @@ MULTI30K_LONG = Experiment(
     config=override(
         recipe(MULTI30K_EN_DE),
         num_layers=3,
-        dropout=0.1,
         max_steps=12_000,
         warmup_steps=500,
         checkpoint_every_steps=250,
