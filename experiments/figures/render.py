@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from experiments.figures.style import VEGA_LITE, Spec
 from experiments.run.files import write_atomically
 from transformer.data.fetching.cache import cache_directory
 
+if TYPE_CHECKING:
+    from loky import ProcessPoolExecutor
+
 _PIXELS = 2  # of a PNG for each unit of the figure
-_IGNORE_CTRL_C = (signal.SIGINT, signal.SIG_IGN)  # the parent ends them
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
@@ -63,10 +64,11 @@ def draw(specs: Mapping[str, Spec]) -> dict[str, tuple[str, bytes]]:
 
 @cache
 def _process() -> ProcessPoolExecutor:
-    """A process for Vega, as it holds Python's lock; spawned, as a loaded Vega cannot be forked."""
-    return ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), signal.signal, _IGNORE_CTRL_C
-    )
+    """A process for Vega, which holds Python's lock while it draws."""
+    import loky  # unlike the standard library's, its processes do not re-import the user's script
+
+    ignore_ctrl_c = (signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    return loky.ProcessPoolExecutor(1, initializer=signal.signal, initargs=ignore_ctrl_c)
 
 
 @cache
