@@ -35,7 +35,7 @@ QUICK = scale(
     validate_every_steps=400,
 )
 
-# 19 epochs; 23 target tokens seen and 1.2 distinct ones per parameter; warm-up 13 %. With batches
+# 20 epochs; 25 target tokens seen and 1.2 distinct ones per parameter; warm-up 13 %. With batches
 # of 500 tokens the row of most layers, C-N8, stays on a plateau.
 SMALL = scale(
     "small",
