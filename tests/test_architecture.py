@@ -153,7 +153,7 @@ DOORS = {
         "ablations.dashboard.optuna_view",
     },
     "psycopg": {"ablations.runner.storage"},
-    "loky": {"transformer.data.preparation.workers"},
+    "loky": {"transformer.data.preparation.workers", "experiments.figures.render"},
 }
 
 

@@ -21,8 +21,8 @@ from transformer.data.batches import Batch
 from transformer.evaluation.counts import training_flops
 from transformer.training.precision import effective_precision
 
-LOAD = Workload(text="multi30k", vocab_size=2_000, tokens_per_batch=500)
-_STEPS, _STEPS_OF_BIG = 16_000, 48_000
+LOAD = Workload(text="multi30k", vocab_size=2_000, tokens_per_batch=1_000)
+_STEPS, _STEPS_OF_BIG = 12_000, 36_000
 # How often each batch is timed.
 _REPEATS = 3
 

@@ -132,7 +132,7 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
     assert (experiment.name, directory) == (name, Path("runs") / f"{name}-seed5")
     changes = differences(to_dict(EXPERIMENTS["multi30k"].config), to_dict(experiment.config))
     assert changes == [
-        "model.dropout: 0.0 -> 0.2",
+        "model.dropout: 0.1 -> 0.2",
         "training.seed: 1 -> 5",
         "training.max_steps: 5400 -> 2",
         "training.schedule: 'linear' -> 'inverse_sqrt'",

@@ -42,7 +42,7 @@ def test_a_space_is_mapped_as_a_row_is() -> None:
     assert (d_k.fields, d_k.choices) == (("d_k", "d_v"), (2, 4, 8, 16))
     factor, warmup = BASE_LR.at(SMALL)
     assert (factor.low, factor.high) == (0.1, 4.0)
-    assert (warmup.low, warmup.high) == (80, 6_400)
+    assert (warmup.low, warmup.high) == (60, 4_800)
 
 
 def one(parameter: Parameter, name: str = "mine") -> Space:
