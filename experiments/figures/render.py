@@ -55,11 +55,10 @@ def draw(specs: Mapping[str, Spec]) -> dict[str, tuple[str, bytes]]:
     # The shortest first: while this process makes its PNG, the other draws the next.
     names = sorted(specs, key=lambda name: len(str(specs[name])))
     svgs = [_process().submit(to_svg, specs[name]) for name in names]
-    drawn = {
+    return {
         name: (svg.result(), to_png(on_white(svg.result())))
         for name, svg in zip(names, svgs, strict=True)
     }
-    return {name: drawn[name] for name in specs}
 
 
 @cache
