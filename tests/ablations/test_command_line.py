@@ -306,7 +306,7 @@ plan = ["plan", "table3", "--scale", "quick", "--device", "H100"]
 for arguments in (["list"], plan, ["status", "out"], ["report", "out"]):
     sys.argv = ["ablations", *arguments]
     assert main() == 0
-    heavy = {"torch", "lightning", "numpy", "scipy", "optuna", "sqlalchemy", "wandb", "rich"}
+    heavy = {"torch", "lightning", "numpy", "mpmath", "optuna", "sqlalchemy", "wandb", "rich"}
     assert not heavy & set(sys.modules), (arguments, heavy & set(sys.modules))
 import ablations.run
 assert not {"torch", "lightning"} & set(sys.modules)
@@ -315,7 +315,7 @@ assert not {"torch", "lightning"} & set(sys.modules)
 
 def test_what_answers_at_once_imports_nothing_heavy_and_nothing_imports_torch(place: Path) -> None:
     claim_plan(place / "out", small_plan())
-    for name in ("base", "narrow"):  # two seeds would need numpy and scipy for their intervals
+    for name in ("base", "narrow"):  # two seeds would need numpy and mpmath for their intervals
         finish(place / "out", Cell(name, 1))
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False

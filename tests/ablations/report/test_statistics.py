@@ -19,6 +19,7 @@ from ablations.report.statistics import (
     pool,
     rank_correlation,
     required_seeds,
+    t_quantile,
 )
 
 
@@ -56,6 +57,18 @@ def test_pairing_removes_the_effect_of_the_seed() -> None:
 def test_runs_that_diverged_have_no_spread() -> None:
     found = paired_difference({1: math.inf, 2: 3.0}, {1: 3.0, 2: math.inf})
     assert found is not None and math.isnan(found.mean) and found.within_noise is None
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "quantile"),
+    # By scipy.special.stdtrit; the first are in every table.
+    [
+        (0.975, 1, 12.706204736), (0.975, 2, 4.302652730), (0.975, 9, 2.262157163),
+        (0.8, 1, 1.376381920), (0.8, 38, 0.851182757), (0.975, 1000, 1.962339081),
+    ],
+)  # fmt: skip
+def test_quantiles_of_students_t(probability: float, freedom: int, quantile: float) -> None:
+    assert t_quantile(probability, freedom) == pytest.approx(quantile, rel=1e-8)
 
 
 @pytest.mark.parametrize(
