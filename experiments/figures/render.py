@@ -52,8 +52,8 @@ def start_drawing() -> None:
 
 def draw(specs: Mapping[str, Spec]) -> dict[str, tuple[str, bytes]]:
     """Figures as SVG, and as PNG on white, by name."""
-    # The shortest first: while this process makes its PNG, the other draws the next.
-    names = sorted(specs, key=lambda name: len(str(specs[name])))
+    # While this process makes a figure's PNG, the other draws the next: the last is a short one.
+    names = sorted(specs, key=lambda name: len(str(specs[name])), reverse=True)
     svgs = [_process().submit(to_svg, specs[name]) for name in names]
     return {
         name: (svg.result(), to_png(on_white(svg.result())))
