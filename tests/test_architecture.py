@@ -244,6 +244,17 @@ def test_reading_a_configuration_imports_nothing_slow() -> None:
     assert run.stdout.split() == []
 
 
+def test_a_trained_model_is_used_without_lightning() -> None:
+    used = (
+        "experiments.evaluate.trained, experiments.evaluate.verify, experiments.attention.command"
+    )
+    code = f"import sys, {used}\nprint('lightning' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert run.stdout.split() == ["False"]
+
+
 def test_every_exported_name_is_there() -> None:
     for name in transformer.__all__:
         assert getattr(transformer, name) is not None

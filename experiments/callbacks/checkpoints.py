@@ -1,13 +1,8 @@
-"""Checkpoints: written atomically, checked before use, only as many kept as are needed."""
+"""Checkpoints are written atomically, at an interval and at a stop, and as many kept as needed."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import re
-import warnings
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +11,14 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from experiments.callbacks.clock import Clock, completes_step
+from experiments.run.checkpoints import CHECKPOINTS, is_regular, step_checkpoints
 from experiments.run.files import unfinished
 from experiments.run.ownership import check_not_removed
 from transformer.config import TrainingConfig
 
-_FOLDER = "checkpoints"
 _BEST = "best.ckpt"
-# "-stop" marks one written at a stop or at the end, between two of the regular interval.
-_STEP_FILE = re.compile(r"step-(\d+)(-stop)?\.ckpt")
 # Resuming falls back on the second newest if the newest is damaged.
 _FEWEST_KEPT = 2
-# zipfile raises RuntimeError and ValueError if a damaged byte claims compression or encryption.
-_UNREADABLE = (
-    OSError,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    pickle.UnpicklingError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -65,64 +48,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             ):  # a full disk, which torch reports as an error of its own
                 raise OSError(cause.errno, cause.strerror, str(target)) from error
             raise
-
-
-def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
-    """The checkpoints of the run in ``directory`` by step, oldest first."""
-    found = [(_STEP_FILE.fullmatch(p.name), p) for p in (directory / _FOLDER).glob("step-*.ckpt")]
-    return sorted((int(match[1]), path) for match, path in found if match)
-
-
-def has_checkpoints(directory: Path) -> bool:
-    """Whether the run in ``directory`` has any checkpoint, even a damaged one."""
-    return any((directory / _FOLDER).glob("step-*.ckpt*"))
-
-
-def _is_regular(path: Path) -> bool:
-    return not path.stem.endswith("-stop")
-
-
-def newest_sound(directory: Path) -> tuple[int, Path] | None:
-    """The newest checkpoint that can be read, and its step.
-
-    Damaged ones that are newer are renamed, with a warning.
-    """
-    found = step_checkpoints(directory)
-    while found:
-        step, path = found.pop()
-        if _is_sound(path):
-            return step, path
-        path.rename(path.with_name(f"{path.name}.damaged"))
-        then = "continuing from the one before it" if found else "starting over"
-        warnings.warn(f"{path} is damaged: {then}", stacklevel=2)
-    return None
-
-
-def to_average(directory: Path, count: int) -> list[Path]:
-    """The last ``count`` checkpoints among those of the regular interval and the very last one.
-
-    Those written when the run was stopped are left out, so that the average does not depend on how
-    often it was.
-    """
-    sound = [path for _, path in step_checkpoints(directory) if _is_sound(path)]
-    return [path for path in sound if _is_regular(path) or path == sound[-1]][-count:]
-
-
-def damaged_checkpoints(directory: Path) -> list[Path]:
-    """The checkpoints of the run in ``directory`` that cannot be read."""
-    return [path for _, path in step_checkpoints(directory) if not _is_sound(path)]
-
-
-def _is_sound(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:
-                return False
-        # The checksums may hold and torch still refuse the list of contents.
-        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        return True
-    except _UNREADABLE:
-        return False
 
 
 class Checkpoints(lightning.Callback):
@@ -194,13 +119,13 @@ class Checkpoints(lightning.Callback):
 
     def _save(self, trainer: lightning.Trainer, name: str, *, weights_only: bool = False) -> None:
         check_not_removed(self._directory)
-        trainer.save_checkpoint(self._directory / _FOLDER / name, weights_only=weights_only)
+        trainer.save_checkpoint(self._directory / CHECKPOINTS / name, weights_only=weights_only)
 
     def _remove_old(self) -> None:
         steps = step_checkpoints(self._directory)
-        regular = [step for step, path in steps if _is_regular(path)]
+        regular = [step for step, path in steps if is_regular(path)]
         oldest = regular[-self._keep] if len(regular) >= self._keep else 0
         newest = steps[-1][0]
         for step, path in steps:
-            if step < oldest or (step < newest and not _is_regular(path)):
+            if step < oldest or (step < newest and not is_regular(path)):
                 path.unlink()

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import lightning.pytorch as lightning
 import torch
 
-from experiments.callbacks.checkpoints import has_checkpoints, to_average
-from experiments.callbacks.clock import Clock
-from experiments.callbacks.display import Display
 from experiments.evaluate.parsing import score_parses
+from experiments.run.checkpoints import has_checkpoints, to_average
 from experiments.run.devices import device_name, explain_out_of_memory, nominal_peak
+from experiments.run.display import Display
 from experiments.run.experiment import Experiment
 from experiments.run.files import write_atomically, write_json
 from experiments.run.progress import Progress, RunState
@@ -38,8 +37,12 @@ from transformer.evaluation.counts import count_parameters, nominal_flops, train
 from transformer.evaluation.perplexity import Decode, Perplexity, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import average_weights
-from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
+
+if TYPE_CHECKING:  # a translation needs no Lightning, whose import takes seconds
+    import lightning.pytorch as lightning
+
+    from experiments.callbacks.clock import Clock
 
 Text = tuple[list[str], list[str]]
 
@@ -194,9 +197,9 @@ def load_average(
     experiment: Experiment, checkpoints: list[Path], device: torch.device
 ) -> Transformer:
     """The model with the mean of the checkpoints' weights."""
-    module = TransformerModule(experiment.config)
-    module.load_state_dict(average_weights(checkpoints))
-    return module.model.to(device).eval()
+    model = Transformer(experiment.config.model)
+    model.load_state_dict(average_weights(checkpoints))
+    return model.to(device).eval()
 
 
 def score(

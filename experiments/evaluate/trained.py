@@ -10,11 +10,11 @@ from typing import IO
 
 import torch
 
-from experiments.callbacks.display import Display
 from experiments.evaluate.parsing import parse_lines
 from experiments.evaluate.scoring import Text, choose_checkpoints, load_average, score
 from experiments.run.data import recorded_data, run_vocabulary
 from experiments.run.devices import default_device
+from experiments.run.display import Display
 from experiments.run.experiment import Experiment, load_experiment
 from experiments.run.results import parse_scores
 from transformer.config import DecodingConfig, override

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.callbacks.checkpoints import damaged_checkpoints, step_checkpoints
 from experiments.catalog.find import find_experiment
+from experiments.run.checkpoints import damaged_checkpoints, step_checkpoints
 from experiments.run.data import recorded_data, run_vocabulary
 from experiments.run.experiment import CONFIG_FILE, load_experiment
 from transformer.data.preparation.integrity import verify

@@ -152,7 +152,7 @@ def open_on_cpu(path: Path, size: Size) -> dict[str, float]:
     """Average, score and resume a checkpoint on the CPU, as evaluation and training do."""
     batches = LOAD.batches(_STEPS, CPU)
     module = TransformerModule(small_config(size)).eval()
-    module.load_state_dict(average_weights([path]))
+    module.model.load_state_dict(average_weights([path]))
     with torch.no_grad():
         loss = float(module.loss(batches[0])[0])
     train(size, CPU, batches, start=path)  # raises an error unless it takes all steps

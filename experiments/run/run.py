@@ -7,12 +7,13 @@ from pathlib import Path
 import lightning.pytorch as lightning
 from lightning.pytorch.strategies import DDPStrategy
 
-from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints, newest_sound
+from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from experiments.callbacks.clock import Clock
-from experiments.callbacks.display import Display, ShowTraining, quieten_lightning
+from experiments.callbacks.display import ShowTraining, quieten_lightning
 from experiments.callbacks.metrics import LogAxes, MetricsCsv
 from experiments.callbacks.stopping import StopEarly
 from experiments.evaluate.scoring import score_run
+from experiments.run.checkpoints import newest_sound
 from experiments.run.data import record_data, recorded_data
 from experiments.run.devices import (
     World,
@@ -21,6 +22,7 @@ from experiments.run.devices import (
     find_world,
     is_first_rank,
 )
+from experiments.run.display import Display
 from experiments.run.experiment import Experiment, Limits, Log, check_configuration, claim
 from experiments.run.ownership import check_not_removed, explain_removal, lock_directory
 from experiments.run.progress import RunState

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import Experiment
 from experiments.run.results import Result, load_result
 from experiments.run.run import run

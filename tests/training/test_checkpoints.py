@@ -49,7 +49,7 @@ def test_checkpoints_of_earlier_versions_are_averaged_with_current_ones(tmp_path
         for i, parts in ((1.0, names), (3.0, current))
     )  # fmt: skip
     average = average_weights([old, new])
-    assert average == dict.fromkeys((f"model.decoder.0.{n}.norm.bias" for n in current), 2.0)
+    assert average == dict.fromkeys((f"decoder.0.{n}.norm.bias" for n in current), 2.0)
 
 
 def test_no_checkpoint_is_an_error() -> None:

@@ -28,7 +28,7 @@ def with_current_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of each weight over the checkpoints (section 6.1), summed in float64.
+    """The mean of each of the model's weights over the checkpoints (section 6.1), in float64.
 
     Raises:
         ValueError: if there is no checkpoint.
@@ -46,7 +46,9 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _load_weights(path: Path) -> dict[str, Tensor]:
-    return with_current_names(torch.load(path, map_location="cpu", weights_only=True)["state_dict"])
+    weights = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    own = {name.removeprefix("model."): weight for name, weight in weights.items()}
+    return with_current_names(own)
 
 
 def adapt(checkpoint: dict[str, Any], accumulate: int | None, parameters: Sequence[Tensor]) -> None:

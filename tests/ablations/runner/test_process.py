@@ -17,8 +17,8 @@ import pytest
 from ablations.runner.entrypoint import run_forked
 from ablations.runner.forkserver import ForkedProcess
 from ablations.runner.process import start
-from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.run.attempt import write_attempt
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import claim
 from experiments.run.progress import STOPPED_EXIT_CODE, read_progress
 from experiments.run.results import load_result

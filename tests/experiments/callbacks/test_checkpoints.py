@@ -13,13 +13,9 @@ import lightning.pytorch as lightning
 import pytest
 import torch
 
-from experiments.callbacks.checkpoints import (
-    AtomicCheckpointIO,
-    newest_sound,
-    step_checkpoints,
-    to_average,
-)
+from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.callbacks.clock import Clock
+from experiments.run.checkpoints import newest_sound, step_checkpoints, to_average
 from experiments.run.run import Limits, run
 from tests.experiments.samples import (
     assert_same_end,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.evaluate.trained import translate_stream
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.results import Result, load_result
 from tests.ablations.runner.processes import Finished
 from tests.experiments.conftest import Command

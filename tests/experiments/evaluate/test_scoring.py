@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.callbacks.checkpoints import step_checkpoints
 from experiments.evaluate.trained import load_trained
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.results import load_result, score_lines
 from tests.experiments.samples import result_of, tiny_experiment
 from transformer.data.preparation.prepare import prepare

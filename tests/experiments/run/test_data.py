@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.data import recorded_data
 from experiments.run.results import load_result
 from experiments.run.run import run

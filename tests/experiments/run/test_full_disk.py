@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.run import Limits, run
 from tests.experiments.conftest import Command
 from tests.experiments.samples import assert_same_end, forget_result, tiny_experiment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.results import METRICS_FILE, load_result
 from experiments.run.run import Limits, run
 from tests.experiments.samples import (

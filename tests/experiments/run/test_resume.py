@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import Experiment, claim
 from experiments.run.progress import STOPPED_EXIT_CODE
 from experiments.run.run import run

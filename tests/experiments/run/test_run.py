@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import load_experiment
 from experiments.run.progress import read_progress
 from experiments.run.results import Result, load_result, score_lines

@@ -16,7 +16,7 @@ from lightning.pytorch.accelerators.mps import MPSAccelerator
 from torch.distributed.run import get_args_parser
 
 from ablations.runner.process import start
-from experiments.callbacks.checkpoints import step_checkpoints
+from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import claim
 from experiments.run.progress import final_state, read_progress
 from experiments.run.results import load_result

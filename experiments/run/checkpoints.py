@@ -1,0 +1,87 @@
+"""The checkpoints of a run: which there are, which can be read, which are averaged."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+
+import torch
+
+CHECKPOINTS = "checkpoints"
+# "-stop" marks one written at a stop or at the end, between two of the regular interval.
+_STEP_FILE = re.compile(r"step-(\d+)(-stop)?\.ckpt")
+# zipfile raises RuntimeError and ValueError if a damaged byte claims compression or encryption.
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
+    """The checkpoints of the run in ``directory`` by step, oldest first."""
+    found = [
+        (_STEP_FILE.fullmatch(p.name), p) for p in (directory / CHECKPOINTS).glob("step-*.ckpt")
+    ]
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def has_checkpoints(directory: Path) -> bool:
+    """Whether the run in ``directory`` has any checkpoint, even a damaged one."""
+    return any((directory / CHECKPOINTS).glob("step-*.ckpt*"))
+
+
+def is_regular(path: Path) -> bool:
+    """Whether it was written at the regular interval, not at a stop."""
+    return not path.stem.endswith("-stop")
+
+
+def newest_sound(directory: Path) -> tuple[int, Path] | None:
+    """The newest checkpoint that can be read, and its step.
+
+    Damaged ones that are newer are renamed, with a warning.
+    """
+    found = step_checkpoints(directory)
+    while found:
+        step, path = found.pop()
+        if _is_sound(path):
+            return step, path
+        path.rename(path.with_name(f"{path.name}.damaged"))
+        then = "continuing from the one before it" if found else "starting over"
+        warnings.warn(f"{path} is damaged: {then}", stacklevel=2)
+    return None
+
+
+def to_average(directory: Path, count: int) -> list[Path]:
+    """The last ``count`` checkpoints among those of the regular interval and the very last one.
+
+    Those written when the run was stopped are left out, so that the average does not depend on how
+    often it was.
+    """
+    sound = [path for _, path in step_checkpoints(directory) if _is_sound(path)]
+    return [path for path in sound if is_regular(path) or path == sound[-1]][-count:]
+
+
+def damaged_checkpoints(directory: Path) -> list[Path]:
+    """The checkpoints of the run in ``directory`` that cannot be read."""
+    return [path for _, path in step_checkpoints(directory) if not _is_sound(path)]
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.testzip() is not None:
+                return False
+        # The checksums may hold and torch still refuse the list of contents.
+        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return True
+    except _UNREADABLE:
+        return False
