@@ -33,10 +33,6 @@ class PaddedMatrix(nn.Module):
         """``(..., d_model)`` to ``(..., vocab_size)``."""
         return F.linear(states, self.weight)[..., : self.vocab_size]
 
-    def num_padding(self) -> int:
-        """How many elements of ``weight`` are padding."""
-        return self.weight[self.vocab_size :].numel()
-
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         name = f"{prefix}weight"

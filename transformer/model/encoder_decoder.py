@@ -159,8 +159,3 @@ class Transformer(nn.Module):
         for layer in self.decoder:
             states = layer(states, tgt_mask, memory, memory_mask)
         return states
-
-    def num_parameters(self) -> int:
-        """The number of trained parameters, the shared matrix counted once, without padding."""
-        total = sum(parameter.numel() for parameter in self.parameters())
-        return total - self.embedding.num_padding()
