@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.errors import CommError
 
 import experiments.run.wandb_runs
-import wandb
 from experiments.run.attempt import wandb_id, write_attempt
 from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import Limits, Log
