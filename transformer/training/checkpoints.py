@@ -28,7 +28,7 @@ def with_current_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of each of the model's weights over the checkpoints (section 6.1), in float64.
+    """The mean of each of the model's weights (section 6.1), summed in float64.
 
     Raises:
         ValueError: if there is no checkpoint.
