@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 import subprocess
@@ -46,6 +47,38 @@ def test_each_link_leads_somewhere(page: Path, link: str) -> None:
 def snippet(word: str) -> str:
     (found,) = (block for language, block in BLOCKS if language == "python" and word in block)
     return found
+
+
+def test_the_table_shows_the_committed_results() -> None:
+    columns = [
+        ("quick", "paper_perplexity", 2),
+        ("small", "perplexity", 3),
+        ("quick", "perplexity", 3),
+        ("quick", "paper_bleu", 1),
+        ("small", "bleu", 1),
+        ("quick", "bleu", 1),
+    ]
+    runs = {scale: committed_runs(f"table3-{scale}") for scale in ("small", "quick")}
+    expected = [
+        [row, *(shown(runs[scale].get(row), column, digits) for scale, column, digits in columns)]
+        for row in runs["quick"]
+    ]
+    (table,) = re.findall(r"\| row \|.*\n\|-.*\n((?:\|.*\n)+)", PAGES[0].read_text("utf-8"))
+    assert [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()
+    ] == expected
+
+
+def committed_runs(table: str) -> dict[str, dict[str, str]]:
+    """The lines of a committed table's ``results.csv`` by row."""
+    path = ROOT / "experiments" / "results" / table / "results.csv"
+    with path.open(encoding="utf-8", newline="") as lines:
+        return {line["row"]: line for line in csv.DictReader(lines)}
+
+
+def shown(run: dict[str, str] | None, column: str, digits: int) -> str:
+    """A figure as the README writes it; blank without a run."""
+    return f"{float(run[column]):.{digits}f}" if run else ""
 
 
 def test_the_two_commands_stand_at_the_beginning() -> None:
