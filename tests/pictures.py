@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "experiments" / "results" / "table3-quick"
+RESULTS = ROOT / "experiments" / "results" / "table3-small"
 PICTURES = ROOT / "docs" / "pictures"
 _WIDTH, _HEIGHT = 1420, 940
 _LINES = 30

@@ -1,0 +1,20 @@
+"""Why `big` stays on a plateau at the scale `small`: its first 3,000 steps with one change each."""
+
+from dataclasses import replace
+
+from ablations.tables import BASE, Table, row
+from ablations.tables.scales import SMALL
+from transformer.config import override
+
+TABLE = Table(
+    name="big-early",
+    title="big at its first 3,000 steps",
+    base=override(BASE, d_model=1024, d_ff=4096, num_heads=16, dropout=0.3, max_steps=25_000),
+    rows=(
+        row("base"),
+        row("p0.1", dropout=0.1),
+    ),
+    scales=(
+        replace(SMALL, name="small-warmup", settings={**SMALL.settings, "warmup_steps": 4_800}),
+    ),
+)
