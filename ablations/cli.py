@@ -109,10 +109,7 @@ def list_tables() -> int:
         print(f"    varies: {', '.join(each.name for each in space.parameters)}")
     print("scales:")
     for scale in SCALES:
-        print(
-            f"    {scale.name}: {scale.corpus.name}, widths divided by {scale.divide_widths}, "
-            f"N by {scale.divide_layers}, {scale.max_steps:,} steps"
-        )
+        print(f"    {scale.name}: {scale.corpus.name}, {scale.division}, {scale.max_steps:,} steps")
     return 0
 
 

@@ -25,11 +25,11 @@ def notes(summary: Summary) -> Iterator[str]:
         "A blank is the base's value. Δ is the row less the base over the seeds that both have; "
         "lower perplexity is better."
     )
-    if plan.divide_widths > 1 or plan.divide_layers > 1:
+    if max(plan.divide_widths, plan.divide_layers, plan.divide_dropout) > 1:
         yield (
-            f"Columns show what was run: the paper's widths divided by {plan.divide_widths} and "
-            f"its N by {plan.divide_layers}. Rows keep the names of the paper's values; compare "
-            "the order and the signs of the differences with the paper's, not their size."
+            f"Columns show what was run, the paper's {plan.division}. Rows keep the names of the "
+            "paper's values; compare the order and the signs of the differences with the paper's, "
+            "not their size."
         )
     if any(len(row.results) > 1 for row in summary.rows):
         yield (
@@ -104,10 +104,7 @@ def _of_interval(pool: Pool, label: str) -> str:
 def facts(summary: Summary) -> Iterator[tuple[str, str]]:
     """The set-up of a table, as names and values."""
     plan = summary.plan
-    yield (
-        "scale",
-        f"{plan.scale}: widths divided by {plan.divide_widths}, N by {plan.divide_layers}",
-    )
+    yield "scale", f"{plan.scale}: {plan.division}"
     yield from facts_of_base(plan.base)
     yield from facts_of_results(summary.results)
 

@@ -31,13 +31,12 @@ from ablations.tables.table3 import BASE
 from transformer.config import Config, TrainingConfig, override
 from transformer.errors import InputError, unknown_name
 
-_MAPPED = ("num_layers", "d_model", "d_ff", "d_k", "d_v")
+_MAPPED = ("num_layers", "d_model", "d_ff", "d_k", "d_v", "dropout")
 # Trials must stay comparable, so a search may vary neither the length of a run nor the vocabulary
 # that its perplexity is measured on.
 SETTINGS = (
     *_MAPPED,
     "num_heads",
-    "dropout",
     "positions",
     "warmup_steps",
     "learning_rate_factor",

@@ -16,7 +16,7 @@ from typing import Any, cast
 from filelock import FileLock
 
 from ablations.files import LAYERS_FILE, PLAN_FILE
-from ablations.tables.scale import Scale
+from ablations.tables.scale import Scale, division
 from ablations.tables.table import CHANGES, Cell, Reported, Row, Table
 from experiments.run.devices import native_precision
 from experiments.run.experiment import Experiment
@@ -69,6 +69,12 @@ class Plan:
     rows: tuple[PlannedRow, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
     study: str = ""
+    divide_dropout: int = 1
+
+    @property
+    def division(self) -> str:
+        """What the scale divides by how much, in words."""
+        return division(self.divide_widths, self.divide_layers, self.divide_dropout)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -166,6 +172,7 @@ def make_plan(
         scale=scale.name,
         divide_widths=scale.divide_widths,
         divide_layers=scale.divide_layers,
+        divide_dropout=scale.divide_dropout,
         base=choose_arithmetic(base, precision, threads),
         rows=tuple(plan_row(row) for row in table.rows),
         measures=table.measures,

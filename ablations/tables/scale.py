@@ -48,10 +48,10 @@ class Settings(Checkpoints, total=False):
 class Scale:
     """A mapping from the paper's units to what fits a machine.
 
-    ``d_model``, ``d_ff``, ``d_k`` and ``d_v`` are divided by ``divide_widths`` and N by
-    ``divide_layers``; h is kept. ``max_steps`` replaces the paper's 100,000, and rows with other
-    numbers of steps are scaled in proportion. Rows with more steps take ``longer`` over
-    ``settings``.
+    ``d_model``, ``d_ff``, ``d_k`` and ``d_v`` are divided by ``divide_widths``, N by
+    ``divide_layers`` and P_drop by ``divide_dropout``; h is kept. ``max_steps`` replaces the
+    paper's 100,000, and rows with other numbers of steps are scaled in proportion. Rows with more
+    steps take ``longer`` over ``settings``.
     """
 
     name: str
@@ -61,7 +61,13 @@ class Scale:
     max_steps: int
     settings: Settings
     longer: Checkpoints
+    divide_dropout: int = 1
     other_corpora: tuple[Corpus, ...] = ()
+
+    @property
+    def division(self) -> str:
+        """What it divides by how much, in words."""
+        return division(self.divide_widths, self.divide_layers, self.divide_dropout)
 
     def anchored(self, folder: Path) -> Scale:
         """The scale with relative paths of its corpora resolved against ``folder``."""
@@ -87,6 +93,7 @@ class Scale:
                 name: _divide(name, getattr(model, name), self.divide_widths)
                 for name in ("d_model", "d_ff", "d_k", "d_v")
             },
+            dropout=model.dropout / self.divide_dropout,
             max_steps=max(1, config.training.max_steps * self.max_steps // _PAPER_STEPS),
             **(self.settings | longer),
         )
@@ -109,6 +116,7 @@ def scale(
     other_corpora: tuple[Corpus, ...] = (),
     divide_widths: int = 1,
     divide_layers: int = 1,
+    divide_dropout: int = 1,
     max_steps: int = _PAPER_STEPS,
     longer: Checkpoints | None = None,
     **settings: Unpack[Settings],
@@ -130,11 +138,17 @@ def scale(
         corpus=corpus,
         divide_widths=divide_widths,
         divide_layers=divide_layers,
+        divide_dropout=divide_dropout,
         max_steps=max_steps,
         settings=settings,
         longer=longer or {},
         other_corpora=other_corpora,
     )
+
+
+def division(widths: int, layers: int, dropout: int) -> str:
+    """What is divided by how much, as ``widths divided by 8, N by 2, dropout by 1``."""
+    return f"widths divided by {widths}, N by {layers}, dropout by {dropout}"
 
 
 def _divide(name: str, value: int, divisor: int) -> int:

@@ -80,7 +80,8 @@ def test_every_row_fits_every_scale_and_keeps_its_order(chosen: Any) -> None:
         for name in ("d_model", "d_ff", "d_k", "d_v"):
             assert cast(int, after[name]) * chosen.divide_widths == before[name]
         assert cast(int, after["num_layers"]) * chosen.divide_layers == before["num_layers"]
-        for name in ("num_heads", "dropout", "label_smoothing", "positions"):
+        assert cast(float, after["dropout"]) * chosen.divide_dropout == before["dropout"]
+        for name in ("num_heads", "label_smoothing", "positions"):
             assert after[name] == before[name]
     steps = [cast(int, found["max_steps"]) for found in scaled]
     assert steps[-1] == 3 * steps[0] and set(steps[:-1]) == {chosen.max_steps}
