@@ -27,7 +27,7 @@ def notes(summary: Summary) -> Iterator[str]:
     )
     if max(plan.divide_widths, plan.divide_layers, plan.divide_dropout) > 1:
         yield (
-            f"Columns show what was run, the paper's {plan.division}. Rows keep the names of the "
+            f"Columns show what was run: the paper's {plan.division}. Rows keep the names of the "
             "paper's values; compare the order and the signs of the differences with the paper's, "
             "not their size."
         )

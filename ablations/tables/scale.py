@@ -147,8 +147,10 @@ def scale(
 
 
 def division(widths: int, layers: int, dropout: int) -> str:
-    """What is divided by how much, as ``widths divided by 8, N by 2, dropout by 1``."""
-    return f"widths divided by {widths}, N by {layers}, dropout by {dropout}"
+    """What a scale divides by how much, as ``widths / 8, N / 2``."""
+    divisors = {"widths": widths, "N": layers, "dropout": dropout}
+    divided = (f"{name} / {divisor}" for name, divisor in divisors.items() if divisor > 1)
+    return ", ".join(divided) or "the paper's sizes"
 
 
 def _divide(name: str, value: int, divisor: int) -> int:
