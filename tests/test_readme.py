@@ -71,7 +71,7 @@ def test_the_table_shows_the_committed_results() -> None:
 
 def shown(run: dict[str, str] | None, column: str, digits: int) -> str:
     """A figure of the README, a dash for a row that has not been run."""
-    return "–" if run is None else f"{float(run[column]):.{digits}f}"
+    return "\N{EN DASH}" if run is None else f"{float(run[column]):.{digits}f}"
 
 
 def committed_runs(table: str) -> dict[str, dict[str, str]]:
