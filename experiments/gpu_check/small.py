@@ -28,10 +28,12 @@ _REPEATS = 3
 
 
 def _small(**changes: Any) -> ModelConfig:
-    """A row in the paper's units, with an eighth of the widths and half of the layers."""
+    """A row in the paper's units, with an eighth of the widths, half of the layers and dropout."""
     paper = dataclasses.replace(ModelConfig(vocab_size=LOAD.vocab_size), **changes)
     widths = {name: getattr(paper, name) // 8 for name in ("d_model", "d_ff", "d_k", "d_v")}
-    return dataclasses.replace(paper, num_layers=paper.num_layers // 2, **widths)
+    return dataclasses.replace(
+        paper, num_layers=paper.num_layers // 2, dropout=paper.dropout / 2, **widths
+    )
 
 
 ROWS: dict[str, ModelConfig] = {
