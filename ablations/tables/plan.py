@@ -65,11 +65,11 @@ class Plan:
     scale: str
     divide_widths: int
     divide_layers: int
+    divide_dropout: int = 1
     base: Config
     rows: tuple[PlannedRow, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
     study: str = ""
-    divide_dropout: int = 1
 
     @property
     def division(self) -> str:

@@ -58,10 +58,10 @@ class Scale:
     corpus: Corpus
     divide_widths: int
     divide_layers: int
+    divide_dropout: int = 1
     max_steps: int
     settings: Settings
     longer: Checkpoints
-    divide_dropout: int = 1
     other_corpora: tuple[Corpus, ...] = ()
 
     @property

@@ -10,7 +10,7 @@ import pytest
 
 from ablations.search.search import make_search
 from ablations.search.space import Parameter, Space, choice, uniform, whole
-from ablations.search.spaces import BASE_LR, SHAPE, SPACES, load_space
+from ablations.search.spaces import BASE_LR, REGULARISATION, SHAPE, SPACES, load_space
 from ablations.tables.scales import QUICK, SCALES, SMALL
 from tests.ablations.samples import TINY
 from transformer.errors import InputError
@@ -43,6 +43,7 @@ def test_a_space_is_mapped_as_a_row_is() -> None:
     factor, warmup = BASE_LR.at(SMALL)
     assert (factor.low, factor.high) == (0.1, 4.0)
     assert (warmup.low, warmup.high) == (60, 4_800)
+    assert REGULARISATION.at(SMALL)[0].high == 0.2
 
 
 def one(parameter: Parameter, name: str = "mine") -> Space:

@@ -91,6 +91,9 @@ def test_quick_is_an_eighth_of_the_paper_and_half_as_deep() -> None:
     found = columns(QUICK.apply(BASE))
     expected = {"num_layers": 3, "d_model": 64, "d_ff": 256, "num_heads": 8, "d_k": 8, "d_v": 8}
     assert {name: found[name] for name in expected} == expected
+    assert found["dropout"] == 0.05
+    assert QUICK.division == "widths / 8, N / 2, dropout / 2"
+    assert PAPER.division == "the paper's sizes"
     assert QUICK.corpus.name == "cldr_en_de"
     assert SMALL.corpus.name == "multi30k_en_de"
 
