@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from experiments.figures.style import (
     BLUE,
@@ -37,8 +38,10 @@ def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
             ``agreement``, one of :func:`ablations.report.verdicts.agreement`'s words
         measure: the axes' name of what differs
     """
-    x = axis("paper", f"Δ {measure} in the paper")
-    y = axis("ours", f"Δ {measure} here")
+    # The large differences of a few rows would press all others together on a linear axis.
+    typical = {name: median(abs(row[name]) for row in rows) or 1 for name in ("paper", "ours")}
+    x = axis("paper", f"Δ {measure} in the paper", symlog=typical["paper"])
+    y = axis("ours", f"Δ {measure} here", symlog=typical["ours"])
     known = {row["agreement"] for row in rows}
     shown = {word: look for word, look in _AGREEMENT.items() if word in known}
     colours, shapes = zip(*shown.values(), strict=True)
@@ -55,8 +58,8 @@ def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
     }
     return figure(
         f"{measure}: difference from the base, ours against the paper's",
-        width=_WIDTH,
-        height=_HEIGHT,
+        width=480,
+        height=340,
         data={"values": rows},
         layer=[
             {**zero, "data": {"values": [{}]}, "encoding": {"x": at_zero}},

@@ -32,8 +32,8 @@ def agreement_figures(summary: Summary) -> Iterator[Figure]:
                 name=f"agreement-{name}",
                 spec=draw_agreement(rows, label),
                 caption=f"{label}: each row's difference from the base, the paper's from left to "
-                f"right and ours upwards{bounds}. Rows in the lower left and upper right "
-                "quarters change in the same direction.",
+                f"right and ours upwards{bounds}, on scales that are logarithmic but near 0. "
+                "Rows in the lower left and upper right quarters change in the same direction.",
             )
 
 

@@ -35,13 +35,23 @@ def figure(title: str | Spec, **spec: Any) -> Spec:
     }
 
 
-def axis(field: str, title: str, *, log: bool = False, form: str | None = None) -> Spec:
+def axis(
+    field: str,
+    title: str,
+    *,
+    log: bool = False,
+    symlog: float | None = None,
+    form: str | None = None,
+) -> Spec:
     """The encoding of a number along an axis, which need not begin at zero.
 
     Args:
+        symlog: for numbers of both signs, logarithmic in those far above this one
         form: of its labels, in d3's notation
     """
     scale: Spec = {"type": "log", "nice": False} if log else {"zero": False}
+    if symlog is not None:
+        scale |= {"type": "symlog", "constant": symlog}
     scale["padding"] = 12  # so that no point lies on the frame
     labels: Spec = {} if form is None else {"format": form}
     return {

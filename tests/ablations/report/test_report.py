@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from vl_convert import vegalite_to_svg
 
+from ablations.figures.table import draw_agreement
 from ablations.report.page import Table as PageTable
 from ablations.report.page import Text
 from ablations.report.plain import to_text
@@ -70,6 +73,18 @@ def test_figures_show_each_row(table3: Path) -> None:
     for name in figures:
         assert (table3 / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         ElementTree.parse(table3 / "figures" / f"{name}.svg")
+
+
+def test_one_large_difference_does_not_press_the_others_together() -> None:
+    differences = (0.1, 0.2, 0.3, 0.4, 20.0)
+    rows = [
+        {"row": str(x), "paper": x, "ours": x, "low": None, "high": None, "agreement": "same sign"}
+        for x in differences
+    ]
+    svg = ElementTree.fromstring(vegalite_to_svg(draw_agreement(rows, "Perplexity")))
+    at = [point.get("transform", "") for point in marks(svg, "symbol")]
+    left = [float(found[1]) for x in at if (found := re.match(r"translate\(([\d.]+),", x))]
+    assert left[3] - left[0] > 40  # of 480; on a linear scale 7
 
 
 def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:
