@@ -87,7 +87,7 @@ def place(run: Run, width: int | None = None) -> str:
 
 
 def at_step(run: Run) -> str:
-    """The step, such as ``1,200/100K``."""
+    """The step, or in evaluation the line that is scored, such as ``1,200/100K``."""
     progress = run.progress
     if progress is None or not progress.step:
         return ""
@@ -116,7 +116,8 @@ def describe(run: Run, status: Status) -> str:
     if progress is not None:
         if run.state == RunState.RUNNING and progress.stage != RunState.TRAIN:
             parts = [f"running ({progress.stage})"]
-        parts += [f"step {text}"] if (text := at_step(run)) else []
+        unit = "line" if progress.stage == RunState.EVALUATE else "step"
+        parts += [f"{unit} {text}"] if (text := at_step(run)) else []
         if run.state == RunState.RUNNING:
             parts += [] if progress.loss is None else [f"loss {number(progress.loss, 3)}"]
             speed = progress.tokens_per_second

@@ -113,6 +113,12 @@ def test_plain_lines_say_who_works_and_why_a_run_failed() -> None:
     ]
 
 
+def test_an_evaluation_counts_lines() -> None:
+    scoring = Progress(stage=RunState.EVALUATE, step=300, max_steps=1_014)
+    lines = describe_all(replace(STATUS, runs=(replace(RUNS[1], progress=scoring),)))
+    assert any("C-ff4096/seed-1: running (evaluate), line 300/1,014, on" in line for line in lines)
+
+
 def test_silent_workers_do_not_count() -> None:
     alone = replace(STATUS, runs=(RUNS[2], RUNS[4]), seconds_left=None)
     assert next(describe_all(alone)).endswith(
