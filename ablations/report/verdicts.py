@@ -100,10 +100,11 @@ def _family_wise(summary: Summary, measure: Measure) -> Iterator[str]:
     seeds = tuple(frozenset(base & {result.seed for result in row.results}) for row, _ in pooled)
     critical = dunnett(seeds, summary.pools[measure.name].freedom)
     noise = [x.row.name for x, y in pooled if abs(y.mean) <= critical * (y.standard_error or 0.0)]
+    is_split = 0 < len(noise) < len(pooled)
     yield (
         f"{measure.title}, all rows together (Dunnett's test, 5 %: {critical:.2f} standard "
         f"errors): {len(pooled) - len(noise)} of {len(pooled)} differ from the base"
-        f"{', all but ' + ', '.join(noise) if noise else ''}."
+        f"{', all but ' + ', '.join(noise) if is_split else ''}."
     )
 
 

@@ -63,6 +63,11 @@ def test_agreement_of_each_row_and_their_counts(tmp_path: Path) -> None:
     assert bleu == f"BLEU, sign of Δ compared with the paper's{counts}"
 
 
+def test_rows_that_are_all_noise_are_counted_once(tmp_path: Path) -> None:
+    summary = fill(tmp_path, (1, 2, 3), dict.fromkeys(OURS, 8.0))
+    assert any(text.endswith(": 0 of 4 differ from the base.") for text in verdicts(summary))
+
+
 def test_one_seed_shows_signs_only(tmp_path: Path) -> None:
     summary = fill(tmp_path, (1,))
     assert kinds(summary) == ["same sign", "other sign", "other sign", "none in paper"]
