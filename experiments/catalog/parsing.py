@@ -72,13 +72,13 @@ SHORT: Settings = {
 }
 NIGHT: Settings = {
     **SHORT,
-    "max_steps": 10_000,
+    "max_steps": 16_000,
     "vocab_size": 8_000,
-    "tokens_per_batch": 4_000,
+    "tokens_per_batch": 2_000,
     "max_length": 384,
     "warmup_steps": 1_000,
     "checkpoint_every_steps": 500,
-    "validate_every_steps": 1_000,
+    "validate_every_steps": 2_000,
 }
 CRAFT_SHORT = Experiment(
     name="craft_short",

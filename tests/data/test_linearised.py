@@ -22,7 +22,7 @@ from transformer.data.linearised import (
 from transformer.data.trees import MAX_DEPTH, TOP, Tree, read_trees, to_penn, words
 
 (TREE,) = read_trees(
-    "( (S (NP-SBJ (PRP We)) (VP (VBP like) (NP (NNS trees) (-RRB- -RRB-))) (. .)))", "x"
+    "( (S (NP-SBJ (PRP We)) (VP (VBP like) (NP (NNS trees) (-RRB- -RRB-))) (. ?)))", "x"
 )
 
 

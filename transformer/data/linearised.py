@@ -9,7 +9,7 @@ from typing import Literal
 
 from transformer.data.trees import MAX_DEPTH, TOP, Tree, escape
 
-#: What stands for a word: its tag if it is punctuation, else XX; its tag; or the word itself.
+#: What stands for a word: its tag if it is punctuation, else XX, its tag, or the word itself.
 Leaves = Literal["XX", "tags", "words"]
 #: The tags of punctuation. The score of a parse leaves out words with these tags.
 PUNCTUATION = frozenset({",", ".", ":", "``", "''"})
@@ -33,10 +33,10 @@ def _tokens(tree: Tree, leaves: Leaves) -> Iterator[str]:
         for child in tree.children:
             yield from _tokens(child, leaves)
         yield f"){tree.label}"
-    elif leaves == "words":
-        yield escape(tree.word)
+    elif leaves == "tags" or tree.label in PUNCTUATION:
+        yield tree.label
     else:
-        yield tree.label if leaves == "tags" or tree.label in PUNCTUATION else WORD
+        yield escape(tree.word) if leaves == "words" else WORD
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
       end of the last outermost constituent, with the tag XX
     - constituents without words, and those within 200 others, are left out
 
-    With ``leaves`` "words" the tag of a word is XX, or the word itself if it is that of
-    punctuation; a leaf that differs from its word counts as a repair.
+    With ``leaves`` "words" the tag of a word is XX, unless its leaf is a tag of punctuation; any
+    other leaf that differs from its word counts as a repair.
     """
     stack, used, repaired = [_Open(TOP)], 0, False
     for token in line.split():
@@ -80,9 +80,9 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
             repaired = True
         else:
             word, used = words[used], used + 1
-            if leaves == "words":
+            if leaves == "words" and label not in PUNCTUATION:
                 repaired |= label != escape(word)
-                label = word if word in PUNCTUATION else WORD
+                label = WORD
             stack[-1].children.append(Tree(label, word=word))
     repaired |= len(stack) > 1 or used < len(words)
     while len(stack) > 1:

@@ -15,7 +15,7 @@ from tests.data.corpora.test_treebanks import write_wsj
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of
 from tests.samples import tiny
-from transformer.data.corpora.treebanks import CRAFT_SHORT, craft, penn_treebank
+from transformer.data.corpora.treebanks import craft, penn_treebank
 from transformer.data.trees import read_trees, to_penn, words
 from transformer.errors import InputError
 
@@ -24,7 +24,7 @@ TREES = ["(S (NP XX XX )NP (VP XX )VP . )S", "(S (NP XX )NP (VP XX (NP XX )NP )V
 
 
 def test_perfect_lines_score_100_and_the_baseline_less() -> None:
-    found = score_parses(CRAFT_SHORT, SENTENCES, TREES, TREES)
+    found = score_parses(craft(), SENTENCES, TREES, TREES)
     assert (found.f1, found.exact_match, found.repaired, found.sentences) == (100, 100, 0, 2)
     assert 0 < found.baseline_f1 < 60
     assert found.tagging_accuracy is None, "its leaves are no tags"
@@ -34,10 +34,10 @@ def test_perfect_lines_score_100_and_the_baseline_less() -> None:
 
 def test_a_line_that_is_no_tree_is_repaired_and_counted() -> None:
     lines = [TREES[0], "(S (NP XX XX XX XX XX"]
-    found = score_parses(CRAFT_SHORT, SENTENCES, TREES, lines)
+    found = score_parses(craft(), SENTENCES, TREES, lines)
     assert (found.repaired, found.errors) == (1, 0)
     assert 0 < found.f1 < 100
-    parsed = parse_lines(CRAFT_SHORT, SENTENCES, lines)
+    parsed = parse_lines(craft(), SENTENCES, lines)
     assert to_penn(parsed.trees[1]) == "(TOP (S (NP (XX It) (XX eats) (XX fish) (XX .))))"
 
 
