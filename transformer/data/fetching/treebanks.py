@@ -20,7 +20,7 @@ from transformer.errors import InputError
 from transformer.progress import show_progress
 
 # Incremented when the same trees would give other lines.
-_FORMAT = 1
+_FORMAT = 2
 
 
 def directory_of(text: TreebankText) -> Path:
