@@ -72,7 +72,7 @@ SHORT: Settings = {
 }
 NIGHT: Settings = {
     **SHORT,
-    "max_steps": 16_000,
+    "max_steps": 10_000,
     "vocab_size": 8_000,
     "tokens_per_batch": 2_000,
     "max_length": 384,
