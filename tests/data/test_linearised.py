@@ -84,6 +84,22 @@ def test_a_wrong_word_counts_as_a_repair() -> None:
     assert delinearise(line, words(TREE), "words") == (without_tags(TREE), True)
 
 
+@pytest.mark.parametrize(
+    ("line", "tree"),
+    [
+        ("(NP a )NP (VP c d )VP", "(NP (XX a) (XX b)) (VP (XX c) (XX d))"),  # b is missing
+        ("(NP b )NP (VP c d )VP", "(NP (XX a) (XX b)) (VP (XX c) (XX d))"),  # the first is
+        ("(NP a b )NP (VP c )VP", "(NP (XX a) (XX b)) (VP (XX c) (XX d))"),  # the last is
+        ("(NP a x b )NP (VP c d )VP", "(NP (XX a) (XX b)) (VP (XX c) (XX d))"),  # x is too much
+        ("(NP a x )NP (VP y d )VP", "(NP (XX a) (XX b)) (VP (XX c) (XX d))"),  # misspelt
+        ("(NP x )NP (VP d )VP", "(NP (XX a) (XX b) (XX c)) (VP (XX d))"),
+    ],
+)
+def test_leaves_are_aligned_with_the_words(line: str, tree: str) -> None:
+    found, was_repaired = delinearise(line, ["a", "b", "c", "d"], "words")
+    assert (to_penn(found), was_repaired) == (f"(TOP {tree})", True)
+
+
 TOKENS = ["(S", "(NP", ")S", ")NP", ")", "(", "()", "XX", ",", ".", "NN", "a(b", "\u00a0", "<unk>"]
 
 

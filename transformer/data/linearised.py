@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import repeat
 from typing import Literal
 
 from transformer.data.trees import MAX_DEPTH, TOP, Tree, escape
@@ -54,7 +56,8 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
 
     - a closing bracket also closes all that began after its constituent did; one whose constituent
       is not open is left out, and so is what has no plain label, such as ``(`` or ``(NP-SBJ``
-    - leaves after the last word are left out
+    - leaves after the last word are left out; with ``leaves`` "words", so are leaves without a word
+      in their place after both have been aligned, and a word without a leaf joins the one before it
     - what is open at the end is closed there, and words after the last leaf are then added at the
       end of the last outermost constituent, with the tag XX
     - constituents without words, and those within 200 others, are left out
@@ -63,7 +66,9 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
     other leaf that differs from its word counts as a repair.
     """
     stack, used, repaired = [_Open(TOP)], 0, False
-    for token in line.split():
+    tokens = line.split()
+    counts = iter(_words_per_leaf(tokens, words)) if leaves == "words" else repeat(1)
+    for token in tokens:
         kind = token[0] if token[0] in "()" else ""
         label = token.removeprefix(kind)
         if not _LABEL.fullmatch(label) and (kind or leaves != "words"):
@@ -76,18 +81,34 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
             while is_open:
                 is_open = stack[-1].label != label
                 repaired |= _close(stack)
-        elif used == len(words):
-            repaired = True
         else:
-            word, used = words[used], used + 1
+            taken = words[used : used + next(counts)]
+            used += len(taken)
+            repaired |= len(taken) != 1
             if leaves == "words" and label not in PUNCTUATION:
-                repaired |= label != escape(word)
+                repaired |= [label] != [escape(word) for word in taken]
                 label = WORD
-            stack[-1].children.append(Tree(label, word=word))
+            stack[-1].children += [
+                Tree(WORD if n else label, word=word) for n, word in enumerate(taken)
+            ]
     repaired |= len(stack) > 1 or used < len(words)
     while len(stack) > 1:
         _close(stack)
     return Tree(TOP, _with(stack[0].children, words[used:])), repaired
+
+
+def _words_per_leaf(tokens: Sequence[str], words: Sequence[str]) -> list[int]:
+    """How many words each leaf of ``tokens`` stands for; words after the last leaf are left."""
+    found = [token for token in tokens if token[0] not in "()"]
+    matcher = SequenceMatcher(None, found, [escape(word) for word in words], autojunk=False)
+    counts = [0] * len(found)
+    for _, start, end, first, last in matcher.get_opcodes():
+        paired = min(end - start, last - first)
+        for leaf in range(start, start + paired):
+            counts[leaf] += 1
+        if paired < last - first and end < len(found):
+            counts[max(0, start + paired - 1)] += last - first - paired
+    return counts
 
 
 def _close(stack: list[_Open]) -> bool:
