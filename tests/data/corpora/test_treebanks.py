@@ -12,6 +12,7 @@ from transformer.corpus import Corpus
 from transformer.data.corpora.treebanks import (
     CRAFT,
     CRAFT_SHORT,
+    PENN,
     TreebankText,
     craft,
     leaves_of,
@@ -68,6 +69,7 @@ def test_an_older_declaration_is_one_of_a_translation() -> None:
 
 def test_what_stands_for_words_is_known_from_the_declaration() -> None:
     assert [leaves_of(craft(x)) for x in ("XX", "tags", "words")] == ["XX", "tags", "words"]
+    assert [leaves_of(x) for x in (CRAFT, CRAFT_SHORT, PENN)] == ["words", "words", "XX"]
 
 
 @pytest.mark.parametrize("below", ["", "wsj", "mrg/wsj", "parsed/mrg/wsj"])
