@@ -55,7 +55,7 @@ def paper(corpus: Corpus) -> Config:
     )
 
 
-# The recipes of a parser of short sentences, for ten minutes on two cores, and of all sentences,
+# The recipes of a parser of short sentences, for minutes on one core, and of all sentences,
 # for an hour; the scales of Table 4 are made of them too.
 SHORT: Settings = {
     "max_steps": 2_000,
@@ -82,7 +82,7 @@ ALL: Settings = {
 }
 CRAFT_SHORT = Experiment(
     name="craft_short",
-    description="parsing of short sentences from CRAFT, a small model; ten minutes on two cores",
+    description="parsing of short sentences from CRAFT, a small model; minutes on one core",
     config=override(
         paper(CRAFT_SHORT_CORPUS), num_layers=2, d_model=128, d_ff=256, d_k=16, d_v=16, **SHORT
     ),
