@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ablations.tables.scale import scale
 from ablations.tables.table import Table, published, row
-from experiments.catalog.parsing import ALL, SHORT, paper
+from experiments.catalog.parsing import ALL_SENTENCES, SHORT_SENTENCES, paper
 from transformer.data.corpora.treebanks import CRAFT, CRAFT_SHORT, PENN
 
 # fmt: off
@@ -33,8 +33,8 @@ ROWS = (
 
 SCALES = (
     # Sentences of at most twelve words.
-    scale("quick", corpus=CRAFT_SHORT, divide_widths=8, divide_layers=2, **SHORT),
-    scale("small", corpus=CRAFT, divide_widths=4, divide_layers=2, **ALL),
+    scale("quick", corpus=CRAFT_SHORT, divide_widths=8, divide_layers=2, **SHORT_SENTENCES),
+    scale("small", corpus=CRAFT, divide_widths=4, divide_layers=2, **ALL_SENTENCES),
     scale("paper", corpus=PENN),
 )
 

@@ -55,9 +55,9 @@ def paper(corpus: Corpus) -> Config:
     )
 
 
-# The recipes of a parser of short sentences, for minutes on one core, and of all sentences,
-# for an hour; the scales of Table 4 are made of them too.
-SHORT: Settings = {
+# Recipes of a parser, for minutes and for an hour on one core; the scales of Table 4 are made of
+# them too.
+SHORT_SENTENCES: Settings = {
     "max_steps": 2_000,
     "vocab_size": 3_000,
     "tokens_per_batch": 1_000,
@@ -70,8 +70,8 @@ SHORT: Settings = {
     "checkpoint_every_steps": 100,
     "validate_every_steps": 500,
 }
-ALL: Settings = {
-    **SHORT,
+ALL_SENTENCES: Settings = {
+    **SHORT_SENTENCES,
     "max_steps": 10_000,
     "vocab_size": 8_000,
     "tokens_per_batch": 2_000,
@@ -84,7 +84,13 @@ CRAFT_SHORT = Experiment(
     name="craft_short",
     description="parsing of short sentences from CRAFT, a small model; minutes on one core",
     config=override(
-        paper(CRAFT_SHORT_CORPUS), num_layers=2, d_model=128, d_ff=256, d_k=16, d_v=16, **SHORT
+        paper(CRAFT_SHORT_CORPUS),
+        num_layers=2,
+        d_model=128,
+        d_ff=256,
+        d_k=16,
+        d_v=16,
+        **SHORT_SENTENCES,
     ),
     tags=("parsing",),
 )
@@ -92,7 +98,7 @@ CRAFT = Experiment(
     name="craft",
     description="parsing of CRAFT, a small model; an hour on one core",
     config=override(
-        paper(CRAFT_CORPUS), num_layers=2, d_model=256, d_ff=512, d_k=32, d_v=32, **ALL
+        paper(CRAFT_CORPUS), num_layers=2, d_model=256, d_ff=512, d_k=32, d_v=32, **ALL_SENTENCES
     ),
     tags=("parsing",),
 )

@@ -92,7 +92,7 @@ def test_a_wrong_word_counts_as_a_repair() -> None:
         ("(NP a b )NP (VP c )VP", "(NP (XX a) (XX b)) (VP (XX c) (XX d))"),  # the last is
         ("(NP a x b )NP (VP c d )VP", "(NP (XX a) (XX b)) (VP (XX c) (XX d))"),  # x is too much
         ("(NP a x )NP (VP y d )VP", "(NP (XX a) (XX b)) (VP (XX c) (XX d))"),  # misspelt
-        ("(NP x )NP (VP d )VP", "(NP (XX a) (XX b) (XX c)) (VP (XX d))"),
+        ("(NP x )NP (VP d )VP", "(NP (XX a) (XX b) (XX c)) (VP (XX d))"),  # one for three
     ],
 )
 def test_leaves_are_aligned_with_the_words(line: str, tree: str) -> None:

@@ -15,7 +15,7 @@ from tests.data.corpora.test_treebanks import write_wsj
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of
 from tests.samples import tiny
-from transformer.data.corpora.treebanks import craft, penn_treebank
+from transformer.data.corpora.treebanks import CRAFT_SHORT, craft, penn_treebank
 from transformer.data.trees import read_trees, to_penn, words
 from transformer.errors import InputError
 
@@ -27,6 +27,11 @@ def test_perfect_lines_score_100_and_the_baseline_less() -> None:
     found = score_parses(craft(), SENTENCES, TREES, TREES)
     assert (found.f1, found.exact_match, found.repaired, found.sentences) == (100, 100, 0, 2)
     assert 0 < found.baseline_f1 < 60
+    spelt = [
+        "(S (NP The cat )NP (VP sleeps )VP . )S",
+        "(S (NP It )NP (VP eats (NP fish )NP )VP . )S",
+    ]
+    assert score_parses(CRAFT_SHORT, SENTENCES, spelt, spelt) == found
     assert found.tagging_accuracy is None, "its leaves are no tags"
     tags = [line.replace("XX", "NN") for line in TREES]
     assert score_parses(craft("tags"), SENTENCES, tags, tags).tagging_accuracy == 100
