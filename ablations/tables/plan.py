@@ -10,6 +10,7 @@ import dataclasses
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
@@ -134,7 +135,7 @@ def make_plan(
     """The plan to run ``rows`` of ``table`` with each of ``seeds``.
 
     Raises:
-        InputError: if a row has no valid configuration at this scale.
+        InputError: if a row has no valid configuration at this scale, or the same as another row.
     """
     wanted = {row.name for row in rows}
     base = scale.apply(table.base)
@@ -166,7 +167,7 @@ def make_plan(
             corpus=None if config.data.corpus == base.data.corpus else config.data.corpus,
         )
 
-    return Plan(
+    plan = Plan(
         table=table.name,
         title=table.title,
         scale=scale.name,
@@ -177,6 +178,20 @@ def make_plan(
         rows=tuple(plan_row(row) for row in table.rows),
         measures=table.measures,
     )
+    _refuse_equal_rows(plan, scale)
+    return plan
+
+
+def _refuse_equal_rows(plan: Plan, scale: Scale) -> None:
+    """Check that the scale does not set what distinguishes two rows."""
+    for one, two in combinations((row for row in plan.rows if not row.published), 2):
+        lost = scale.settings.keys() & {*one.changes, *two.changes}
+        if lost and one.configure(plan.base) == two.configure(plan.base):
+            raise InputError(
+                f"rows {one.name!r} and {two.name!r} of {plan.table!r} are the same at scale "
+                f"{scale.name!r}, which sets {', '.join(sorted(lost))} for all rows: "
+                "give the table a scale for each value, in scales=(scale(…), …)"
+            )
 
 
 def columns(config: Config) -> dict[str, Value]:

@@ -115,6 +115,16 @@ def test_a_changed_scale_or_row_is_refused(tmp_path: Path) -> None:
     assert load_plan(tmp_path) == plan
 
 
+def test_rows_that_a_scale_makes_equal_are_refused() -> None:
+    rows = (row("base"), row("many", vocab_size=50_000), row("few", vocab_size=8_000, d_ff=1024))
+    table = dataclasses.replace(SMALL_TABLE, rows=rows)
+    said = "rows 'base' and 'many' of 'pair' are the same at scale 'tiny', which sets vocab_size"
+    with pytest.raises(InputError, match=said):
+        make_plan(table, TINY, rows[:1], (1,))
+    make_plan(dataclasses.replace(table, rows=(rows[0], rows[2])), TINY, rows[:1], (1,))
+    make_plan(table, PAPER, rows, (1,))
+
+
 def test_another_table_is_refused_by_name_alone(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     with pytest.raises(InputError, match=r"another table \(table: 'pair' -> 'table3'\): choose"):
