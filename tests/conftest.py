@@ -22,6 +22,7 @@ for _variable, _folder in (
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 from tests.browser import browser  # noqa: E402  # a fixture
 from tests.samples import tiny, write_corpus  # noqa: E402
@@ -31,6 +32,9 @@ from transformer.data.corpora.folders import folder_corpus  # noqa: E402
 __all__ = ["browser"]
 
 torch.set_num_threads(1)
+# On a busy machine any example may take long.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ length = st.integers(1, BUDGET + 8)
 lengths_of_pairs = st.lists(st.tuples(length, length), min_size=1, max_size=67).map(as_lengths)
 seeds = st.integers(0, 2**31)
 epochs = st.integers(0, 10_000)
-quickly = settings(max_examples=60, deadline=None)
+quickly = settings(max_examples=60)
 
 
 def plan_of(lengths: Integers, budget: int, seed: int) -> BatchPlan:

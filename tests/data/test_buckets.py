@@ -55,7 +55,7 @@ def test_truncated_files_are_refused(
         Buckets.load(tmp_path)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 400), st.integers(0, 2**60), st.integers(0, 2**31))
 def test_a_shuffle_is_a_permutation(size: int, key: int, other: int) -> None:
     moved = shuffled(np.arange(size), size, (key, other))

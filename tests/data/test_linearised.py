@@ -103,7 +103,7 @@ def test_leaves_are_aligned_with_the_words(line: str, tree: str) -> None:
 TOKENS = ["(S", "(NP", ")S", ")NP", ")", "(", "()", "XX", ",", ".", "NN", "a(b", "\u00a0", "<unk>"]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     line=st.lists(st.sampled_from(TOKENS) | st.text(max_size=4)).map(" ".join),
     sentence=st.lists(st.sampled_from(["a", ",", "-LRB-", "(", "\u00e9"]), max_size=9),

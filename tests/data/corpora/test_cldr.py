@@ -152,7 +152,7 @@ def test_the_corpus_holds(drawn: list[Pair], english: str, german: str):
     assert dict(drawn)[english] == german
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rng=seeds)
 def test_figures_survive_while_points_and_commas_swap(rng: Random):
     english, german = plain(cldr_phrases.measures(rng))
@@ -161,7 +161,7 @@ def test_figures_survive_while_points_and_commas_swap(rng: Random):
     assert [f.translate(swapped) for f in figures.findall(english)] == figures.findall(german)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rng=seeds)
 def test_afternoon_hours_count_on_in_german(rng: Random):
     english, german = plain(cldr_phrases.a_time(rng))
@@ -170,7 +170,7 @@ def test_afternoon_hours_count_on_in_german(rng: Random):
     assert moment.strftime(f"%H:%M{seconds}") == german
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     rng=seeds,
     family=st.sampled_from((cldr_phrases.a_number, cldr_phrases.counted)),

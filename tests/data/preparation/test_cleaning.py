@@ -66,7 +66,7 @@ def test_pairs_stay_aligned_when_some_are_dropped() -> None:
 some_line = st.sampled_from([b"good", b"", b"\0", b" ", b"a  b", "ü\u2028c".encode()])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(some_line, some_line), min_size=1))
 def test_every_pair_read_is_kept_or_dropped(pairs: Pairs) -> None:
     text, fates = fates_of(pairs)

@@ -36,7 +36,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=7), st.text(ODD, max_size=7))))
 def test_encoding_by_words_equals_encoding_the_line(vocabulary: Path, parts: list[str]) -> None:
     line = normalise(" ".join(parts).replace("\0", "").encode(errors="ignore").decode())
