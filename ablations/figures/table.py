@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import copysign, log1p
 from statistics import median
 
 from experiments.figures.style import (
@@ -19,6 +20,8 @@ from experiments.figures.style import (
 )
 
 _WIDTH, _HEIGHT = 400, 300
+_AGREEMENT_WIDTH, _AGREEMENT_HEIGHT = 480, 340
+_LETTER = 6  # the width of one in a label, in pixels like the figures
 # By hue and by shape, for readers who cannot tell the colours apart.
 _AGREEMENT = {
     "agrees": (BLUE, "circle"),
@@ -42,6 +45,7 @@ def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
     typical = {name: median(abs(row[name]) for row in rows) or 1 for name in ("paper", "ours")}
     x = axis("paper", f"Δ {measure} in the paper", symlog=typical["paper"])
     y = axis("ours", f"Δ {measure} here", symlog=typical["ours"])
+    labels = _label_places(rows, typical)
     known = {row["agreement"] for row in rows}
     shown = {word: look for word, look in _AGREEMENT.items() if word in known}
     colours, shapes = zip(*shown.values(), strict=True)
@@ -58,9 +62,9 @@ def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
     }
     return figure(
         f"{measure}: difference from the base, ours against the paper's",
-        width=480,
-        height=340,
-        data={"values": rows},
+        width=_AGREEMENT_WIDTH,
+        height=_AGREEMENT_HEIGHT,
+        data={"values": [{**row, "label": label} for row, label in zip(rows, labels, strict=True)]},
         layer=[
             {**zero, "data": {"values": [{}]}, "encoding": {"x": at_zero}},
             {**zero, "data": {"values": [{}]}, "encoding": {"y": at_zero}},
@@ -75,12 +79,37 @@ def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
                     "tooltip": tooltip("row", "paper", "ours", "low", "high", "agreement"),
                 },
             },
-            {
-                "mark": {"type": "text", "align": "left", "dx": 7, "dy": -4, "fontSize": 10},
-                "encoding": {"x": x, "y": y, "text": {"field": "row"}},
-            },
+            *(
+                {
+                    "transform": [{"filter": {"field": "label", "equal": label}}],
+                    "mark": {"type": "text", "align": "left", "dx": 7, "dy": dy, "fontSize": 10},
+                    "encoding": {"x": x, "y": y, "text": {"field": "row"}},
+                }
+                for label, dy in (("above", -4), ("below", 12))
+            ),
         ],
     )
+
+
+def _label_places(rows: Sequence[Record], typical: Mapping[str, float]) -> list[str]:
+    """``below`` for each row whose label would cover the point to its right, else ``above``."""
+    xs = _pixels([row["paper"] for row in rows], typical["paper"], _AGREEMENT_WIDTH)
+    ys = _pixels([row["ours"] for row in rows], typical["ours"], _AGREEMENT_HEIGHT)
+    return [
+        "below"
+        if any(
+            0 < right - x < _LETTER * (1 + len(row["row"])) and abs(height - y) < 2 * _LETTER
+            for right, height in zip(xs, ys, strict=True)
+        )
+        else "above"
+        for row, x, y in zip(rows, xs, ys, strict=True)
+    ]
+
+
+def _pixels(values: Sequence[float], constant: float, length: int) -> list[float]:
+    """Where ``values`` lie on a symlog axis of ``length`` pixels, but for a shift."""
+    logs = [copysign(log1p(abs(value) / constant), value) for value in values]
+    return [length * log / (max(logs) - min(logs) or 1) for log in logs]
 
 
 def draw_against(

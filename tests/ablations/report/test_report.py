@@ -87,6 +87,20 @@ def test_one_large_difference_does_not_press_the_others_together() -> None:
     assert left[3] - left[0] > 40  # of 480; on a linear scale 7
 
 
+def test_a_label_is_moved_from_the_point_to_its_right() -> None:
+    places = {"far": (-3.0, 1.0), "near": (1.0, 1.0), "next": (1.1, 1.0), "above": (1.2, 2.0)}
+    rows = [
+        {"row": name, "paper": x, "ours": y, "low": None, "high": None, "agreement": "same sign"}
+        for name, (x, y) in places.items()
+    ]
+    svg = ElementTree.fromstring(vegalite_to_svg(draw_agreement(rows, "Perplexity")))
+    height = {
+        text.text: float(text.get("transform", "").partition(",")[2].rstrip(")"))
+        for text in marks(svg, "text")
+    }
+    assert height["far"] == height["next"] < height["near"]
+
+
 def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(rows=["base"], seeds=(1, 2, 3)))
     leave_curve(tmp_path / "base" / "seed-1", {200: 90.0, 400: 40.0, 600: 8.0})
