@@ -111,7 +111,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _trained_table(folder: Path) -> Place:
-    return make_place(folder, steps=360, every=7, step_seconds=None, seeds=(1,))
+    return make_place(folder, steps=480, every=7, step_seconds=None, seeds=(1,))
 
 
 @pytest.mark.slow
@@ -138,4 +138,4 @@ def test_a_trained_table_comes_through_a_storm(
             print(f"\n{kind}: {storm.summary()}")
         assert_as_undisturbed(place, undisturbed, database.url, storm.damage.flipped)
         assert_tidy(place)
-        assert storm.left == [], "the table was done before"
+        assert storm.struck.keys() >= OF_TRAINING.keys(), "the table was done before"
