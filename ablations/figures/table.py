@@ -45,7 +45,7 @@ def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
     typical = {name: median(abs(row[name]) for row in rows) or 1 for name in ("paper", "ours")}
     x = axis("paper", f"Δ {measure} in the paper", symlog=typical["paper"])
     y = axis("ours", f"Δ {measure} here", symlog=typical["ours"])
-    labels = _label_places(rows, typical)
+    places = _label_places(rows, typical)
     known = {row["agreement"] for row in rows}
     shown = {word: look for word, look in _AGREEMENT.items() if word in known}
     colours, shapes = zip(*shown.values(), strict=True)
@@ -64,7 +64,7 @@ def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
         f"{measure}: difference from the base, ours against the paper's",
         width=_AGREEMENT_WIDTH,
         height=_AGREEMENT_HEIGHT,
-        data={"values": [{**row, "label": label} for row, label in zip(rows, labels, strict=True)]},
+        data={"values": [{**row, "place": place} for row, place in zip(rows, places, strict=True)]},
         layer=[
             {**zero, "data": {"values": [{}]}, "encoding": {"x": at_zero}},
             {**zero, "data": {"values": [{}]}, "encoding": {"y": at_zero}},
@@ -81,11 +81,11 @@ def draw_agreement(rows: Sequence[Record], measure: str) -> Spec:
             },
             *(
                 {
-                    "transform": [{"filter": {"field": "label", "equal": label}}],
+                    "transform": [{"filter": {"field": "place", "equal": place}}],
                     "mark": {"type": "text", "align": "left", "dx": 7, "dy": dy, "fontSize": 10},
                     "encoding": {"x": x, "y": y, "text": {"field": "row"}},
                 }
-                for label, dy in (("above", -4), ("below", 12))
+                for place, dy in (("above", -4), ("below", 12))
             ),
         ],
     )
