@@ -29,6 +29,7 @@ class Settings(Checkpoints, total=False):
     """What else a scale may set for all rows."""
 
     beam_size: int
+    length_penalty: float
 
     vocab_size: int
     max_positions: int
