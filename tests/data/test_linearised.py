@@ -57,7 +57,9 @@ def test_a_linearised_tree_comes_back_unrepaired() -> None:
         ("(S (NP XX XX XX XX )NP XX )S", "(S (NP (XX a) (XX b) (XX c)))"),  # too many
         ("", "(XX a) (XX b) (XX c)"),
         ("XX", "(XX a) (XX b) (XX c)"),
-        ("(S (NP XX )S XX XX", "(S (NP (XX a))) (XX b) (XX c)"),  # closes what is within
+        ("(S (NP XX )S XX XX", "(S (XX a)) (XX b) (XX c)"),  # (NP is not closed
+        ("(S (S (NP XX )S XX )S XX", "(S (S (XX a)) (XX b)) (XX c)"),
+        ("(S (NP (NP XX )S XX XX", "(S (NP (NP (XX a) (XX b) (XX c))))"),  # )S is too far away
         ("(S (NP XX )VP XX XX )NP )S", "(S (NP (XX a) (XX b) (XX c)))"),  # was not open
         (")S (S XX XX XX )S )S", "(S (XX a) (XX b) (XX c))"),
         ("(S XX (NP XX XX", "(S (XX a) (NP (XX b) (XX c)))"),  # left open

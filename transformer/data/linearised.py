@@ -54,8 +54,9 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
 
     Any line gives a tree. The repairs are these:
 
-    - a closing bracket also closes all that began after its constituent did; one whose constituent
-      is not open is left out, and so is what has no plain label, such as ``(`` or ``(NP-SBJ``
+    - a closing bracket closes the last open one if the label is the same, else the one before that
+      if the label is; a bracket without its partner is left out, and so is what has no plain label,
+      such as ``(`` or ``(NP-SBJ``
     - leaves after the last word are left out; with ``leaves`` "words", so are leaves without a word
       in their place after both have been aligned, and a word without a leaf joins the one before it
     - what is open at the end is closed there, and words after the last leaf are then added at the
@@ -65,7 +66,7 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
     With ``leaves`` "words" the tag of a word is XX, unless its leaf is a tag of punctuation; any
     other leaf that differs from its word counts as a repair.
     """
-    stack, used, repaired = [_Open(TOP)], 0, False
+    stack, used, repaired = [_Open("")], 0, False
     tokens = line.split()
     counts = iter(_words_per_leaf(tokens, words)) if leaves == "words" else repeat(1)
     for token in tokens:
@@ -76,10 +77,11 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
         elif kind == "(":
             stack.append(_Open(label))
         elif kind == ")":
-            is_open = any(bracket.label == label for bracket in stack[1:])
-            repaired |= not is_open or stack[-1].label != label
-            while is_open:
-                is_open = stack[-1].label != label
+            if stack[-1].label != label:
+                repaired = True
+                if len(stack) > 1 and stack[-2].label == label:
+                    _leave_out(stack)
+            if stack[-1].label == label:
                 repaired |= _close(stack)
         else:
             taken = words[used : used + next(counts)]
@@ -111,12 +113,18 @@ def _words_per_leaf(tokens: Sequence[str], words: Sequence[str]) -> list[int]:
     return counts
 
 
+def _leave_out(stack: list[_Open]) -> None:
+    """Put the innermost constituent's children in its place."""
+    done = stack.pop()
+    stack[-1].children += done.children
+
+
 def _close(stack: list[_Open]) -> bool:
     """Close the innermost constituent; True if it had to be left out."""
-    depth, done = len(stack), stack.pop()
-    if depth > MAX_DEPTH:  # its children take its place
-        stack[-1].children += done.children
+    if len(stack) > MAX_DEPTH:
+        _leave_out(stack)
         return True
+    done = stack.pop()
     if done.children:
         stack[-1].children.append(Tree(done.label, tuple(done.children)))
     return not done.children
