@@ -125,7 +125,9 @@ def _agreements(summary: Summary, measure: Measure) -> Iterator[str]:
 
 def seeds_table(summary: Summary) -> Table:
     """Intervals and verdicts of all rows with a result; empty if no row has two."""
-    heads = ("95 %", "Δ, 95 %", "verdict", "sign as in paper", "seeds needed")
+    heads = ["95 %"]
+    if any(row.results and not row.is_base for row in summary.rows):
+        heads += ["Δ, 95 %", "verdict", "sign as in paper", "seeds needed"]
     columns = [Column("row"), Column("seeds")]
     columns += [Column(head, measure.short) for measure in summary.measures for head in heads]
     rows: list[tuple[str, ...]] = []
@@ -133,7 +135,9 @@ def seeds_table(summary: Summary) -> Table:
         for row in summary.rows:
             if row.results:
                 paired = summary.difference(row, summary.measures[-1].name)
-                cells = [cell for x in summary.measures for cell in _cells(summary, row, x)]
+                cells = [
+                    cell for x in summary.measures for cell in _cells(summary, row, x)[: len(heads)]
+                ]
                 rows.append((row.row.name, str(paired.count if paired else 0), *cells))
     return Table(columns=tuple(columns), rows=tuple(rows))
 

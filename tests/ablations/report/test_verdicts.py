@@ -149,6 +149,14 @@ def test_seeds_that_the_base_lacks_do_not_count(tmp_path: Path) -> None:
     assert narrow[1] == "0" and narrow[-5:] == ["58.3 to 83.7", "\u2013", "", "", ""]
 
 
+def test_the_base_alone_is_not_compared(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 2]))
+    for seed in (1, 2):
+        finish(tmp_path, Cell("base", seed), perplexity=8.0 + seed, bleu=80.0 + seed)
+    write_report(tmp_path)
+    assert rows_of(tmp_path, 1) == [["base", "2", "3.147 to 15.853", "75.1 to 87.9"]]
+
+
 def test_a_run_that_diverged_is_in_the_report(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(seeds=[1, 2]))
     for seed in (1, 2):
