@@ -56,10 +56,10 @@ def paper(corpus: Corpus) -> Config:
     )
 
 
-# Recipes of a parser, for minutes and for two hours on one core; the scales of Table 4 are
-# made of them too. A model cannot copy a word-piece that it has hardly seen, so vocabularies are
-# small: of the short validation sentences, 3 % hold a piece seen fewer than 10 times in training
-# (58 % with 3,000 pieces); of all validation sentences 4 % (33 % with 8,000).
+# Recipes of a parser, for minutes and for two hours on one core with bf16; the scales of Table 4
+# are made of them too. A model cannot copy a word-piece that it has hardly seen, so vocabularies
+# are small: of the short validation sentences, 3 % hold a piece seen fewer than 10 times in
+# training (58 % with 3,000 pieces); of all validation sentences 4 % (33 % with 8,000).
 SHORT_SENTENCES: Settings = {
     "max_steps": 2_000,
     "vocab_size": 500,
@@ -102,7 +102,7 @@ CRAFT_SHORT = Experiment(
 )
 CRAFT = Experiment(
     name="craft",
-    description="parsing of CRAFT, a small model; two hours on one core",
+    description="parsing of CRAFT, a small model; two hours on one core with bf16",
     config=override(
         paper(CRAFT_CORPUS), num_layers=2, d_model=256, d_ff=512, d_k=32, d_v=32, **ALL_SENTENCES
     ),

@@ -62,6 +62,7 @@ def test_a_linearised_tree_comes_back_unrepaired() -> None:
         ("(S (NP (NP XX )S XX XX", "(S (NP (NP (XX a) (XX b) (XX c))))"),  # )S is too far away
         ("(S (NP XX )VP XX XX )NP )S", "(S (NP (XX a) (XX b) (XX c)))"),  # was not open
         (")S (S XX XX XX )S )S", "(S (XX a) (XX b) (XX c))"),
+        (")TOP (S XX XX XX )S )TOP", "(S (XX a) (XX b) (XX c))"),
         ("(S XX (NP XX XX", "(S (XX a) (NP (XX b) (XX c)))"),  # left open
         ("(S (NP )NP XX XX XX )S", "(S (XX a) (XX b) (XX c))"),  # holds no words
         ("( (S XX XX ) XX )S", "(S (XX a) (XX b) (XX c))"),  # no label

@@ -54,9 +54,9 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
 
     Any line gives a tree. The repairs are these:
 
-    - a closing bracket closes the last open one if the label is the same, else the one before that
-      if the label is; a bracket without its partner is left out, and so is what has no plain label,
-      such as ``(`` or ``(NP-SBJ``
+    - a closing bracket closes the last open one if that has its label, else the one before if that
+      has it, and the last is then left out; any other closing bracket is left out, and so is what
+      has no plain label, such as ``(`` or ``(NP-SBJ``
     - leaves after the last word are left out; with ``leaves`` "words", so are leaves without a word
       in their place after both have been aligned, and a word without a leaf joins the one before it
     - what is open at the end is closed there, and words after the last leaf are then added at the
@@ -66,7 +66,7 @@ def delinearise(line: str, words: Sequence[str], leaves: Leaves = "XX") -> tuple
     With ``leaves`` "words" the tag of a word is XX, unless its leaf is a tag of punctuation; any
     other leaf that differs from its word counts as a repair.
     """
-    stack, used, repaired = [_Open("")], 0, False
+    stack, used, repaired = [_Open("")], 0, False  # no bracket closes the first, which is TOP
     tokens = line.split()
     counts = iter(_words_per_leaf(tokens, words)) if leaves == "words" else repeat(1)
     for token in tokens:
