@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from transformer.errors import InputError
 
@@ -16,19 +17,8 @@ CSV_FILE = "results.csv"
 FIGURES = "figures"
 STUDY_FILE = "study.sqlite3"
 STORAGE_FILE = "fleet.json"
-# All files in a table's directory, next to the folders of its rows.
-OWN_FILES = (
-    PLAN_FILE,
-    MARKDOWN_FILE,
-    HTML_FILE,
-    LATEX_FILE,
-    CSV_FILE,
-    FIGURES,
-    STORAGE_FILE,
-    *(STUDY_FILE + suffix for suffix in ("", "-journal", "-shm", "-wal")),
-    "wandb",
-)
-_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_FOLDERS = (FIGURES, "wandb")
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def trial_name(number: int) -> str:
@@ -40,7 +30,23 @@ def check_name(kind: str, name: str) -> None:
     """Check that the name of a table, space, scale or row can be that of a folder.
 
     Raises:
-        InputError: if it contains anything but letters, digits, '.', '_' and '-'.
+        InputError: if it is longer than 100 or contains anything but letters, digits, '.', '_', '-'.
     """
     if not _FOLDER.fullmatch(name):
-        raise InputError(f"{kind} name {name!r} may contain only letters, digits, '.', '_' and '-'")
+        raise InputError(
+            f"{kind} name {name!r} may contain only letters, digits, '.', '_' and '-', 100 in all"
+        )
+
+
+def check_row_name(name: str) -> None:
+    """Check that a row's folder cannot be in the place of a table's own files.
+
+    Raises:
+        InputError: for the name of a folder there, or a name that ends like a file's.
+    """
+    check_name("row", name)
+    if name.lower() in _FOLDERS or Path(name).suffix[1:2].isalpha():
+        raise InputError(
+            f"row name {name!r} could be that of a file of the table: choose one without an ending "
+            f"such as .txt, other than {' and '.join(_FOLDERS)}"
+        )

@@ -185,11 +185,13 @@ class Config:
 
 
 @functools.cache
-def _section_of_field() -> dict[str, str]:
-    sections = {
-        f.name: cast(type, get_type_hints(Config)[f.name]) for f in dataclasses.fields(Config)
+def config_fields() -> dict[str, tuple[str, Any]]:
+    """Section and type of each field of a configuration."""
+    return {
+        field: (section, kind)
+        for section, owner in get_type_hints(Config).items()
+        for field, kind in get_type_hints(owner).items()
     }
-    return {f.name: name for name, kind in sections.items() for f in dataclasses.fields(kind)}
 
 
 def override(config: Config, **changes: object) -> Config:
@@ -198,12 +200,12 @@ def override(config: Config, **changes: object) -> Config:
     Raises:
         InputError: for an unknown name, or a value that its section refuses.
     """
-    section_of = _section_of_field()
+    fields = config_fields()
     grouped: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
-        if name not in section_of:
-            raise unknown_name("setting", name, section_of)
-        grouped.setdefault(section_of[name], {})[name] = value
+        if name not in fields:
+            raise unknown_name("setting", name, fields)
+        grouped.setdefault(fields[name][0], {})[name] = value
     sections: dict[str, Any] = {
         section: dataclasses.replace(getattr(config, section), **values)
         for section, values in grouped.items()

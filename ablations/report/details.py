@@ -9,7 +9,7 @@ from ablations.report.page import Column, Facts, Links, Log, Section, Table, mak
 from ablations.report.summary import RowSummary, Summary
 from ablations.runner.attempts import locate
 from ablations.runner.process import LOG_FILE, last_log_lines
-from ablations.tables.plan import Value
+from ablations.tables.changes import COLUMNS, Value
 from ablations.tables.table import Cell
 from experiments.run.experiment import CONFIG_FILE
 from experiments.run.measures import MEASURES, Measure
@@ -23,21 +23,6 @@ from experiments.run.results import (
 from transformer import formats
 from transformer.errors import InputError
 
-# Table 3's columns, in its order, under its names.
-SETTINGS = {
-    "num_layers": "N",
-    "d_model": "d_model",
-    "d_ff": "d_ff",
-    "num_heads": "h",
-    "d_k": "d_k",
-    "d_v": "d_v",
-    "dropout": "P_drop",
-    "label_smoothing": "ε_ls",
-    "positions": "positions",
-    "max_steps": "steps",
-    "vocab_size": "vocabulary",
-    "target_language": "into",
-}
 _LOG_LINES = 15
 _FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
 
@@ -57,16 +42,23 @@ def details(summary: Summary, row: RowSummary) -> tuple[Section, ...]:
     )
 
 
+def label(name: str) -> str:
+    """What the table calls a setting: as Table 3 does, if it has it."""
+    return COLUMNS.get(name, name)
+
+
 def setting(name: str, value: Value) -> str:
     """The value of a setting as the table shows it."""
-    return formats.steps(int(value)) if name == "max_steps" else str(value)
+    if isinstance(value, int) and name == "max_steps":
+        return formats.steps(value)
+    return "none" if value is None else str(value)
 
 
 def _configuration(summary: Summary, row: RowSummary) -> list[tuple[str, str]]:
     base = summary.base.settings if summary.base else row.settings
     return [
-        (label, ours if ours == theirs else f"{ours} (base: {theirs})")
-        for name, label in SETTINGS.items()
+        (label(name), ours if ours == theirs else f"{ours} (base: {theirs})")
+        for name in summary.plan.shown
         for ours, theirs in [(setting(name, row.settings[name]), setting(name, base[name]))]
     ]
 

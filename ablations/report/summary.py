@@ -20,7 +20,8 @@ from ablations.report.statistics import (
     rank_correlation,
 )
 from ablations.runner.attempts import locate, number
-from ablations.tables.plan import Plan, PlannedRow, Value, columns, load_plan
+from ablations.tables.changes import Value
+from ablations.tables.plan import Plan, PlannedRow, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import check_configuration
 from experiments.run.measures import MEASURES, Measure
@@ -81,7 +82,7 @@ Run = Result | Unfinished
 class RowSummary:
     """A row and its runs.
 
-    ``settings`` are the values of its columns as run, ``changed`` those that differ from the
+    ``settings`` are the values of all settings as run, ``changed`` those that differ from the
     base's. ``scores`` are means over the seeds, by the names of the fields of a Result; those of
     the mean of several checkpoints begin with ``averaged_``.
     """
@@ -170,7 +171,6 @@ def summarise(directory: Path) -> Summary:
         InputError: if it is not the directory of a table.
     """
     plan = load_plan(directory)
-    base = columns(plan.base)
     for row in plan.rows:
         if len(set(row.seeds)) < len(row.seeds):
             seeds = ", ".join(map(str, row.seeds))
@@ -179,7 +179,7 @@ def summarise(directory: Path) -> Summary:
                 "name each once"
             )
     runs = _of_the_same_data({cell: _read(cell, plan, directory) for cell in plan.cells}, plan)
-    rows = tuple(_row(row, base, plan, runs) for row in plan.rows if row.seeds or row.published)
+    rows = tuple(_row(row, plan, runs) for row in plan.rows if row.seeds or row.published)
     names = plan.measures if any(len(row.results) > 1 for row in rows) else ()
     pools = {name: pool({row.row.name: _by_seed(row, name) for row in rows}) for name in names}
     return Summary(
@@ -244,18 +244,13 @@ def _read(cell: Cell, plan: Plan, directory: Path) -> Run:
     return result
 
 
-def _row(
-    row: PlannedRow, base: dict[str, Value], plan: Plan, runs: Mapping[Cell, Run]
-) -> RowSummary:
-    settings = columns(row.configure(plan.base))
-    if row.published:  # of which only the language is known
-        settings |= row.changes
+def _row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Run]) -> RowSummary:
     own = [runs[Cell(row.name, seed)] for seed in row.seeds]
     results = [run for run in own if isinstance(run, Result)]
     return RowSummary(
         row=row,
-        settings=settings,
-        changed=frozenset(name for name, value in settings.items() if value != base[name]),
+        settings=row.settings(plan.base),
+        changed=row.changed(plan.base),
         results=tuple(results),
         unfinished=tuple(run for run in own if isinstance(run, Unfinished)),
         scores=_estimates(results, (*MEASURES, *_MORE_SCORES)),

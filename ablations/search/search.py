@@ -17,8 +17,9 @@ from filelock import FileLock
 from ablations.files import PLAN_FILE, SEARCH_FILE, trial_name
 from ablations.search.space import Parameter, Space
 from ablations.search.spaces import load_space
+from ablations.tables.changes import Value, columns
 from ablations.tables.find import find_scale
-from ablations.tables.plan import Value, choose_arithmetic, same_arithmetic
+from ablations.tables.plan import choose_arithmetic, same_arithmetic
 from ablations.tables.scale import Scale
 from experiments.run.experiment import Experiment
 from experiments.run.files import read_json, write_json
@@ -83,7 +84,7 @@ class Search:
 
     def values(self, config: Config) -> dict[str, Value]:
         """The parameters' values in a configuration."""
-        found = {**to_dict(config.model), **to_dict(config.training)}
+        found = columns(config)
         return {parameter.name: found[parameter.name] for parameter in self.parameters}
 
     def first(self) -> dict[str, Value]:

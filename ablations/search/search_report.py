@@ -15,14 +15,13 @@ from ablations.figures.search import (
     draw_slices,
     draw_trial_curves,
 )
-from ablations.report.details import SETTINGS
 from ablations.report.notes import facts_of_base, facts_of_results
 from ablations.report.page import Column, Facts, Figure, Figures, Page, Table, Text, make_page
 from ablations.report.write import write_page
 from ablations.runner.attempts import locate
 from ablations.search.search import Search, load_search
 from ablations.search.trials import Trial, best, ranked, read_trials
-from ablations.tables.plan import Value
+from ablations.tables.changes import COLUMNS, Value
 from experiments.run.measures import MEASURES
 from experiments.run.progress import RunState
 from transformer import formats
@@ -33,7 +32,7 @@ from transformer.evaluation.counts import count_parameters
 _MIN_TRIALS = 10
 _MAX_CURVES = 100
 _NAMES = {
-    **SETTINGS,
+    **COLUMNS,
     "learning_rate_factor": "learning-rate factor",
     "warmup_steps": "warm-up",
     "adam_beta1": "β1",

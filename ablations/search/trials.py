@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ablations.runner.attempts import newest, read_pruned, read_result
 from ablations.search.search import Search
-from ablations.tables.plan import Value
+from ablations.tables.changes import Value
 from experiments.run.attempt import read_attempt
 from experiments.run.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
 from experiments.run.files import write_json

@@ -10,15 +10,15 @@ import dataclasses
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
 from filelock import FileLock
 
 from ablations.files import LAYERS_FILE, PLAN_FILE
+from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Scale, division
-from ablations.tables.table import CHANGES, Cell, Reported, Row, Table
+from ablations.tables.table import Cell, Reported, Row, Table
 from experiments.run.devices import native_precision
 from experiments.run.experiment import Experiment
 from experiments.run.files import read_json, write_json
@@ -28,7 +28,6 @@ from transformer.corpus import Corpus
 from transformer.errors import InputError
 
 _LOCK_FILE = ".plan.lock"
-Value = int | float | str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +46,19 @@ class PlannedRow:
     seeds: tuple[int, ...]
     corpus: Corpus | None = None
     published: bool = False
+
+    def settings(self, base: Config) -> dict[str, Value]:
+        """The row as it is run on top of ``base``; of a published one only the language is known."""
+        return columns(self.configure(base)) | (self.changes if self.published else {})
+
+    def changed(self, base: Config) -> frozenset[str]:
+        """What differs from ``base`` as run, but for what the scale sets beyond Table 3's columns."""
+        theirs = columns(base)
+        return frozenset(
+            name
+            for name, value in self.settings(base).items()
+            if value != theirs[name] and (name in COLUMNS or name in self.changes)
+        )
 
     def configure(self, base: Config, **more: object) -> Config:
         """The row as it is run on top of ``base``, with ``more`` fields changed."""
@@ -86,6 +98,17 @@ class Plan:
     def valid_measures(self) -> tuple[str, ...]:
         """The measures of the validation set, which are the values of a trial."""
         return tuple(name for name in self.measures if not MEASURES[name].is_of_test)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the paper gives figures for a row."""
+        return any(row.reported != Reported() for row in self.rows)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Table 3's columns, and what else rows change."""
+        changed = {name for row in self.rows for name in row.changed(self.base)}
+        return (*COLUMNS, *(x for x in columns(self.base) if x in changed and x not in COLUMNS))
 
     @property
     def configs(self) -> dict[str, Config]:
@@ -135,11 +158,11 @@ def make_plan(
     """The plan to run ``rows`` of ``table`` with each of ``seeds``.
 
     Raises:
-        InputError: if a row has no valid configuration at this scale, or the same as another row.
+        InputError: if a row has no valid configuration at this scale.
     """
     wanted = {row.name for row in rows}
-    base = scale.apply(table.base)
-    unchanged = _settings(base)
+    base = table.configure(None, scale)
+    unchanged = columns(base)
 
     def plan_row(row: Row) -> PlannedRow:
         changes = cast(dict[str, Value], dict(row.changes))
@@ -155,8 +178,8 @@ def make_plan(
         config = table.configure(row, scale)
         scaled = {
             name: value
-            for name, value in _settings(config).items()
-            if name in changes or value != unchanged[name]
+            for name, value in columns(config).items()
+            if name != "target_language" and (name in changes or value != unchanged[name])
         }
         return PlannedRow(
             name=row.name,
@@ -167,7 +190,7 @@ def make_plan(
             corpus=None if config.data.corpus == base.data.corpus else config.data.corpus,
         )
 
-    plan = Plan(
+    return Plan(
         table=table.name,
         title=table.title,
         scale=scale.name,
@@ -178,30 +201,6 @@ def make_plan(
         rows=tuple(plan_row(row) for row in table.rows),
         measures=table.measures,
     )
-    _refuse_equal_rows(plan, scale)
-    return plan
-
-
-def _refuse_equal_rows(plan: Plan, scale: Scale) -> None:
-    """Check that the scale does not set what distinguishes two rows."""
-    for one, two in combinations((row for row in plan.rows if not row.published), 2):
-        lost = scale.settings.keys() & {*one.changes, *two.changes}
-        if lost and one.configure(plan.base) == two.configure(plan.base):
-            raise InputError(
-                f"rows {one.name!r} and {two.name!r} of {plan.table!r} are the same at scale "
-                f"{scale.name!r}, which sets {', '.join(sorted(lost))} for all rows: "
-                "give the table a scale for each value, in scales=(scale(…), …)"
-            )
-
-
-def columns(config: Config) -> dict[str, Value]:
-    """What a row may change, as it is in ``config``, by name."""
-    found = {**_settings(config), "target_language": config.data.corpus.target_language}
-    return {name: found[name] for name in CHANGES}
-
-
-def _settings(config: Config) -> dict[str, Value]:
-    return {**to_dict(config.model), **to_dict(config.training)}
 
 
 def load_plan(directory: Path) -> Plan:
@@ -296,9 +295,14 @@ def _extend(found: Plan, plan: Plan) -> Plan:
 
 def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:
     """What must not change once the rows ``taken`` have been asked for."""
+    base = columns(plan.base)
+
+    def distinct(row: PlannedRow) -> dict[str, Value]:
+        return {name: value for name, value in row.scaled.items() if value != base[name]}
+
     return {
         "table": plan.table,
         "scale": plan.scale,
         "base": to_dict(plan.base),
-        "rows": {row.name: row.scaled for row in plan.rows if row.name in taken},
+        "rows": {row.name: distinct(row) for row in plan.rows if row.name in taken},
     }

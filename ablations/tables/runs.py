@@ -14,7 +14,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ablations.files import PLAN_FILE
 from ablations.runner.attempts import read_result
 from ablations.runner.run_set import Direction
-from ablations.tables.plan import Plan, columns, load_plan
+from ablations.tables.changes import columns
+from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.run.experiment import Experiment
 from experiments.run.measures import MEASURES, Measure
@@ -104,7 +105,7 @@ class TableRuns:
         """The row, the seed, and the settings that are no parameters."""
         cell = self._cells[name]
         settings = columns(self._plan.experiment(cell).config)
-        rest = {key: x for key, x in settings.items() if key not in self._distributions}
+        rest = {key: settings[key] for key in self._plan.shown if key not in self._distributions}
         return {"cell": name, "row": cell.row, "seed": cell.seed, **rest}
 
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
@@ -154,9 +155,9 @@ def _distributions(plan: Plan) -> dict[str, BaseDistribution]:
     """
     found: dict[str, BaseDistribution] = {}
     rows = [columns(config) for config in plan.configs.values()]
-    for name in rows[0]:
+    for name in plan.shown:
         values = [row[name] for row in rows]
-        numbers = [value for value in values if not isinstance(value, str)]
+        numbers = [value for value in values if isinstance(value, (int, float))]
         if len(numbers) < len(values) or len(set(numbers)) == 1:
             continue
         low, high = min(numbers), max(numbers)

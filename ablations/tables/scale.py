@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Unpack, cast
 
 from ablations.files import check_name
-from transformer.config import Config, Precision, Schedule, TrainingConfig, override
+from ablations.tables.changes import SCALE_SETTINGS, Settings, Value, check_change, columns
+from experiments.catalog import parsing
+from transformer.config import Config, DataConfig, TrainingConfig, override
 from transformer.corpus import Corpus
 from transformer.data.corpora.folders import anchored
-from transformer.errors import InputError, unknown_name
+from transformer.errors import InputError
 
 _PAPER_STEPS = TrainingConfig().max_steps
-
-
-class Checkpoints(TypedDict, total=False):
-    """How often to write a checkpoint, and how many of the last to score as an average, alone or
-    too.
-    """
-
-    checkpoint_every_steps: int
-    average_checkpoints: int
-    also_average: int | None
-
-
-class Settings(Checkpoints, total=False):
-    """What else a scale may set for all rows."""
-
-    beam_size: int
-    length_penalty: float
-
-    vocab_size: int
-    max_positions: int
-    tokens_per_batch: int
-    max_length: int
-    warmup_steps: int
-    schedule: Schedule
-    learning_rate_factor: float
-    adam_beta2: float
-    clip_norm: float | None
-    precision: Precision
-    validate_every_steps: int
-    log_every_steps: int
+_WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
+MAPPED = ("num_layers", *_WIDTHS, "dropout")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,8 +26,10 @@ class Scale:
 
     ``d_model``, ``d_ff``, ``d_k`` and ``d_v`` are divided by ``divide_widths``, N by
     ``divide_layers`` and P_drop by ``divide_dropout``; h is kept. ``max_steps`` replaces the
-    paper's 100,000, and rows with other numbers of steps are scaled in proportion. Rows with more
-    steps take ``longer`` over ``settings``.
+    paper's 100,000, and rows with other numbers of steps are scaled in proportion. ``settings``
+    replace the paper's values and no others: what a table's base or a row sets itself is kept.
+    Rows with more steps take ``longer``, and those in another language ``other``, over
+    ``settings``.
     """
 
     name: str
@@ -62,8 +39,9 @@ class Scale:
     divide_dropout: int = 1
     max_steps: int
     settings: Settings
-    longer: Checkpoints
+    longer: Settings
     other_corpora: tuple[Corpus, ...] = ()
+    other: Settings
 
     @property
     def division(self) -> str:
@@ -75,39 +53,82 @@ class Scale:
         others = tuple(anchored(corpus, folder) for corpus in self.other_corpora)
         return replace(self, corpus=anchored(self.corpus, folder), other_corpora=others)
 
-    def apply(self, config: Config, target_language: str | None = None) -> Config:
+    def apply(self, config: Config, changes: Collection[str] = (), language: str = "") -> Config:
         """The configuration to run for one in the paper's units.
 
         Args:
-            target_language: that of one of ``other_corpora``, or None for ``corpus``
+            changes: the names of what a row has set in it, which is kept
+            language: of one of ``other_corpora``; "" for ``corpus``
 
         Raises:
             InputError: if a width or the depth is not divisible, or no corpus is in that language.
         """
         model = config.model
+        corpus = self._corpus(language)
         longer = self.longer if config.training.max_steps > _PAPER_STEPS else {}
+        other = {} if corpus == self.corpus else self.other
+        replaced = self._replaced(config, self.settings | longer | other)
         return override(
             config,
-            corpus=self._corpus(target_language),
-            num_layers=_divide("num_layers", model.num_layers, self.divide_layers),
+            corpus=corpus,
+            num_layers=self._divide("num_layers", model.num_layers, self.divide_layers),
             **{
-                name: _divide(name, getattr(model, name), self.divide_widths)
-                for name in ("d_model", "d_ff", "d_k", "d_v")
+                name: self._divide(name, getattr(model, name), self.divide_widths)
+                for name in _WIDTHS
             },
             dropout=model.dropout / self.divide_dropout,
             max_steps=max(1, config.training.max_steps * self.max_steps // _PAPER_STEPS),
-            **(self.settings | longer),
+            **{name: value for name, value in replaced.items() if name not in changes},
         )
 
-    def _corpus(self, target_language: str | None) -> Corpus:
+    def describe(self, base: Config) -> Iterator[str]:
+        """What it makes of a table whose base is ``base``, in a line or two."""
+        settings = cast(Mapping[str, Value], self.settings)
+        replaced = self._replaced(base, self.settings)
+        steps = f"{self.max_steps:,} steps for the paper's {_PAPER_STEPS:,}"
+        words = ", ".join(f"{name}={value}" for name, value in replaced.items())
+        yield f"the scale: {self.division}; {steps}; it sets {words or 'nothing else'}"
+        kept = {name: value for name, value in columns(base).items() if name in settings}
+        words = ", ".join(
+            f"{name}={value} (not {settings[name]})"
+            for name, value in kept.items()
+            if name not in replaced
+        )
+        if words:
+            yield f"kept as the table's base sets it: {words}"
+
+    def _replaced(self, config: Config, settings: Settings) -> dict[str, Value]:
+        """Those of ``settings`` in which ``config`` still has the paper's values."""
+        ours, paper = columns(config), columns(_paper(config.data.corpus))
+        found = cast(Mapping[str, Value], settings)
+        return {name: value for name, value in found.items() if ours[name] == paper[name]}
+
+    def _corpus(self, language: str) -> Corpus:
         corpora = (self.corpus, *self.other_corpora)
         for corpus in corpora:
-            if target_language in (None, corpus.target_language):
+            if language in ("", corpus.target_language):
                 return corpus
         raise InputError(
-            f"its corpora are in {', '.join(x.target_language for x in corpora)}, "
-            f"none in {target_language!r}"
+            f"its corpora are in {', '.join(x.target_language for x in corpora)}, none in "
+            f"{language!r}"
         )
+
+    def _divide(self, name: str, value: int, divisor: int) -> int:
+        # Positions are pairs of sine and cosine.
+        unit = 2 * divisor if name == "d_model" else divisor
+        if value % unit:
+            raise InputError(
+                f"{name} is {value}, which scale {self.name!r} cannot divide by {divisor}: sizes "
+                f"are in the paper's units, so {unit}, {2 * unit}, {3 * unit}, … fit"
+            )
+        return value // divisor
+
+
+def _paper(corpus: Corpus) -> Config:
+    """The paper's base for the task of ``corpus``."""
+    if corpus.task == "parsing":
+        return parsing.paper(corpus)
+    return Config(data=DataConfig(corpus=corpus))
 
 
 def scale(
@@ -119,7 +140,8 @@ def scale(
     divide_layers: int = 1,
     divide_dropout: int = 1,
     max_steps: int = _PAPER_STEPS,
-    longer: Checkpoints | None = None,
+    longer: Settings | None = None,
+    other: Settings | None = None,
     **settings: Unpack[Settings],
 ) -> Scale:
     """A scale; with a corpus alone it is the identity.
@@ -128,12 +150,11 @@ def scale(
         other_corpora: for rows in other target languages
 
     Raises:
-        InputError: for a setting that a scale does not have.
+        InputError: for a setting that a scale does not have, or of the wrong type.
     """
     check_name("scale", name)
-    for setting in (*settings, *(longer or {})):
-        if setting not in Settings.__annotations__:
-            raise unknown_name("setting", setting, Settings.__annotations__)
+    for setting, value in (*settings.items(), *(longer or {}).items(), *(other or {}).items()):
+        check_change("scale", SCALE_SETTINGS, setting, value)
     return Scale(
         name=name,
         corpus=corpus,
@@ -144,6 +165,7 @@ def scale(
         settings=settings,
         longer=longer or {},
         other_corpora=other_corpora,
+        other=other or {},
     )
 
 
@@ -151,10 +173,4 @@ def division(widths: int, layers: int, dropout: int) -> str:
     """What a scale divides by how much, as ``widths / 8, N / 2``."""
     divisors = {"widths": widths, "N": layers, "dropout": dropout}
     divided = (f"{name} / {divisor}" for name, divisor in divisors.items() if divisor > 1)
-    return ", ".join(divided) or "the paper's sizes"
-
-
-def _divide(name: str, value: int, divisor: int) -> int:
-    if value % divisor:
-        raise InputError(f"{name} is {value}, which the scale cannot divide by {divisor}")
-    return value // divisor
+    return ", ".join(divided) or "sizes undivided"

@@ -24,40 +24,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, Unpack, cast, get_type_hints
+from typing import Unpack, cast
 
-from ablations.files import OWN_FILES, check_name
+from ablations.files import check_name, check_row_name
+from ablations.tables.changes import CHANGES, Changes, check_change
 from ablations.tables.scale import Scale
 from experiments.run.measures import MEASURES
-from transformer.config import Config, Positions, override
+from transformer.config import Config, override
 from transformer.errors import InputError, unknown_name
-
-
-class Changes(TypedDict, total=False):
-    """What a row may change: the columns of Table 3, the positions of its row E, and the language
-    into which Table 2 translates.
-    """
-
-    num_layers: int
-    d_model: int
-    d_ff: int
-    num_heads: int
-    d_k: int
-    d_v: int
-    dropout: float
-    label_smoothing: float
-    positions: Positions
-    max_steps: int
-    vocab_size: int
-    target_language: str
-
-
-CHANGES: tuple[str, ...] = tuple(Changes.__annotations__)
-_TYPES: dict[str, object] = get_type_hints(Changes)
-_KINDS: dict[object, tuple[tuple[type, ...], str]] = {
-    int: ((int,), "a whole number"),
-    float: ((int, float), "a number"),
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,13 +84,12 @@ def row(
         InputError: for an unknown change or one of the wrong type, or a name that cannot be a
             folder's.
     """
-    check_name("row", name)
-    if name.lower() in OWN_FILES:
-        raise InputError(f"row name {name!r} is the name of a file of the table: choose another")
+    check_row_name(name)
     for change, value in changes.items():
-        if change not in CHANGES:
-            raise unknown_name("setting", change, CHANGES)
-        _check_type(name, change, value)
+        try:
+            check_change("row", CHANGES, change, value)
+        except InputError as error:
+            raise InputError(f"row {name!r}: {error}") from error
     reported = Reported(
         perplexity=perplexity,
         bleu=bleu,
@@ -139,12 +112,6 @@ def published(
     """A system of other authors, with the figures that the paper quotes."""
     reported = Reported(test_bleu=test_bleu, test_f1=test_f1, flops=flops)
     return Row(name=name, reported=reported, changes=changes, published=True)
-
-
-def _check_type(row: str, change: str, value: object) -> None:
-    kinds, words = _KINDS.get(_TYPES[change], ((str,), "a string"))
-    if not isinstance(value, kinds) or isinstance(value, bool):
-        raise InputError(f"row {row!r}: {change} is {value!r}, but must be {words}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,7 +138,7 @@ class Table:
         check_name("table", self.name)
         if not self.rows:
             raise InputError(f'table {self.name!r} has no rows: give it rows=(row("base"), …)')
-        names = [row.name for row in self.rows]
+        names = [row.name.lower() for row in self.rows]  # on a Mac, a and A are one folder
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"table {self.name!r} has two rows named {name!r}")
@@ -186,16 +153,19 @@ class Table:
         """The rows that are not published systems."""
         return tuple(row for row in self.rows if not row.published)
 
-    def configure(self, row: Row, scale: Scale | None = None) -> Config:
-        """The configuration of ``row`` at ``scale``, or in the paper's units without one."""
-        changes = dict(cast(Mapping[str, object], row.changes))
-        language = cast(str | None, changes.pop("target_language", None))
+    def configure(self, row: Row | None, scale: Scale | None = None) -> Config:
+        """The configuration of ``row``, or of the base, at ``scale``, or in the paper's units
+        without one.
+        """
+        changes = dict(cast(Mapping[str, object], row.changes)) if row else {}
+        language = str(changes.pop("target_language", ""))
         try:
             config = override(self.base, **changes)
-            return config if scale is None else scale.apply(config, language)
+            return config if scale is None else scale.apply(config, changes, language)
         except InputError as error:
             where = "" if scale is None else f" at scale {scale.name!r}"
-            raise InputError(f"row {row.name!r} of {self.name!r}{where}: {error}") from error
+            who = f"row {row.name!r}" if row else "the base"
+            raise InputError(f"{who} of {self.name!r}{where}: {error}") from error
 
 
 @dataclass(frozen=True, order=True, slots=True)

@@ -6,10 +6,10 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 from experiments.run.experiment import Experiment
-from transformer.config import Config, override
+from transformer.config import config_fields, override
 from transformer.errors import InputError, unknown_name
 
 # Fields that have another place on the command line.
@@ -34,7 +34,7 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
     """
     if not settings:
         return experiment
-    fields = _fields()
+    fields = config_fields()
     values: dict[str, object] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -64,36 +64,48 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
     )
 
 
-def _fields() -> dict[str, tuple[str, Any]]:
-    """Section and type of each field of a configuration."""
-    return {
-        field: (section, kind)
-        for section, owner in get_type_hints(Config).items()
-        for field, kind in get_type_hints(owner).items()
-    }
+def takes(kind: Any) -> str:
+    """The values that a field of this type takes, in words."""
+    first, *others = _kinds(kind)
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+    if get_origin(first) is Literal:
+        words = {first: f"one of {', '.join(get_args(first))}"}
+    return words[first] + " or none" * (NoneType in others)
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether a field of this type takes ``value``."""
+    first, *others = _kinds(kind)
+    if value is None:
+        return NoneType in others
+    if get_origin(first) is Literal:
+        return value in get_args(first)
+    kinds = (int, float) if first is float else (first,)
+    return isinstance(value, kinds) and isinstance(value, bool) == (first is bool)
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
 
 
 def _parse(field: str, text: str, kind: Any) -> object:
-    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    optional = NoneType in kinds
-    if optional and text.lower() == "none":
+    first, *others = _kinds(kind)
+    if NoneType in others and text.lower() == "none":
         return None
-    value, expected = _value(text, kinds[0])
-    if value is None:
-        raise InputError(f"{field} is {text!r}, but takes {expected}{' or none' * optional}")
+    value = _value(text, first)
+    if not fits(value, first):
+        raise InputError(f"{field} is {text!r}, but takes {takes(kind)}")
     return value
 
 
-def _value(text: str, kind: Any) -> tuple[object, str]:
-    """``text`` as that type, or None; and a description of the values that the type takes."""
+def _value(text: str, kind: Any) -> object:
+    """``text`` as a value of that type, if it is one."""
     if get_origin(kind) is Literal:
-        choices: tuple[str, ...] = get_args(kind)
-        return text if text in choices else None, f"one of {', '.join(choices)}"
+        return text
     if kind is bool:
-        return {"true": True, "false": False}.get(text.lower()), "true or false"
-    expected = "a whole number" if kind is int else "a number"
+        return {"true": True, "false": False}.get(text.lower())
     try:
         value = kind(text)
-        return value if math.isfinite(value) else None, expected
+        return value if math.isfinite(value) else None
     except (ValueError, OverflowError):
-        return None, expected
+        return None

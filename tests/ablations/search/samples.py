@@ -16,7 +16,7 @@ from ablations.search.sampler import DIRECTIONS
 from ablations.search.search import Search, claim_search, make_search
 from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
-from ablations.tables.plan import Value
+from ablations.tables.changes import Value
 from ablations.tables.table import Cell
 from experiments.run.attempt import Attempt, Failure, write_attempt
 from experiments.run.experiment import claim

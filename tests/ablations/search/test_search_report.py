@@ -14,7 +14,7 @@ from ablations.search.search import Search
 from ablations.search.search_report import write_search_report
 from ablations.search.spaces import REGULARISATION, SHAPE
 from ablations.search.trials import read_trials
-from ablations.tables.plan import Value
+from ablations.tables.changes import Value
 from tests.ablations.report.pages import drawn, marks, rows_of
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from ablations.files import OWN_FILES
+from ablations.tables.changes import columns
 from ablations.tables.find import find_scale, load_table, select_rows
-from ablations.tables.plan import columns
 from ablations.tables.scale import scale
 from ablations.tables.scales import PAPER, QUICK, SCALES, SMALL
 from ablations.tables.table import Row, Table, row

@@ -9,8 +9,9 @@ import pytest
 
 from ablations.report.page import Table as PageTable
 from ablations.report.report import write_report
+from ablations.tables.changes import columns
 from ablations.tables.find import find_scale, select_rows
-from ablations.tables.plan import claim_plan, columns, make_plan
+from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table import Cell
 from ablations.tables.table2 import TABLE

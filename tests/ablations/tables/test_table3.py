@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ablations.tables.plan import columns
+from ablations.tables.changes import columns
 from ablations.tables.table3 import BASE, TABLE
 from transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 

@@ -1,0 +1,108 @@
+"""What a row of a table may change of the configuration, and a scale may set for all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict, get_type_hints
+
+from experiments.catalog.settings import fits, takes
+from transformer.config import Config, Positions, Precision, Schedule, config_fields
+from transformer.errors import InputError, unknown_name
+
+Value = int | float | str | None
+
+
+class Settings(TypedDict, total=False):
+    """The fields of a configuration that a scale may set for all rows, and a row for itself."""
+
+    vocab_size: int
+    num_heads: int
+    positions: Positions
+    max_positions: int
+
+    tokens_per_batch: int
+    max_length: int
+    max_length_ratio: float | None
+    drop_duplicates: bool
+
+    warmup_steps: int
+    schedule: Schedule
+    learning_rate_factor: float
+    adam_beta1: float
+    adam_beta2: float
+    adam_epsilon: float
+    label_smoothing: float
+    clip_norm: float | None
+    precision: Precision
+    threads: int | None
+    average_checkpoints: int
+    also_average: int | None
+    checkpoint_every_steps: int
+    validate_every_steps: int
+    log_every_steps: int
+
+    beam_size: int
+    length_penalty: float
+    max_extra_length: int
+
+
+class Changes(Settings, total=False):
+    """What a row may change: also what a scale divides or takes in proportion, and the language
+    into which Table 2 translates.
+    """
+
+    num_layers: int
+    d_model: int
+    d_ff: int
+    d_k: int
+    d_v: int
+    dropout: float
+    max_steps: int
+    target_language: str
+
+
+CHANGES: dict[str, object] = get_type_hints(Changes)
+SCALE_SETTINGS: dict[str, object] = get_type_hints(Settings)
+# Table 3's columns, in its order, under its names.
+COLUMNS = {
+    "num_layers": "N",
+    "d_model": "d_model",
+    "d_ff": "d_ff",
+    "num_heads": "h",
+    "d_k": "d_k",
+    "d_v": "d_v",
+    "dropout": "P_drop",
+    "label_smoothing": "ε_ls",
+    "positions": "positions",
+    "max_steps": "steps",
+    "vocab_size": "vocabulary",
+    "target_language": "into",
+}
+
+
+def check_change(of: str, known: Mapping[str, object], name: str, value: object) -> None:
+    """Check the name and the type of a change.
+
+    Args:
+        of: what it is a change of, such as "row", for the message
+        known: the fields that it may change, with their types
+
+    Raises:
+        InputError: for an unknown field, one that it may not change, or a value of another type.
+    """
+    if name not in known and name in config_fields():
+        raise InputError(f"a {of} cannot change {name}, see docs/tables.md")
+    if name not in known:
+        raise unknown_name("setting", name, known)
+    if not fits(value, known[name]):
+        raise InputError(f"{name} is {value!r}, but must be {takes(known[name])}")
+
+
+def columns(config: Config) -> dict[str, Value]:
+    """What a row may change, as it is in ``config``, by name."""
+    found = {
+        name: getattr(getattr(config, section), name)
+        for name, (section, _) in config_fields().items()
+    }
+    found["target_language"] = config.data.corpus.target_language
+    return {name: found[name] for name in CHANGES}
