@@ -30,7 +30,7 @@ def check_name(kind: str, name: str) -> None:
     """Check that the name of a table, space, scale or row can be that of a folder.
 
     Raises:
-        InputError: if it is longer than 100 or contains anything but letters, digits, '.', '_', '-'.
+        InputError: if it is too long, or has other characters than letters, digits, '.', '_', '-'.
     """
     if not _FOLDER.fullmatch(name):
         raise InputError(

@@ -113,7 +113,7 @@ class Reader:
     def _draw_table(self, plan: Plan, runs: Mapping[str, Run]) -> Mapping[str, Spec]:
         curves = [self._curve(runs[str(cell)], cell.row, cell.seed) for cell in plan.cells]
         base = next((row.name for row in plan.rows if not row.changes), None)
-        spec = draw_curves(curves, base)
+        spec = draw_curves(curves, base, by_name=plan.is_compared)
         return {} if spec is None else {"curves": spec}
 
     def _curve(self, run: Run, row: str, seed: int) -> Curve:

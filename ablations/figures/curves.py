@@ -31,6 +31,16 @@ def group_of(row: str) -> str:
     return row.split("-", 1)[0]
 
 
+def _panels(rows: Sequence[str], by_name: bool) -> dict[str, str]:
+    """The title of the panel of each row: of a row's group, or of as many rows as are colours."""
+    if by_name:
+        groups = {row: group_of(row) for row in rows}
+        return {row: f"rows {x}" if len(x) == 1 else x for row, x in groups.items()}
+    count = len(COLOURS)
+    parts = [rows[start : start + count] for start in range(0, len(rows), count)]
+    return {row: " to ".join(dict.fromkeys((x[0], x[-1]))) for x in parts for row in x}
+
+
 def read_curve(directory: Path, row: str, seed: int) -> Curve:
     """The curve of the run in ``directory``; empty before the first validation."""
     known = sorted(valid_perplexities(directory).items())
@@ -62,12 +72,13 @@ def thin(curves: Sequence[Curve]) -> list[Curve]:
     ]
 
 
-def draw_curves(curves: Sequence[Curve], base: str | None) -> Spec | None:
+def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> Spec | None:
     """A panel for each group of rows, with the base's curves in grey behind; None without a point.
 
     Args:
         curves: of any number of rows and seeds
         base: the name of the base's row, which is drawn like any other if it is alone
+        by_name: whether rows are grouped by their names, as in the paper
     """
     drawn = thin(curves)
     if not drawn:
@@ -76,9 +87,10 @@ def draw_curves(curves: Sequence[Curve], base: str | None) -> Spec | None:
     others = [curve for curve in drawn if curve.row != base]
     if not others:
         behind, others = [], drawn
+    titles = _panels(list(dict.fromkeys(curve.row for curve in others)), by_name)
     panels = [
-        _panel(group, [curve for curve in others if group_of(curve.row) == group], behind)
-        for group in dict.fromkeys(group_of(curve.row) for curve in others)
+        _panel(title, [curve for curve in others if titles[curve.row] == title], behind)
+        for title in dict.fromkeys(titles.values())
     ]
     return figure(
         "Learning curves, the base in grey" if behind else "Learning curves",
@@ -98,7 +110,7 @@ def _records(curves: Sequence[Curve]) -> list[Record]:
     ]
 
 
-def _panel(group: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
+def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
     encoding = {
         "x": axis("step", "optimiser step"),
         "y": axis("perplexity", "validation perplexity", log=True),
@@ -120,5 +132,4 @@ def _panel(group: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
         for curves, mark, more in ((behind, grey, {}), (own, line, by_row))
         if curves
     ]
-    title = f"rows {group}" if len(group) == 1 else group
     return {"title": title, "width": 230, "height": 190, "layer": layers}

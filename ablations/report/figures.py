@@ -59,7 +59,8 @@ def curve_figures(summary: Summary) -> Iterator[Figure]:
         for row in summary.rows
         if row.row.seeds
     ]
-    spec = draw_curves(curves, summary.base.row.name if summary.base else None)
+    base = summary.base.row.name if summary.base else None
+    spec = draw_curves(curves, base, by_name=summary.plan.is_compared)
     if spec is not None:
         yield Figure(
             name="curves",
@@ -79,7 +80,7 @@ def size_figures(summary: Summary) -> Iterator[Figure]:
         rows = [
             {
                 "row": row.row.name,
-                "group": group_of(row.row.name),
+                "group": _group(summary, row),
                 "perplexity": perplexity.mean,
                 field: fmean(float(getattr(result, field)) for result in row.results),
             }
@@ -100,6 +101,12 @@ def size_figures(summary: Summary) -> Iterator[Figure]:
             caption="BLEU of the test set against training FLOPs: ours by the arithmetic of the "
             "model, the paper's by time and nominal peak of the devices.",
         )
+
+
+def _group(summary: Summary, row: RowSummary) -> str:
+    if summary.plan.is_compared:
+        return group_of(row.row.name)
+    return "base" if row.is_base else "rows"
 
 
 def _bleu_and_flops(row: RowSummary) -> Iterator[Record]:

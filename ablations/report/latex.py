@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ablations.report.details import SETTINGS, setting
-from ablations.report.results import group_starts, is_compared, parameters, scores, shown_settings
+from ablations.report.details import label, setting
+from ablations.report.results import group_starts, parameters, scores, shown_settings
 from ablations.report.summary import RowSummary, Summary
 from transformer import formats
 
@@ -35,10 +35,10 @@ _SPECIAL = str.maketrans(
 
 def to_latex(summary: Summary) -> str:
     """A ``tabular`` for ``\\input``, which needs booktabs and amsmath; blanks are the base's."""
-    compared, settings = is_compared(summary), shown_settings(summary)
+    compared, settings = summary.plan.is_compared, shown_settings(summary)
     figures = [*(measure.short for measure in summary.measures), "params"]
     width = 2 if compared else 1
-    heads = ["row", *(_SYMBOLS.get(name, _escape(SETTINGS[name])) for name in settings)]
+    heads = ["row", *(_SYMBOLS.get(name, _escape(label(name))) for name in settings)]
     lines = [
         f"% {summary.plan.title}, scale {summary.plan.scale}".replace("\n", " "),
         "% \\usepackage{booktabs,amsmath}",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ablations.report.statistics import Pool
 from ablations.report.summary import Summary
 from ablations.report.verdicts import NOISE
+from ablations.tables.changes import COLUMNS, columns
 from experiments.run.measures import MEASURES
 from experiments.run.results import Result
 from transformer import formats
@@ -30,6 +31,8 @@ def notes(summary: Summary) -> Iterator[str]:
             f"Columns show what was run: the paper's {plan.division}. Rows keep the names of the "
             "paper's values; compare the order and the signs of the differences with the paper's, "
             "not their size."
+            if plan.is_compared
+            else f"Columns show what was run: the table's values with {plan.division}."
         )
     if any(len(row.results) > 1 for row in summary.rows):
         yield (
@@ -48,10 +51,10 @@ def notes(summary: Summary) -> Iterator[str]:
         )
     if any(len(row.results) == 1 for row in summary.rows):
         at_paper = "at the paper's size that is about 0.3 to 0.5 BLEU, at a small scale more; "
+        known = plan.is_compared and "bleu" in plan.measures
         yield (
             "A figure without ± is of one seed. Differences within the noise of a seed cannot be "
-            f"told apart: {at_paper if 'bleu' in plan.measures else ''}perplexity separates rows "
-            "better."
+            f"told apart: {at_paper * known}perplexity separates rows better."
         )
     if any(summary.correlation(name).interval for name in plan.measures):
         yield (
@@ -59,9 +62,11 @@ def notes(summary: Summary) -> Iterator[str]:
             "does not include the noise of seeds."
         )
     if any("tokenised_bleu" in row.scores for row in summary.rows):
+        paper = "The paper's own is computed on tokens, as in the column BLEU tokenised"
+        own = "The column BLEU tokenised is computed on tokens"
         yield (
-            "BLEU is sacreBLEU's. The paper's own is computed on tokens, as in the column BLEU "
-            "tokenised: plain quotes, Moses' tokenisation, German compounds split."
+            f"BLEU is sacreBLEU's. {paper if plan.is_compared else own}: plain quotes, Moses' "
+            "tokenisation, German compounds split."
         )
     repaired = [
         f"{result.parses.repaired:,} of {result.parses.sentences:,} ({row.row.name}, seed "
@@ -75,16 +80,18 @@ def notes(summary: Summary) -> Iterator[str]:
             "F1 is labelled, as EVALB counts it, with the references' punctuation. Output that was "
             f"no tree over its sentence was repaired, on the validation set: {', '.join(repaired)}."
         )
+    not_paper = ", which the paper's table does not use"
     if counts := {result.averaged.checkpoints for result in summary.results if result.averaged}:
         yield (
             "Averaged figures are those of the mean of the last "
-            f"{' or '.join(map(str, sorted(counts)))} checkpoints, which the paper's table does "
-            "not use."
+            f"{' or '.join(map(str, sorted(counts)))} checkpoints"
+            f"{not_paper * plan.is_compared}."
         )
-    yield (
-        "Parameters are the model's own, and those it has with the embedding table of 40,960 rows "
-        "that fits the paper's column (its big model fits about 36,000)."
-    )
+    if plan.is_compared:
+        yield (
+            "Parameters are the model's own, and those it has with the embedding table of 40,960 "
+            "rows that fits the paper's column (its big model fits about 36,000)."
+        )
 
 
 def _of_interval(pool: Pool, label: str) -> str:
@@ -105,6 +112,9 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
     """The set-up of a table, as names and values."""
     plan = summary.plan
     yield "scale", f"{plan.scale}: {plan.division}"
+    if not plan.is_compared:
+        base = {name: value for name, value in columns(plan.base).items() if name in COLUMNS}
+        yield "base", ", ".join(f"{COLUMNS[name]} {value}" for name, value in base.items())
     yield from facts_of_base(plan.base)
     yield from facts_of_results(summary.results)
 

@@ -15,7 +15,7 @@ from ablations.report.figures import (
 from ablations.report.latex import to_latex
 from ablations.report.notes import facts, notes, regime, regime_warning
 from ablations.report.page import Column, Facts, Figures, Page, Table, Text, make_page
-from ablations.report.results import cost_table, is_compared, results_table, to_csv
+from ablations.report.results import cost_table, results_table, to_csv
 from ablations.report.statistics import Correlation
 from ablations.report.summary import Summary, summarise
 from ablations.report.verdicts import seeds_table, verdicts
@@ -49,7 +49,7 @@ def compose(summary: Summary) -> Page:
         f"{len(summary.results)} of {total} runs finished."
     )
     numbers, sentence = (), ""
-    if is_compared(summary) and corpus.task == "translation":
+    if plan.is_compared and corpus.task == "translation":
         numbers = regime(plan.base, base.results[0] if base and base.results else None)
         found = [(x.label, summary.correlation(x.name)) for x in summary.measures]
         shares = [f"{label} {_correlation(x)}" for label, x in found if x.count]

@@ -9,19 +9,20 @@ from functools import partial
 from statistics import fmean
 
 from ablations.figures.curves import group_of
-from ablations.report.details import SETTINGS, details, setting
+from ablations.report.details import details, label, setting
 from ablations.report.page import Column, Table
 from ablations.report.statistics import Estimate
 from ablations.report.summary import RowSummary, Summary, reported
 from ablations.report.verdicts import NOISE
-from ablations.tables.table import Reported
+from ablations.tables.changes import COLUMNS
 from experiments.run.measures import MEASURES, Measure
 from transformer import formats
 
 # A column, and its cell in each row.
 Cells = tuple[Column, Callable[[RowSummary], str]]
 _OF_MEASURE = (("", "ours"), ("paper", "theirs"), ("Δ", ""), ("Δ paper", "theirs"))
-_IF_CHANGED = ("positions", "vocab_size", "target_language")
+# Not columns of Table 3.
+_IF_CHANGED = {"positions", "vocab_size", "target_language"}
 # Scores that only some runs have, and their decimals.
 _OTHER_SCORES = {
     "tokenised_bleu": ("BLEU tokenised", MEASURES["bleu"].digits),
@@ -29,11 +30,6 @@ _OTHER_SCORES = {
     "averaged_bleu": ("BLEU averaged", MEASURES["bleu"].digits),
     "averaged_f1": ("F1 averaged", MEASURES["f1"].digits),
 }
-
-
-def is_compared(summary: Summary) -> bool:
-    """Whether the paper gives figures for a row."""
-    return any(row.row.reported != Reported() for row in summary.rows)
 
 
 def state(row: RowSummary) -> str:
@@ -80,7 +76,7 @@ def _settings(summary: Summary) -> Iterator[Cells]:
         return setting(name, row.settings[name]) if name in known else ""
 
     for name in shown:
-        yield Column(SETTINGS[name], style="setting", only="page"), partial(cell, name=name)
+        yield Column(label(name), style="setting", only="page"), partial(cell, name=name)
 
 
 def _scores(summary: Summary) -> Iterator[Cells]:
@@ -100,9 +96,9 @@ def _scores(summary: Summary) -> Iterator[Cells]:
             if shown[index]:
                 column = Column(name, measure.short, style=style)
                 yield column, partial(cell, measure=measure, index=index)
-    for name, (label, digits) in _OTHER_SCORES.items():
+    for name, (title, digits) in _OTHER_SCORES.items():
         if any(name in row.scores for row in summary.rows):
-            yield Column(label, optional=1), partial(other, name=name, digits=digits)
+            yield Column(title, optional=1), partial(other, name=name, digits=digits)
 
 
 def _sizes(summary: Summary) -> Iterator[Cells]:
@@ -124,7 +120,7 @@ def _changes(summary: Summary) -> Cells:
 
     def cell(row: RowSummary) -> str:
         changed = [name for name in shown if name in row.changed]
-        return " ".join(f"{SETTINGS[x]}={setting(x, row.settings[x])}" for x in changed)
+        return " ".join(f"{label(x)}={setting(x, row.settings[x])}" for x in changed)
 
     return Column("changes", style="words", only="terminal", optional=2), cell
 
@@ -142,15 +138,21 @@ def _baseline(summary: Summary, columns: Sequence[Column]) -> list[str]:
 
 
 def shown_settings(summary: Summary) -> list[str]:
-    """The columns of settings; those without a column in Table 3 only where a row changes them."""
-    changed = {name for row in summary.rows for name in row.changed}
-    return [name for name in SETTINGS if name not in _IF_CHANGED or name in changed]
+    """The columns of settings: those that rows change and, next to the paper, all of Table 3."""
+    names = {name for row in summary.rows for name in row.changed}
+    if summary.plan.is_compared:
+        names |= COLUMNS.keys() - _IF_CHANGED
+    return [name for name in summary.plan.shown if name in names]
 
 
 def group_starts(summary: Summary) -> list[int]:
-    """The indices of rows above which the table has a rule, as the paper's."""
+    """The indices of rows above which the table has a rule: as the paper's, or by language."""
+    grouped = summary.plan.is_compared
     groups = [
-        (row.settings["target_language"], "" if row.row.published else group_of(row.row.name))
+        (
+            row.settings["target_language"],
+            group_of(row.row.name) if grouped and not row.row.published else "",
+        )
         for row in summary.rows
     ]
     return [index for index in range(1, len(groups)) if groups[index] != groups[index - 1]]
@@ -201,7 +203,9 @@ def _powers(flops: float) -> str:
 
 def cost_table(summary: Summary) -> Table:
     """What each row took: means over its runs."""
-    heads = ("row", "seeds", "parameters (M)", "with 40,960 rows", "FLOPs", "tokens/s", "training")
+    heads = ["row", "seeds", "parameters (M)", "FLOPs", "tokens/s", "training"]
+    if summary.plan.is_compared:
+        heads.insert(3, "with 40,960 rows")
     rows: list[tuple[str, ...]] = []
     for row in summary.rows:
         if row.row.published:
@@ -211,7 +215,7 @@ def cost_table(summary: Summary) -> Table:
         if done:
             cells += [
                 formats.millions(done[0].parameters),
-                formats.millions(done[0].parameters_paper_vocab),
+                *[formats.millions(done[0].parameters_paper_vocab)] * summary.plan.is_compared,
                 _powers(fmean(result.flops for result in done)),
                 formats.count(fmean(result.tokens_per_second for result in done)),
                 formats.duration(fmean(result.train_seconds for result in done)),
@@ -222,7 +226,7 @@ def cost_table(summary: Summary) -> Table:
 
 def to_csv(summary: Summary) -> str:
     """A line for each finished run, with its settings, figures and cost, and the paper's."""
-    settings = list(SETTINGS)
+    settings = summary.plan.shown
     of_result = (
         "seed",
         "perplexity",
@@ -244,8 +248,8 @@ def to_csv(summary: Summary) -> str:
     )
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    paper = [f"paper_{name}" for name in summary.plan.measures]
-    writer.writerow(["row", *settings, *of_result, *paper])
+    quoted = summary.plan.measures if summary.plan.is_compared else ()
+    writer.writerow(["row", *settings, *of_result, *(f"paper_{name}" for name in quoted)])
     for row in summary.rows:
         for result in row.results:
             writer.writerow(
@@ -253,7 +257,7 @@ def to_csv(summary: Summary) -> str:
                     row.row.name,
                     *(row.settings[name] for name in settings),
                     *(getattr(result, name) for name in of_result),
-                    *(reported(row, name) for name in summary.plan.measures),
+                    *(reported(row, name) for name in quoted),
                 ]
             )
     return text.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import compress
 
 from ablations.report.page import Column, Table
 from ablations.report.statistics import (
@@ -31,6 +32,7 @@ _COUNTED = {
     _SAME: "same sign",
     _OTHER: "other sign",
 }
+_HEADS = ("95 %", "Δ, 95 %", "verdict", "sign as in paper", "seeds needed")
 _LISTED = (CONTRADICTS, _NONE, _OTHER)
 
 
@@ -125,9 +127,9 @@ def _agreements(summary: Summary, measure: Measure) -> Iterator[str]:
 
 def seeds_table(summary: Summary) -> Table:
     """Intervals and verdicts of all rows with a result; empty if no row has two."""
-    heads = ["95 %"]
-    if any(row.results and not row.is_base for row in summary.rows):
-        heads += ["Δ, 95 %", "verdict", "sign as in paper", "seeds needed"]
+    others = any(row.results and not row.is_base for row in summary.rows)
+    shown = (True, others, others, others and summary.plan.is_compared, others)
+    heads = list(compress(_HEADS, shown))
     columns = [Column("row"), Column("seeds")]
     columns += [Column(head, measure.short) for measure in summary.measures for head in heads]
     rows: list[tuple[str, ...]] = []
@@ -136,7 +138,9 @@ def seeds_table(summary: Summary) -> Table:
             if row.results:
                 paired = summary.difference(row, summary.measures[-1].name)
                 cells = [
-                    cell for x in summary.measures for cell in _cells(summary, row, x)[: len(heads)]
+                    cell
+                    for x in summary.measures
+                    for cell in compress(_cells(summary, row, x), shown)
                 ]
                 rows.append((row.row.name, str(paired.count if paired else 0), *cells))
     return Table(columns=tuple(columns), rows=tuple(rows))

@@ -25,27 +25,25 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ablations.files import check_name
-from ablations.tables.plan import Value
-from ablations.tables.scale import Scale
+from ablations.tables.changes import CHANGES, Value, check_change
+from ablations.tables.scale import MAPPED, Scale
 from ablations.tables.table3 import BASE
 from transformer.config import Config, TrainingConfig, override
-from transformer.errors import InputError, unknown_name
+from transformer.errors import InputError
 
-_MAPPED = ("num_layers", "d_model", "d_ff", "d_k", "d_v", "dropout")
-# Trials must stay comparable, so a search may vary neither the length of a run nor the vocabulary
-# that its perplexity is measured on.
-SETTINGS = (
-    *_MAPPED,
-    "num_heads",
-    "positions",
-    "warmup_steps",
-    "learning_rate_factor",
-    "schedule",
-    "adam_beta1",
-    "adam_beta2",
-    "label_smoothing",
-    "clip_norm",
+# Trials are compared at the same steps, by perplexity on the same word-pieces, rounded alike.
+_SHARED = (
+    "max_steps",
+    "validate_every_steps",
+    "log_every_steps",
+    "vocab_size",
+    "target_language",
+    "precision",
+    "threads",
 )
+# What perplexity does not depend on.
+_OF_DECODING = ("beam_size", "length_penalty", "max_extra_length", "also_average")
+SETTINGS = {x: kind for x, kind in CHANGES.items() if x not in (*_SHARED, *_OF_DECODING)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,8 +67,13 @@ class Parameter:
 
     def __post_init__(self) -> None:
         for field in self.fields:
-            if field not in SETTINGS:
-                raise unknown_name("setting", field, SETTINGS)
+            if field in _OF_DECODING:
+                raise InputError(
+                    f"a search cannot vary {field}, which does not change the perplexity that it "
+                    "compares: score a finished run with evaluate"
+                )
+            for value in self.bounds:
+                check_change("search", SETTINGS, field, value)
         if self.kind == "choice":
             if len(set(self.choices)) < max(2, len(self.choices)):
                 raise InputError(f"{self.name} needs two choices or more, and none of them twice")
@@ -93,7 +96,7 @@ class Parameter:
         """Whether ``value`` is within the bounds."""
         if self.kind == "choice":
             return value in self.choices
-        return not isinstance(value, str) and self.low <= value <= self.high
+        return isinstance(value, (int, float)) and self.low <= value <= self.high
 
     def at(self, scale: Scale) -> Parameter:
         """The parameter with its bounds mapped by ``scale``.
@@ -104,14 +107,14 @@ class Parameter:
         mapped = [self._map(value, scale) for value in self.bounds]
         if self.kind == "choice":
             return replace(self, choices=tuple(mapped))
-        low, high = (value for value in mapped if not isinstance(value, str))
+        low, high = (value for value in mapped if isinstance(value, (int, float)))
         return replace(self, low=low, high=high)
 
     def _map(self, value: Value, scale: Scale) -> Value:
-        if self.name == "warmup_steps" and not isinstance(value, str):
+        if self.name == "warmup_steps" and isinstance(value, (int, float)):
             # Scaled like the steps, which are 100,000 in the paper.
             return max(1, round(value * scale.max_steps / TrainingConfig().max_steps))
-        if self.name in _MAPPED:
+        if self.name in MAPPED:
             model = scale.apply(override(BASE, **{self.name: value})).model
             return getattr(model, self.name)
         return value

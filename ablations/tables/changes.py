@@ -1,4 +1,4 @@
-"""What a row of a table may change of the configuration, and a scale may set for all rows."""
+"""What rows, scales and searches may change of the configuration."""
 
 from __future__ import annotations
 

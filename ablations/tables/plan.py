@@ -48,11 +48,11 @@ class PlannedRow:
     published: bool = False
 
     def settings(self, base: Config) -> dict[str, Value]:
-        """The row as it is run on top of ``base``; of a published one only the language is known."""
+        """The row on top of ``base``; of a published one only the language is known."""
         return columns(self.configure(base)) | (self.changes if self.published else {})
 
     def changed(self, base: Config) -> frozenset[str]:
-        """What differs from ``base`` as run, but for what the scale sets beyond Table 3's columns."""
+        """What differs from ``base`` of Table 3's columns and of what the row itself changes."""
         theirs = columns(base)
         return frozenset(
             name

@@ -55,13 +55,14 @@ def _line(summary: Summary, row: RowSummary) -> dict[str, str | float | None]:
             f"paper_{name}": reported(row, name),
             f"paper_{name}_difference": None if row.is_base or paper is None else round(paper, 2),
         }
-    return {
-        **line,
+    line |= {
         "seeds": len(done),
         "seeds_planned": len(row.row.seeds),
         "parameters_millions": done[0].parameters / _MILLION if done else None,
         "paper_parameters_millions": row.row.reported.parameters_millions,
         "tokens_per_second": fmean(x.tokens_per_second for x in done) if done else None,
         "train_seconds": fmean(x.train_seconds for x in done) if done else None,
-        **row.settings,
+        **{name: row.settings[name] for name in summary.plan.shown},
     }
+    compared = summary.plan.is_compared
+    return {name: value for name, value in line.items() if compared or name[:6] != "paper_"}
