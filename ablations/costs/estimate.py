@@ -39,10 +39,12 @@ class Estimate:
     """What a table costs with ``at_once`` runs at a time on ``devices``, a run on
     ``devices_per_trial`` of them.
 
-    ``corpus`` is what it costs to fetch and prepare the text; None for a small one.
+    ``scale`` says what the scale sets; ``corpus`` is what it costs to fetch and prepare the text,
+    None for a small one.
     """
 
     plan: Plan
+    scale: tuple[str, ...]
     seeds: tuple[int, ...]
     devices: int
     devices_per_trial: int
@@ -118,7 +120,8 @@ def plan_table(
     """
     declared = load_table(table)
     chosen, numbers = select_rows(declared, rows), parse_seeds(seeds)
-    plan = make_plan(declared, find_scale(declared, scale), chosen, numbers)
+    mapping = find_scale(declared, scale)
+    plan = make_plan(declared, mapping, chosen, numbers)
     here: tuple[Slot, ...] = ()
     if device is None and devices is None:
         here = slots(
@@ -141,6 +144,7 @@ def plan_table(
     share = devices_per_trial / _sharing(count, devices_per_trial, at_once)
     return Estimate(
         plan=plan,
+        scale=tuple(mapping.describe(declared.base)),
         seeds=numbers,
         devices=count,
         devices_per_trial=devices_per_trial,
@@ -199,6 +203,7 @@ def describe(estimate: Estimate) -> Iterator[str]:
     rows, seeds, device = len(estimate.rows), len(estimate.seeds), estimate.speed.device
     plan = estimate.plan
     yield f"{plan.title} at scale {plan.scale} on {plan.base.data.corpus.name}"
+    yield from estimate.scale
     yield (
         f"{rows} row{'s' * (rows > 1)} by {seeds} seed{'s' * (seeds > 1)}, {estimate.runs} runs, "
         f"{estimate.at_once} at a time; devices: {estimate.devices} of {device.name}"

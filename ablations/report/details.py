@@ -44,7 +44,7 @@ def details(summary: Summary, row: RowSummary) -> tuple[Section, ...]:
 
 def label(name: str) -> str:
     """What the table calls a setting: as Table 3 does, if it has it."""
-    return COLUMNS.get(name, name)
+    return COLUMNS.get(name, name.replace("_", " "))
 
 
 def setting(name: str, value: Value) -> str:

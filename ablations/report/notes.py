@@ -17,6 +17,7 @@ from transformer.config import Config
 from transformer.training.optimizer import learning_rate
 
 _FAR = 3
+_SIZES = 9  # columns of Table 3 that describe the model
 
 
 def notes(summary: Summary) -> Iterator[str]:
@@ -113,8 +114,9 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
     plan = summary.plan
     yield "scale", f"{plan.scale}: {plan.division}"
     if not plan.is_compared:
-        base = {name: value for name, value in columns(plan.base).items() if name in COLUMNS}
-        yield "base", ", ".join(f"{COLUMNS[name]} {value}" for name, value in base.items())
+        base = columns(plan.base)
+        sizes = list(COLUMNS.items())[:_SIZES]
+        yield "base", ", ".join(f"{title} {base[name]}" for name, title in sizes)
     yield from facts_of_base(plan.base)
     yield from facts_of_results(summary.results)
 

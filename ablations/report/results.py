@@ -120,7 +120,7 @@ def _changes(summary: Summary) -> Cells:
 
     def cell(row: RowSummary) -> str:
         changed = [name for name in shown if name in row.changed]
-        return " ".join(f"{label(x)}={setting(x, row.settings[x])}" for x in changed)
+        return " ".join(f"{COLUMNS.get(x, x)}={setting(x, row.settings[x])}" for x in changed)
 
     return Column("changes", style="words", only="terminal", optional=2), cell
 

@@ -130,11 +130,13 @@ class Summary:
         return tuple(result for row in self.rows for result in row.results)
 
     def difference(self, row: RowSummary, name: str) -> Difference | None:
-        """A row's score less the base's; None without a common seed, or on other text.
+        """A row's score less the base's; None without a common seed, on other text or, as
+        perplexity is per word-piece, with another vocabulary.
 
         The deviation is the pooled one if that is usable.
         """
-        if self.base is None or "target_language" in row.changed:
+        apart = {"target_language", "vocab_size"} if "perplexity" in name else {"target_language"}
+        if self.base is None or apart & row.changed:
             return None
         found = paired_difference(_by_seed(row, name), _by_seed(self.base, name))
         pooled = self.pools.get(name)

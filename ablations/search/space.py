@@ -14,7 +14,7 @@ A space of your own is one small file::
     )
 
 ``python -m ablations search smoothing.py --scale quick --trials 20`` searches it. Values are in
-the paper's units and are mapped by the scale, like those of a table's row.
+the paper's units and are mapped by the scale, like those of a table's row; the warm-up too.
 ``scales=(scale("mine", …),)`` adds a scale with a corpus of your own, see
 :mod:`ablations.tables.scale`.
 """

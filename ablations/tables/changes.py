@@ -9,7 +9,7 @@ from experiments.catalog.settings import fits, takes
 from transformer.config import Config, Positions, Precision, Schedule, config_fields
 from transformer.errors import InputError, unknown_name
 
-Value = int | float | str | None
+Value = int | float | str | None  # and bool, an int
 
 
 class Settings(TypedDict, total=False):
@@ -91,7 +91,8 @@ def check_change(of: str, known: Mapping[str, object], name: str, value: object)
         InputError: for an unknown field, one that it may not change, or a value of another type.
     """
     if name not in known and name in config_fields():
-        raise InputError(f"a {of} cannot change {name}, see docs/tables.md")
+        page = "search" if of == "search" else "tables"
+        raise InputError(f"a {of} cannot change {name}: docs/{page}.md says what it can")
     if name not in known:
         raise unknown_name("setting", name, known)
     if not fits(value, known[name]):

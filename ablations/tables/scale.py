@@ -77,25 +77,34 @@ class Scale:
                 for name in _WIDTHS
             },
             dropout=model.dropout / self.divide_dropout,
-            max_steps=max(1, config.training.max_steps * self.max_steps // _PAPER_STEPS),
+            max_steps=self._steps(config.training.max_steps),
             **{name: value for name, value in replaced.items() if name not in changes},
         )
 
     def describe(self, base: Config) -> Iterator[str]:
-        """What it makes of a table whose base is ``base``, in a line or two."""
-        settings = cast(Mapping[str, Value], self.settings)
-        replaced = self._replaced(base, self.settings)
-        steps = f"{self.max_steps:,} steps for the paper's {_PAPER_STEPS:,}"
-        words = ", ".join(f"{name}={value}" for name, value in replaced.items())
-        yield f"the scale: {self.division}; {steps}; it sets {words or 'nothing else'}"
-        kept = {name: value for name, value in columns(base).items() if name in settings}
-        words = ", ".join(
-            f"{name}={value} (not {settings[name]})"
-            for name, value in kept.items()
-            if name not in replaced
+        """What it makes of a table with this base, in a line or two."""
+        replaced, ours = self._replaced(base, self.settings), columns(base)
+        theirs = cast(Mapping[str, Value], self.settings)
+        steps = base.training.max_steps
+        for_some = {"in longer rows": self.longer, "in other languages": self.other}
+        yield "; ".join(
+            [
+                f"the scale: {self.division}",
+                f"{self._steps(steps):,} steps for the base's {steps:,}",
+                f"it sets {_words(replaced) or 'nothing else'}",
+                *(f"{where} {_words(found)}" for where, found in for_some.items() if found),
+            ]
         )
-        if words:
-            yield f"kept as the table's base sets it: {words}"
+        kept = [
+            f"{name}={ours[name]} (the scale's: {value})"
+            for name, value in theirs.items()
+            if name not in replaced
+        ]
+        if kept:
+            yield f"kept as the table's base sets it: {', '.join(kept)}"
+
+    def _steps(self, steps: int) -> int:
+        return max(1, steps * self.max_steps // _PAPER_STEPS)
 
     def _replaced(self, config: Config, settings: Settings) -> dict[str, Value]:
         """Those of ``settings`` in which ``config`` still has the paper's values."""
@@ -122,6 +131,10 @@ class Scale:
                 f"are in the paper's units, so {unit}, {2 * unit}, {3 * unit}, … fit"
             )
         return value // divisor
+
+
+def _words(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _paper(corpus: Corpus) -> Config:

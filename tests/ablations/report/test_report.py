@@ -25,6 +25,7 @@ from tests.ablations.report.golden import GOLDEN
 from tests.ablations.report.pages import drawn, marks, parsed, rows_of
 from tests.ablations.samples import TINY, finish, leave_curve, small_plan
 from transformer.errors import InputError
+from transformer.formats import MISSING
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -200,6 +201,33 @@ def test_a_table_of_ones_own_has_no_columns_of_the_paper(tmp_path: Path) -> None
     assert "changes" in text and "tokenised" not in text and "averaged" not in text
     assert rows_of(tmp_path)[1][-5:] == ["3.000", "0.000", "79.0", "\u22121.0", "0.562"]
     assert "&lt;Own&gt; &amp; mine" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_table_of_ones_own_is_not_grouped_and_shows_all_changes(tmp_path: Path) -> None:
+    rows = [row(f"w-{number}", warmup_steps=number, clip_norm=1.0) for number in range(1, 8)]
+    rows = (row("base"), *rows, row("big-v", vocab_size=9))
+    own = Table(name="pair", title="", base=BASE, rows=rows)
+    plan = claim_plan(tmp_path, make_plan(own, TINY, own.rows, (1, 2)))
+    for place, cell in enumerate(plan.cells):
+        finish(tmp_path, cell, perplexity=3.0 + place / 10)
+        leave_curve(cell.directory(tmp_path), {200: 9.0, 400: 8.0})
+    page = write_report(tmp_path)
+    latex = (tmp_path / "table.tex").read_text(encoding="utf-8")
+    assert latex.count("midrule") == 1
+    for text in (latex, *((tmp_path / x).read_text() for x in ("report.md", "results.csv"))):
+        assert "paper" not in text
+    shown = page.part("", PageTable).select("terminal")
+    head, (base, first, *_, other) = [column.title for column in shown.columns], shown.rows
+    assert head[:4] == ["row", "vocabulary", "warmup steps", "clip norm"]
+    assert base[:4] == ("base", "4000", "300", "none")
+    assert first[:4] == ("w-1", "", "1", "1.0")
+    assert set(shown.row_styles) == {""}
+    # Perplexity is per word-piece, so it is not compared with that of another vocabulary.
+    differences = [other[head.index(x)] for x in ("row", "PPL Δ", "BLEU Δ")]
+    assert differences == ["big-v", MISSING, "0.0~"]
+    (curves,) = (figure for figure in page.figures if figure.name == "curves")
+    assert [panel["title"] for panel in curves.spec["concat"]] == ["w-1 to w-6", "w-7 to big-v"]
+    assert "warmup_steps=1 clip_norm=1.0" in to_text(page, 400)
 
 
 def test_latex_compiles(table3: Path, tmp_path: Path) -> None:

@@ -54,7 +54,10 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
     ("declare", "message"),
     [
         (lambda: uniform("droput", 0, 0.1), "unknown setting 'droput': did you mean 'dropout'"),
-        (lambda: whole("vocab_size", 1_000, 2_000), "unknown setting 'vocab_size'"),
+        (
+            lambda: whole("vocab_size", 1_000, 2_000),
+            "a search cannot change vocab_size: docs/",
+        ),
         (lambda: uniform("dropout", 0.3, 0.1), "dropout goes from 0.3 to 0.1: nothing to search"),
         (lambda: uniform("dropout", 0, 0.1, log=True), "begins at 0.0, which has no logarithm"),
         (lambda: choice("d_ff", 512), "d_ff needs two choices or more"),
@@ -62,7 +65,10 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
         (lambda: choice("d_ff", 512, 1024, sets=("width",)), "unknown setting 'width'"),
         (lambda: one(uniform("dropout", 0.5, 1.5)), r"space 'mine': dropout is 1.5, but must be"),
         (lambda: one(choice("d_model", 512, 513)), r"space 'mine': d_model is 513.*even"),
-        (lambda: one(choice("d_ff", 512, "wide")), "space 'mine': "),
+        (lambda: choice("d_ff", 512, "wide"), "d_ff is 'wide', but must be a whole number"),
+        (lambda: uniform("warmup_steps", 1, 9), "warmup_steps is 1.0, but must be a whole number"),
+        (lambda: choice("beam_size", 1, 4), "beam_size, which does not change the perplexity"),
+        (lambda: choice("max_steps", 1, 4), "a search cannot change max_steps: docs/search.md"),
         (lambda: one(uniform("dropout", 0, 0.1), "a/b"), "space name 'a/b' may contain"),
         (lambda: Space(name="x", title="", parameters=()), "space 'x' has no parameters"),
         (
@@ -79,7 +85,7 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
         ),
         (
             lambda: one(choice("d_k", 64, 68)).at(TINY),
-            "space 'mine' at scale 'tiny': d_k is 68, which the scale cannot divide by 8",
+            "space 'mine' at scale 'tiny': d_k is 68, which scale 'tiny' cannot divide by 8",
         ),
         (
             lambda: one(whole("warmup_steps", 3, 5)).at(TINY),

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ablations.report.summary import summarise
-from ablations.tables.plan import Plan, choose_arithmetic, claim_plan, load_plan, make_plan
+from ablations.tables.find import TABLES, find_scale
+from ablations.tables.plan import (
+    Plan,
+    choose_arithmetic,
+    claim_plan,
+    load_plan,
+    make_plan,
+    settle_plan,
+)
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from tests.ablations.samples import SMALL_TABLE, TINY, small_plan
-from transformer.config import Precision, override
+from transformer.config import Precision, digest, override
 from transformer.errors import InputError
 
 
@@ -115,14 +125,38 @@ def test_a_changed_scale_or_row_is_refused(tmp_path: Path) -> None:
     assert load_plan(tmp_path) == plan
 
 
-def test_rows_that_a_scale_makes_equal_are_refused() -> None:
-    rows = (row("base"), row("many", vocab_size=50_000), row("few", vocab_size=8_000, d_ff=1024))
-    table = dataclasses.replace(SMALL_TABLE, rows=rows)
-    said = "rows 'base' and 'many' of 'pair' are the same at scale 'tiny', which sets vocab_size"
-    with pytest.raises(InputError, match=said):
-        make_plan(table, TINY, rows[:1], (1,))
-    make_plan(dataclasses.replace(table, rows=(rows[0], rows[2])), TINY, rows[:1], (1,))
-    make_plan(table, PAPER, rows, (1,))
+_RESULTS = Path(__file__).parents[3] / "experiments" / "results"
+
+
+@pytest.mark.parametrize("name", sorted(x.parent.name for x in _RESULTS.glob("*/table.json")))
+def test_a_committed_table_is_configured_as_it_was(name: str) -> None:
+    directory = _RESULTS / name
+    found = load_plan(directory)
+    table = {**TABLES, **documented_tables()}[found.table]
+    training = found.base.training
+    plan = make_plan(
+        table,
+        find_scale(table, found.scale),
+        table.run_rows,
+        (1,),
+        precision=training.precision,
+        threads=training.threads,
+    )
+    assert {name: digest(plan.configs[name]) for name in found.configs} == {
+        name: digest(config) for name, config in found.configs.items()
+    }
+    assert settle_plan(directory, plan) == plan
+
+
+def documented_tables() -> dict[str, Table]:
+    """The tables of docs/tables.md."""
+    text = (_RESULTS.parents[1] / "docs" / "tables.md").read_text(encoding="utf-8")
+    found: list[Table] = []
+    for code in re.findall(r"```python\n(from dataclasses.*?)```", text, re.DOTALL):
+        names: dict[str, Any] = {}
+        exec(code, names)
+        found.append(names["TABLE"])
+    return {table.name: table for table in found}
 
 
 def test_another_table_is_refused_by_name_alone(tmp_path: Path) -> None:

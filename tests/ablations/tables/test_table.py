@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from ablations.files import OWN_FILES
-from ablations.tables.changes import columns
+from ablations.tables.changes import CHANGES, Value, columns
 from ablations.tables.find import find_scale, load_table, select_rows
+from ablations.tables.plan import Plan, make_plan
 from ablations.tables.scale import scale
 from ablations.tables.scales import PAPER, QUICK, SCALES, SMALL
 from ablations.tables.table import Row, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from tests.ablations.samples import CORPUS, TINY
-from transformer.config import override, to_dict
+from transformer.config import Config, config_fields, from_dict, override, to_dict
 from transformer.errors import InputError
 
 OWN_TABLE = """
@@ -32,8 +32,11 @@ TABLE = Table(
 """
 
 
-def table(*rows: Row, name: str = "t") -> Table:
-    return Table(name=name, title="", base=BASE, rows=rows)
+TAKEN = ("wandb-id.txt", "Table.JSON", "config.json", "study.sqlite3-wal", "figures", "Wandb")
+
+
+def table(*rows: Row, name: str = "t", base: Config = BASE) -> Table:
+    return Table(name=name, title="", base=base, rows=rows)
 
 
 @pytest.mark.parametrize(
@@ -54,22 +57,104 @@ def table(*rows: Row, name: str = "t") -> Table:
             r"num_layers is 2\.0, but must be a whole number",
         ),
         (lambda: row("a", d_ff=True), "d_ff is True, but must be a whole number"),
-        (lambda: row("a", positions=cast(Any, 3)), "positions is 3, but must be a string"),
+        (lambda: row("a", positions=cast(Any, 3)), "positions is 3.*one of sinusoidal, learned"),
+        (lambda: row("a", schedule=cast(Any, None)), "schedule is None, but must be one of inv"),
+        (lambda: row("a", clip_norm=cast(Any, "1")), "clip_norm is '1'.* a number or none"),
+        (lambda: row("a", drop_duplicates=cast(Any, 1)), "duplicates is 1, but must be true or f"),
+        (lambda: row("a", **cast(Any, {"seed": 3})), "row 'a': a row cannot change seed: docs/tab"),
+        (lambda: scale("x", corpus=CORPUS, **cast(Any, {"d_ff": 8})), "scale cannot change d_ff"),
+        (lambda: scale("x", corpus=CORPUS, schedule=cast(Any, "flat")), "schedule is 'flat'"),
         (lambda: table(), "table 't' has no rows"),
         (lambda: table(row("a"), name="a/b"), "table name 'a/b' may contain only"),
-        (lambda: table(row("a"), row("a", d_ff=8)), "two rows named 'a'"),
+        (lambda: table(row("a"), row("A", d_ff=8)), "two rows named 'a'"),
         (lambda: table(row("a", num_heads=0)), r"row 'a' of 't'.*num_heads is 0"),
         (
             lambda: table(row("odd", d_k=12)).configure(row("odd", d_k=12), TINY),
-            r"row 'odd' of 't' at scale 'tiny': d_k is 12.*by 8",
+            r"row 'odd' of 't' at scale 'tiny': d_k is 12.*by 8.*paper's units, so 8, 16, 24, …",
         ),
-        *((partial(row, name), "row name") for name in ("", "a/b", "..", "a b", "-x")),
-        *((partial(row, name.capitalize()), "is the name of a file") for name in OWN_FILES),
+        (
+            lambda: make_plan(table(row("a"), base=override(BASE, num_layers=1)), SMALL, (), ()),
+            "the base of 't' at.*num_layers is 1, which scale 'small' cannot divide by 2.* 2, 4,",
+        ),
+        (
+            lambda: table(row("a")).configure(row("a", d_model=8), TINY),
+            "d_model is 8, .*so 16, 32, 48, … fit",
+        ),
+        *((partial(row, name), "row name") for name in ("", "a/b", "..", "a b", "-x", "a" * 101)),
+        *((partial(row, name), "could be that of a file") for name in TAKEN),
     ],
 )
 def test_an_invalid_declaration_is_refused(declare: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         declare()
+
+
+def test_a_row_may_change_each_field_that_rows_need_not_share() -> None:
+    shared = {"corpus", "seed", "compile", "checkpoint_every_minutes"}
+    fields = {name: kind for name, (_, kind) in config_fields().items() if name not in shared}
+    assert fields | {"target_language": str} == CHANGES
+
+
+OTHER: dict[str, Value] = {
+    "vocab_size": 5_000,
+    "num_heads": 16,
+    "positions": "learned",
+    "max_positions": 300,
+    "tokens_per_batch": 700,
+    "max_length": 300,
+    "max_length_ratio": 2.5,
+    "drop_duplicates": True,
+    "warmup_steps": 123,
+    "schedule": "linear",
+    "learning_rate_factor": 0.25,
+    "adam_beta1": 0.8,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "label_smoothing": 0.0,
+    "clip_norm": 2.0,
+    "precision": "bf16",
+    "threads": 2,
+    "average_checkpoints": 3,
+    "also_average": 4,
+    "checkpoint_every_steps": 77,
+    "validate_every_steps": 78,
+    "log_every_steps": 7,
+    "beam_size": 1,
+    "length_penalty": 1.0,
+    "max_extra_length": 9,
+}
+
+
+@pytest.mark.parametrize("where", ["row", "base", "scale"])
+@pytest.mark.parametrize("name", OTHER)
+def test_what_a_row_or_a_base_sets_is_kept_at_a_scale(name: str, where: str) -> None:
+    changes = cast(Any, {name: OTHER[name]})
+    base = override(BASE, **changes) if where == "base" else BASE
+    own = table(row("a", **(changes if where == "row" else {})), base=base)
+    chosen = scale("own", corpus=CORPUS, **changes) if where == "scale" else TINY
+    plan = make_plan(own, chosen, own.rows, (1,))
+    assert columns(plan.configs["a"])[name] == OTHER[name]
+    unchanged = columns(TABLE.configure(None, chosen))
+    others = {x: value for x, value in columns(plan.configs["a"]).items() if x != name}
+    assert others == {x: value for x, value in unchanged.items() if x != name}
+    assert plan.rows[0].changed(plan.base) == ({name} if where == "row" else set())
+    assert plan == from_dict(Plan, to_dict(plan))
+
+
+def test_a_row_may_set_the_papers_own_value() -> None:
+    own = table(row("hot", learning_rate_factor=1.0, clip_norm=None))
+    training = own.configure(own.rows[0], QUICK).training
+    assert (training.learning_rate_factor, training.clip_norm) == (1.0, None)
+
+
+def test_a_scale_says_what_it_sets_and_what_it_leaves() -> None:
+    base = override(BASE, max_steps=50_000, warmup_steps=2_000)
+    sets, kept = SMALL.describe(base)
+    assert "widths / 8, N / 2, dropout / 2; 6,000 steps for the base's 50,000; it sets voc" in sets
+    assert "warmup_steps" not in sets and "clip_norm=1.0" in sets
+    assert kept == "kept as the table's base sets it: warmup_steps=2000 (the scale's: 1600)"
+    (sets,) = PAPER.describe(BASE)
+    assert sets.endswith("in longer rows also_average=20, checkpoint_every_steps=600")
 
 
 @pytest.mark.parametrize("chosen", [QUICK, SMALL, PAPER, TINY], ids=lambda chosen: chosen.name)
@@ -93,7 +178,7 @@ def test_quick_is_an_eighth_of_the_paper_and_half_as_deep() -> None:
     assert {name: found[name] for name in expected} == expected
     assert found["dropout"] == 0.05
     assert QUICK.division == "widths / 8, N / 2, dropout / 2"
-    assert PAPER.division == "the paper's sizes"
+    assert PAPER.division == "sizes undivided"
     assert QUICK.corpus.name == "cldr_en_de"
     assert SMALL.corpus.name == "multi30k_en_de"
 

@@ -6,12 +6,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from PIL import Image
 
 from ablations.report.summary import summarise
+from ablations.tables.plan import claim_plan, make_plan
+from ablations.tables.table import Table, row
+from ablations.tables.table3 import BASE
 from ablations.tracking.table_run import track_table_run
-from tests.ablations.samples import fill_table3
+from tests.ablations.samples import TINY, fill_table3
 
 
 def test_a_table_is_one_run_with_numbers_in_columns_and_the_figures(tmp_path: Path) -> None:
@@ -45,3 +50,20 @@ def test_a_table_is_one_run_with_numbers_in_columns_and_the_figures(tmp_path: Pa
     assert (base["perplexity_difference"], base["paper_perplexity"]) == (None, 4.92)
     assert (one_head["paper_bleu"], one_head["paper_bleu_difference"]) == (24.9, -0.9)
     assert (one_head["seeds"], one_head["num_heads"]) == (2, 1)
+
+
+def test_a_table_of_ones_own_has_its_changes_and_no_figures_of_the_paper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (row("base"), row("hot", learning_rate_factor=2.0))
+    own = Table(name="own", title="", base=BASE, rows=rows)
+    claim_plan(tmp_path, make_plan(own, TINY, rows, (1,)))
+    tracked: list[Any] = []
+    monkeypatch.setattr(
+        "experiments.run.wandb_runs.track_table", lambda *found, **_: tracked.extend(found)
+    )
+    track_table_run(tmp_path)
+    columns, lines = tracked[2:4]
+    assert not [name for name in columns if "paper" in name]
+    hot = dict(zip(columns, lines[1], strict=True))
+    assert (hot["changes"], hot["learning_rate_factor"]) == ("learning_rate_factor=2.0", 2.0)
