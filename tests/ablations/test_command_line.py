@@ -19,7 +19,6 @@ from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.run.results import load_result
 from tests.ablations.samples import (
-from transformer.errors import InputError
     finish,
     hangs,
     prepare_fakes,
@@ -28,6 +27,7 @@ from transformer.errors import InputError
     started,
     when,
 )
+from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 RUN = "run pair.py --scale tiny --rows base,narrow --workers 1 --directory out"
