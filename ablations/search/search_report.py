@@ -238,7 +238,7 @@ def _facts(search: Search, trials: Sequence[Trial]) -> Iterator[tuple[str, str]]
 
 
 def _label(name: str) -> str:
-    return _NAMES.get(name, name)
+    return _NAMES.get(name, name.replace("_", " "))
 
 
 def _value(value: Value) -> str:

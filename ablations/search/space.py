@@ -175,7 +175,8 @@ class Space:
                 raise InputError(f"space {self.name!r} sets {field!r} twice")
         if self.budget is not None and not self.budget > 0:
             raise InputError(f"space {self.name!r}: budget is {self.budget}, but must be above 0")
-        self._check(self.parameters, self.base, "")
+        # Whether a batch holds the longest pair depends on the scale, which may shorten both.
+        self._check(self.parameters, override(self.base, max_length=2), "")
 
     def at(self, scale: Scale) -> tuple[Parameter, ...]:
         """The parameters with their bounds mapped by ``scale``.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 
 from ablations.files import check_name
 from ablations.tables.changes import SCALE_SETTINGS, Settings, Value, check_change, columns
@@ -53,33 +53,28 @@ class Scale:
         others = tuple(anchored(corpus, folder) for corpus in self.other_corpora)
         return replace(self, corpus=anchored(self.corpus, folder), other_corpora=others)
 
-    def apply(self, config: Config, changes: Collection[str] = (), language: str = "") -> Config:
-        """The configuration to run for one in the paper's units.
-
-        Args:
-            changes: the names of what a row has set in it, which is kept
-            language: of one of ``other_corpora``; "" for ``corpus``
+    def apply(self, base: Config, changes: Mapping[str, object] | None = None) -> Config:
+        """The configuration to run for a base with a row's ``changes``, in the paper's units.
 
         Raises:
             InputError: if a width or the depth is not divisible, or no corpus is in that language.
         """
-        model = config.model
-        corpus = self._corpus(language)
-        longer = self.longer if config.training.max_steps > _PAPER_STEPS else {}
-        other = {} if corpus == self.corpus else self.other
-        replaced = self._replaced(config, self.settings | longer | other)
-        return override(
-            config,
-            corpus=corpus,
-            num_layers=self._divide("num_layers", model.num_layers, self.divide_layers),
-            **{
-                name: self._divide(name, getattr(model, name), self.divide_widths)
-                for name in _WIDTHS
-            },
-            dropout=model.dropout / self.divide_dropout,
-            max_steps=self._steps(config.training.max_steps),
-            **{name: value for name, value in replaced.items() if name not in changes},
-        )
+        kept = dict(changes or {})
+        values: dict[str, Any] = {**columns(base), **kept}
+        corpus = self._corpus(kept.pop("target_language", None))
+        settings: Settings = {**self.settings}
+        if values["max_steps"] > _PAPER_STEPS:
+            settings = {**settings, **self.longer}
+        if corpus != self.corpus:
+            settings = {**settings, **self.other}
+        divided = {name: self._divide(name, values[name], self.divide_widths) for name in _WIDTHS}
+        mapped = {
+            "num_layers": self._divide("num_layers", values["num_layers"], self.divide_layers),
+            "dropout": values["dropout"] / self.divide_dropout,
+            "max_steps": self._steps(values["max_steps"]),
+            "corpus": corpus,
+        }
+        return override(base, **{**self._replaced(base, settings), **kept, **divided, **mapped})
 
     def describe(self, base: Config) -> Iterator[str]:
         """What it makes of a table with this base, in a line or two."""
@@ -112,10 +107,10 @@ class Scale:
         found = cast(Mapping[str, Value], settings)
         return {name: value for name, value in found.items() if ours[name] == paper[name]}
 
-    def _corpus(self, language: str) -> Corpus:
+    def _corpus(self, language: object) -> Corpus:
         corpora = (self.corpus, *self.other_corpora)
         for corpus in corpora:
-            if language in ("", corpus.target_language):
+            if language in (None, corpus.target_language):
                 return corpus
         raise InputError(
             f"its corpora are in {', '.join(x.target_language for x in corpora)}, none in "

@@ -145,8 +145,10 @@ class Table:
         for measure in self.measures:
             if measure not in MEASURES:
                 raise unknown_name("measure", measure, MEASURES)
+        # Whether a batch holds the longest pair depends on the scale, which may shorten both.
+        short = override(self.base, max_length=2)
         for row in self.run_rows:
-            self.configure(row)
+            self._configure(short, row, None)
 
     @property
     def run_rows(self) -> tuple[Row, ...]:
@@ -157,11 +159,15 @@ class Table:
         """The configuration of ``row``, or of the base, at ``scale``, or in the paper's units
         without one.
         """
+        return self._configure(self.base, row, scale)
+
+    def _configure(self, base: Config, row: Row | None, scale: Scale | None) -> Config:
         changes = dict(cast(Mapping[str, object], row.changes)) if row else {}
-        language = str(changes.pop("target_language", ""))
         try:
-            config = override(self.base, **changes)
-            return config if scale is None else scale.apply(config, changes, language)
+            if scale is not None:
+                return scale.apply(base, changes)
+            changes.pop("target_language", None)
+            return override(base, **changes)
         except InputError as error:
             where = "" if scale is None else f" at scale {scale.name!r}"
             who = f"row {row.name!r}" if row else "the base"

@@ -130,7 +130,7 @@ OTHER: dict[str, Value] = {
 def test_what_a_row_or_a_base_sets_is_kept_at_a_scale(name: str, where: str) -> None:
     changes = cast(Any, {name: OTHER[name]})
     base = override(BASE, **changes) if where == "base" else BASE
-    own = table(row("a", **(changes if where == "row" else {})), base=base)
+    own = table(row("a", **changes) if where == "row" else row("a"), base=base)
     chosen = scale("own", corpus=CORPUS, **changes) if where == "scale" else TINY
     plan = make_plan(own, chosen, own.rows, (1,))
     assert columns(plan.configs["a"])[name] == OTHER[name]
@@ -142,9 +142,10 @@ def test_what_a_row_or_a_base_sets_is_kept_at_a_scale(name: str, where: str) -> 
 
 
 def test_a_row_may_set_the_papers_own_value() -> None:
-    own = table(row("hot", learning_rate_factor=1.0, clip_norm=None))
+    own = table(row("hot", learning_rate_factor=1.0, clip_norm=None, tokens_per_batch=100))
     training = own.configure(own.rows[0], QUICK).training
     assert (training.learning_rate_factor, training.clip_norm) == (1.0, None)
+    assert own.configure(own.rows[0], QUICK).data.tokens_per_batch == 100  # less than BASE allows
 
 
 def test_a_scale_says_what_it_sets_and_what_it_leaves() -> None:
