@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ablations.report.page import Column, Table
+from ablations.report.pooling import dunnett
 from ablations.report.statistics import (
     MAX_SEEDS,
     Difference,
     Estimate,
-    dunnett,
     required_seeds,
 )
 from ablations.report.summary import RowSummary, Summary
