@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,16 +17,16 @@ import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
 from ablations.complexity.fit import fit_slope
-from ablations.report.pooling import dunnett, pool
+from ablations.report.pooling import pool
 from ablations.report.statistics import (
     Difference,
-    estimate,
     mean_difference,
     paired_difference,
     rank_correlation,
     required_seeds,
 )
 from experiments.evaluate import significance
+from tests.ablations.report.simulated import percent, simulate
 
 if TYPE_CHECKING:
     from ablations.report.pooling import Array
@@ -72,63 +70,6 @@ class Finding:
     def head(self) -> str:
         """All cells of its line but the last."""
         return f"| {self.claim} | {self.designs} | {self.promised} |"
-
-
-@functools.cache
-def simulate(
-    rows: int, seeds: int, *, gaps: bool = False, spreads: tuple[float, ...] = ()
-) -> dict[str, float]:
-    """Shares in percent over tables in which no row differs from the base, and seeds matter.
-
-    Args:
-        gaps: whether a quarter of the runs is missing
-        spreads: standard deviations of as many rows or more, the base's first; all 1 if empty
-    """
-    random = np.random.default_rng(rows * 100 + seeds)
-    kept = random.random((rows, seeds)) >= 0.25 * gaps
-    scales = np.reshape(spreads[:rows] or [1.0] * rows, (rows, 1))
-    held: dict[str, list[bool]] = defaultdict(list)
-    for _ in range(max(4_000, 20_000 // rows)):
-        figures = scales * random.standard_normal((rows, seeds)) + 2 * random.standard_normal(seeds)
-        _judge(
-            [
-                {seed: x for seed, x in enumerate(row) if kept[index, seed]}
-                for index, row in enumerate(figures.tolist())
-            ],
-            held,
-        )
-    return {name: _percent(found) for name, found in held.items()}
-
-
-def _judge(table: list[dict[int, float]], held: dict[str, list[bool]]) -> None:
-    """Which claims about a table hold in which all true means and differences are 0."""
-    found = pool({str(index): row for index, row in enumerate(table)})
-    assert found is not None
-    always = dataclasses.replace(found, p_equal=1.0)
-    held["rejects"].append(not found.is_usable)
-    for row in table:
-        mean = estimate(list(row.values()))
-        if mean and mean.interval:
-            held["mean"].append(mean.interval[0] <= 0 <= mean.interval[1])
-    differs, seeds = False, tuple(frozenset(row.keys() & table[0].keys()) for row in table[1:])
-    critical = dunnett(tuple(filter(None, seeds)), found.freedom)
-    for index, row in enumerate(table[1:]):
-        own = paired_difference(row, table[0])
-        if own is None:
-            continue
-        pooled, chosen = always.apply(own), found.apply(own)
-        kinds = {"own": own, "pooled": pooled, "chosen": chosen}
-        if index == 0:
-            kinds["second row"] = chosen
-        for name, kind in kinds.items():
-            if kind.within_noise is not None:
-                held[name].append(kind.within_noise)
-        if chosen.interval:
-            held["above"].append(chosen.interval[0] > 0)
-            held["below"].append(chosen.interval[1] < 0)
-        differs |= abs(pooled.mean) > critical * (pooled.standard_error or 0.0)
-    held["family"].append(differs)
-    held["family chosen"].append(differs and found.is_usable)
 
 
 def equal_spreads() -> Iterator[Finding]:
@@ -183,7 +124,7 @@ def correlations() -> Iterator[Finding]:
                 y = rho * x + math.sqrt(1 - rho**2) * other
                 pairs = zip(x.tolist(), y.tolist(), strict=True)
                 found = (rank_correlation(*pair).interval for pair in pairs)
-                shares.append(_percent(i is not None and i[0] <= truth <= i[1] for i in found))
+                shares.append(percent(i is not None and i[0] <= truth <= i[1] for i in found))
         claim = "95 % interval of the rank correlation, true correlation 0 to 0.95"
         yield Finding(claim, designs, "95", shares, 92.5, 100)
 
@@ -197,14 +138,14 @@ def seeds_needed() -> Iterator[Finding]:
     for effect in effects:
         count = required_seeds(Difference(effect, 1.0, 3)) or 0
         drawn = (random.standard_normal((6_000, count)) + effect).tolist()
-        alone.append(_percent(not mean_difference(x).within_noise for x in drawn))
+        alone.append(percent(not mean_difference(x).within_noise for x in drawn))
     yield Finding(claim, "each row alone, 2 to 90 seeds", "80", alone, 78.5, 100)
     pooled: list[float] = []
     for rows in (5, 20):
         for effect in effects[1:]:  # the first needs more than 100
             observed = Difference(effect, 1.0, 3, pooled_freedom=(rows - 1) * (3 - 1))
             tables = random.standard_normal((3_000, rows, required_seeds(observed) or 0))
-            pooled.append(_percent(_is_found(table, math.sqrt(2) * effect) for table in tables))
+            pooled.append(percent(_is_found(table, math.sqrt(2) * effect) for table in tables))
     yield Finding(claim, "pooled over 5 or 20 rows", "80", pooled, 78.5, 100)
 
 
@@ -236,8 +177,8 @@ def comparison() -> Iterator[Finding]:
             covered += [bool(x.low <= truth <= x.high) for x in (found.first, found.second)]
     designs = "300 lines of Multi30k"
     claim = "compare: calls two equal systems different"
-    yield Finding(claim, designs, "5", [_percent(false)], 0, 8)
-    yield Finding("compare: 95 % interval of BLEU", designs, "95", [_percent(covered)], 91, 100)
+    yield Finding(claim, designs, "5", [percent(false)], 0, 8)
+    yield Finding("compare: 95 % interval of BLEU", designs, "95", [percent(covered)], 91, 100)
 
 
 def exponents() -> Iterator[Finding]:
@@ -251,12 +192,7 @@ def exponents() -> Iterator[Finding]:
         assert slope is not None
         held.append(abs(slope.value - 2) <= slope.half_width)
     claim = "95 % interval of Table 1's exponents"
-    yield Finding(claim, "3 widths, 5 lengths", "95", [_percent(held)], 93.5, 96.5)
-
-
-def _percent(held: Iterable[bool]) -> float:
-    found = list(held)
-    return 100 * sum(found) / len(found)
+    yield Finding(claim, "3 widths, 5 lengths", "95", [percent(held)], 93.5, 96.5)
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
