@@ -429,8 +429,8 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
     """Test whether two rows of a table differ by more than chance.
 
     BLEU on the validation set is compared: for each seed that both rows have finished, by
-    sacreBLEU's paired bootstrap over the lines; and over the seeds, by the 95 % interval of their
-    differences.
+    sacreBLEU's approximate randomisation of the lines; and over the seeds, by the 95 % interval of
+    their differences.
     """
     from ablations.report.compare import compare_rows
 

@@ -285,8 +285,8 @@ def evaluate(
 def compare(first: Path, second: Path, split: str | None, reference: Path | None) -> int:
     """Test whether two runs, or two files of translations, differ by more than chance.
 
-    Uses sacreBLEU's paired bootstrap. Two runs are compared by the translations that they wrote;
-    two files need --reference.
+    Uses sacreBLEU's approximate randomisation. Two runs are compared by the translations that they
+    wrote; two files need --reference.
     """
     from experiments.evaluate.significance import compare_files, compare_runs
 

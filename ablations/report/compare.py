@@ -13,6 +13,7 @@ from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.evaluate.significance import Significance, compare_runs
+from experiments.run.measures import MEASURES
 from transformer import formats
 from transformer.errors import InputError, unknown_name
 
@@ -20,7 +21,7 @@ _DIGITS = 2
 
 
 def compare_rows(directory: Path, first: str, second: str, seeds: str | None) -> Iterator[str]:
-    """Compare BLEU of two rows: a line per seed, by sacreBLEU's paired bootstrap, and one over all.
+    """Compare BLEU of two rows: a line per seed, by randomising its lines, and one over all.
 
     Args:
         directory: of a table's runs
@@ -35,7 +36,7 @@ def compare_rows(directory: Path, first: str, second: str, seeds: str | None) ->
     chosen = _seeds(plan, directory, (first, second), seeds)
     yield (
         f"{plan.table} at scale {plan.scale}, validation set, BLEU: {second} less {first}, "
-        "sacreBLEU's paired bootstrap"
+        "sacreBLEU's approximate randomisation"
     )
     found: list[Significance] = []
     for seed in chosen:
@@ -89,8 +90,8 @@ def _line(found: Significance) -> str:
 
 
 def _over_seeds(found: Sequence[Significance]) -> str:
-    """The difference over seeds, of which a bootstrap over lines knows nothing."""
-    over = mean_difference([each.difference for each in found])
+    """The difference over seeds, of which a test over lines knows nothing."""
+    over = mean_difference([each.difference for each in found], MEASURES["bleu"].scale)
     if over.within_noise is None:
         return "one seed: p reflects the choice of lines only; run --seeds 1,2,3 adds seeds"
     better, worse = (found[0].first, found[0].second)[:: -1 if over.mean > 0 else 1]

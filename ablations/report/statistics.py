@@ -1,8 +1,7 @@
-"""The statistics of a report: means over seeds, differences, rank correlation, many comparisons.
+"""The statistics of a report: means over seeds, differences, seeds needed, rank correlation.
 
-With several seeds a report needs numpy and mpmath, which are imported where they are used: a report
-of one seed needs neither. scipy has all of this too, but where it is installed, importing Lightning
-imports it as well and takes twice as long.
+mpmath is imported where it is used: a report of one seed does not need it. scipy has all of this
+too, but where it is installed, importing Lightning imports it as well and takes twice as long.
 """
 
 from __future__ import annotations
@@ -18,19 +17,23 @@ CONFIDENCE = 0.95
 POWER = 0.8
 # More seeds than anyone is going to run.
 MAX_SEEDS = 100
-_DRAWS = 100_000
+
+Bounds = tuple[float, float]
+_UNBOUNDED = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A mean over ``count`` seeds with the sample standard deviation.
 
-    The deviation is None for one seed, or if a value is not finite.
+    The deviation is None for one seed, or if a value is not finite. ``bounds`` are the least and
+    the greatest value that the mean can have.
     """
 
     mean: float
     deviation: float | None
     count: int
+    bounds: Bounds = _UNBOUNDED
 
     @property
     def freedom(self) -> int:
@@ -43,12 +46,12 @@ class Estimate:
         return None if self.deviation is None else self.deviation / math.sqrt(self.count)
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """The 95 % confidence interval by Student's t; None without a deviation."""
+    def interval(self) -> Bounds | None:
+        """The 95 % interval by Student's t, cut off at the bounds; None without a deviation."""
         if self.standard_error is None:
             return None
         half = t_quantile((1 + CONFIDENCE) / 2, self.freedom) * self.standard_error
-        return self.mean - half, self.mean + half
+        return max(self.mean - half, self.bounds[0]), min(self.mean + half, self.bounds[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +77,26 @@ class Difference(Estimate):
         return low <= 0 <= high
 
 
-def estimate(values: Sequence[float]) -> Estimate | None:
-    """The mean of one value per seed; None without values."""
-    return Estimate(*_moments(values)) if values else None
+def estimate(values: Sequence[float], scale: Bounds = _UNBOUNDED) -> Estimate | None:
+    """The mean of one value per seed, on a scale with these ends; None without values."""
+    return Estimate(*_moments(values), scale) if values else None
 
 
-def paired_difference(ours: Mapping[int, float], base: Mapping[int, float]) -> Difference | None:
+def paired_difference(
+    ours: Mapping[int, float], base: Mapping[int, float], scale: Bounds = _UNBOUNDED
+) -> Difference | None:
     """The mean of ``ours`` less ``base``, values by seed; None without a common seed.
 
     Pairing removes what a seed does to both rows alike, such as the order of the batches.
     """
     pairs = [ours[seed] - base[seed] for seed in ours if seed in base]
-    return mean_difference(pairs) if pairs else None
+    return mean_difference(pairs, scale) if pairs else None
 
 
-def mean_difference(pairs: Sequence[float]) -> Difference:
-    """The mean of at least one difference, one per seed."""
-    return Difference(*_moments(pairs))
+def mean_difference(pairs: Sequence[float], scale: Bounds = _UNBOUNDED) -> Difference:
+    """The mean of at least one difference, one per seed, of values on a scale with these ends."""
+    low, high = scale
+    return Difference(*_moments(pairs), (low - high, high - low))
 
 
 def _moments(values: Sequence[float]) -> tuple[float, float | None, int]:
@@ -147,20 +153,25 @@ class Correlation:
     count: int
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> Bounds | None:
         """The 95 % confidence interval, the rows taken as a sample of all possible rows.
 
         Fisher's z with the standard error √((1 + r²/2) / (n - 3)) of Bonett and Wright (2000),
         Psychometrika 65, 23-28. (A bootstrap would draw some rows twice, which makes ties that the
-        table does not have, and is too narrow for twenty rows.) None for fewer than four rows and
-        for a perfect order, where z is infinite.
+        table does not have, and is too narrow for twenty rows.) A perfect order, where z is
+        infinite, has the far end of the nearest order that is not perfect. None for fewer than
+        four rows.
         """
-        if self.value is None or self.count < 4 or abs(self.value) >= 1 - 1e-12:
+        if self.value is None or self.count < 4:
             return None
-        error = math.sqrt((1 + self.value**2 / 2) / (self.count - 3))
+        nearest = 1 - 12 / (self.count**3 - self.count)  # two neighbours swapped
+        value = math.copysign(min(abs(self.value), nearest), self.value)
+        error = math.sqrt((1 + value**2 / 2) / (self.count - 3))
         half = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
-        middle = math.atanh(self.value)
-        return math.tanh(middle - half), math.tanh(middle + half)
+        low, high = math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half)
+        if abs(self.value) > nearest:
+            return (low, 1.0) if value > 0 else (-1.0, high)
+        return low, high
 
 
 def rank_correlation(ours: Sequence[float], paper: Sequence[float]) -> Correlation:
@@ -178,95 +189,3 @@ def _ranks(values: Sequence[float]) -> list[float]:
     # statistics.correlation(method="ranked") needs Python 3.12.
     ordered = sorted(values)
     return [ordered.index(value) + (ordered.count(value) + 1) / 2 for value in values]
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The spread that is left of a table's figures after the effects of row and seed.
-
-    ``deviation`` is the residual standard deviation with ``freedom`` degrees of freedom, and
-    ``p_equal`` the p value of Bartlett's test that it is the same in all rows. Three seeds leave
-    the interval of a single row two degrees of freedom, twenty rows of them 38.
-    """
-
-    deviation: float
-    freedom: int
-    p_equal: float
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether the test does not reject that all rows have the same variance."""
-        return self.p_equal >= 1 - CONFIDENCE
-
-    def apply(self, paired: Difference) -> Difference:
-        """A row less the base, with the pooled deviation in place of its own."""
-        return Difference(paired.mean, math.sqrt(2) * self.deviation, paired.count, self.freedom)
-
-
-def pool(rows: Mapping[str, Mapping[int, float]]) -> Pool | None:
-    """The residuals of the two-way model row + seed, fitted to ``rows`` (values by seed).
-
-    Rows may lack seeds; one with a value that is not finite is left out. None if no degree of
-    freedom is left. Bartlett's test is used because that of Brown and Forsythe has hardly any
-    power for three seeds, where the median is one of the three values. For it the effect of a
-    seed is a median over rows: a mean would spread one row's outlier over all of them.
-    """
-    import numpy as np
-
-    finite = [row for row in rows.values() if row and all(map(math.isfinite, row.values()))]
-    seeds = sorted({seed for row in finite for seed in row})
-    values = np.array([[row.get(seed, math.nan) for seed in seeds] for row in finite])
-    if not values.size:
-        return None
-    of_row, of_seed = np.nonzero(~np.isnan(values))
-    design = np.hstack([np.eye(len(finite))[of_row], np.eye(len(seeds))[of_seed]])
-    observed = values[of_row, of_seed]
-    fit, _, rank, _ = np.linalg.lstsq(design, observed)
-    freedom = len(observed) - int(rank)
-    if freedom < 1:
-        return None
-    deviation = math.sqrt(((observed - design @ fit) ** 2).sum() / freedom)
-    centred = values - np.nanmean(values, axis=1, keepdims=True)
-    centred -= np.nanmedian(centred, axis=0)
-    squares = np.nansum((centred - np.nanmean(centred, axis=1, keepdims=True)) ** 2, axis=1)
-    groups = [(float(s), len(row) - 1) for s, row in zip(squares, finite, strict=True)]
-    return Pool(deviation, freedom, _bartlett([group for group in groups if group[1]]))
-
-
-def _bartlett(groups: list[tuple[float, int]]) -> float:
-    """The p value of Bartlett's test, from each group's sum of squares and degrees of freedom."""
-    from mpmath import gammainc
-
-    squares, freedom = (sum(column) for column in zip(*groups, strict=True))
-    if len(groups) < 2 or not squares:
-        return 1.0
-    tiny = squares * 1e-12  # seeds that agree to the last digit have no logarithm
-    spread = sum(n * math.log(max(square, tiny) / n) for square, n in groups)
-    excess = freedom * math.log(squares / freedom) - spread
-    correction = 1 + (sum(1 / n for _, n in groups) - 1 / freedom) / (3 * (len(groups) - 1))
-    chi_squared, degrees = max(0.0, excess) / correction, len(groups) - 1
-    return float(gammainc(degrees / 2, chi_squared / 2, regularized=True))
-
-
-@functools.cache
-def dunnett(seeds: tuple[frozenset[int], ...], freedom: int) -> float:
-    """The critical value of Dunnett's test, in standard errors, for a family-wise error of 5 %.
-
-    The quantile of the largest |t| (Dunnett 1955), by simulation to about 0.02. Unlike in the usual
-    test, the samples are not independent: rows share seeds with the base.
-
-    Args:
-        seeds: for each row those that it shares with the base; rows that share them with each
-            other are correlated through the base's runs
-        freedom: of the pooled deviation
-    """
-    import numpy as np
-
-    correlation = np.array(
-        [[len(x & y) / (2 * math.sqrt(len(x) * len(y))) for y in seeds] for x in seeds]
-    )
-    np.fill_diagonal(correlation, 1.0)
-    random = np.random.default_rng(0)
-    normal = random.standard_normal((_DRAWS, len(seeds))) @ np.linalg.cholesky(correlation).T
-    scale = np.sqrt(random.chisquare(freedom, _DRAWS) / freedom)
-    return float(np.quantile(np.abs(normal).max(axis=1) / scale, CONFIDENCE))

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablations.files import PLAN_FILE
+from ablations.report.pooling import Pool, pool
 from ablations.report.statistics import (
     Correlation,
     Difference,
     Estimate,
-    Pool,
     estimate,
     paired_difference,
-    pool,
     rank_correlation,
 )
 from ablations.runner.attempts import locate, number
@@ -138,11 +137,10 @@ class Summary:
         apart = {"target_language", "vocab_size"} if "perplexity" in name else {"target_language"}
         if self.base is None or apart & row.changed:
             return None
-        found = paired_difference(_by_seed(row, name), _by_seed(self.base, name))
+        scale = MEASURES[name].scale
+        found = paired_difference(_by_seed(row, name), _by_seed(self.base, name), scale)
         pooled = self.pools.get(name)
-        if found is None or not math.isfinite(found.mean) or not pooled or not pooled.is_usable:
-            return found
-        return pooled.apply(found)
+        return pooled.apply(found) if found and pooled else found
 
     def reported_difference(self, row: RowSummary, name: str) -> float | None:
         """The same difference in the paper; None if the paper gives no figures."""
@@ -265,7 +263,8 @@ def _estimates(results: Sequence[Result], names: Iterable[str]) -> dict[str, Est
         field = name.removeprefix(AVERAGED)
         of = [x.averaged if name.startswith(AVERAGED) else x for x in results]
         values: list[float | None] = [getattr(x, field, None) for x in of]
-        mean = estimate([value for value in values if value is not None])
+        scale = MEASURES[field.removeprefix("tokenised_")].scale
+        mean = estimate([value for value in values if value is not None], scale)
         if mean is not None:
             found[name] = mean
     return found

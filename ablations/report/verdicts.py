@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from itertools import compress
 
 from ablations.report.page import Column, Table
+from ablations.report.pooling import dunnett
 from ablations.report.statistics import (
     MAX_SEEDS,
     Difference,
     Estimate,
-    dunnett,
     required_seeds,
 )
 from ablations.report.summary import RowSummary, Summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,8 @@ class Measure:
     """A score by the name of its field in a :class:`~experiments.run.results.Result`.
 
     ``label`` is its name in sentences and ``short`` at the head of a column; ``digits`` are its
-    decimals, ``paper_digits`` those that the paper gives.
+    decimals, ``paper_digits`` those that the paper gives, and ``scale`` the least and the greatest
+    value that it can have.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Measure:
     digits: int
     paper_digits: int
     direction: Literal["minimize", "maximize"] = "maximize"
+    scale: tuple[float, float] = (0.0, 100.0)
 
     @property
     def title(self) -> str:
@@ -38,7 +41,7 @@ class Measure:
 MEASURES = {
     measure.name: measure
     for measure in (
-        Measure("perplexity", "perplexity", "PPL", 3, 2, "minimize"),
+        Measure("perplexity", "perplexity", "PPL", 3, 2, "minimize", (1.0, math.inf)),
         Measure("bleu", "BLEU", "BLEU", 1, 1),
         Measure("test_bleu", "BLEU of the test set", "BLEU test", 1, 1),
         Measure("f1", "F1", "F1", 1, 1),

@@ -1,9 +1,8 @@
-"""Estimates, required seeds, correlations and pooled spreads, against tables and by hand."""
+"""Estimates, required seeds and correlations, against tables and by hand."""
 
 from __future__ import annotations
 
 import math
-from random import Random
 
 import pytest
 from hypothesis import given
@@ -12,15 +11,14 @@ from hypothesis import strategies as st
 from ablations.report.statistics import (
     Correlation,
     Difference,
-    dunnett,
     estimate,
     mean_difference,
     paired_difference,
-    pool,
     rank_correlation,
     required_seeds,
     t_quantile,
 )
+from experiments.run.measures import MEASURES
 
 
 def test_the_interval_of_three_numbers_by_hand() -> None:
@@ -29,6 +27,21 @@ def test_the_interval_of_three_numbers_by_hand() -> None:
     # mean 82, squares 4 + 1 + 9 over 2; t(0.975) of 2 degrees of freedom
     half = 4.302653 * math.sqrt(7 / 3)
     assert found.interval == pytest.approx((82 - half, 82 + half), abs=1e-5)
+
+
+def test_no_interval_leaves_the_scale_of_its_score() -> None:
+    bleu, perplexity = MEASURES["bleu"].scale, MEASURES["perplexity"].scale
+    for found, interval in (
+        (estimate([96.0, 98.0], bleu), (97 - 12.706205, 100)),
+        (estimate([1.0, 3.0], bleu), (0, 2 + 12.706205)),
+        (estimate([1.5, 2.5], perplexity), (1, 2 + 6.353102)),
+        (paired_difference({1: 99.0, 2: 80.0}, {1: 2.0, 2: 3.0}, bleu), (87 - 127.06205, 100)),
+        (
+            paired_difference({1: 2.0, 2: 9.0}, {1: 2.0, 2: 3.0}, perplexity),
+            (3 - 38.118615, 3 + 38.118615),
+        ),
+    ):
+        assert found is not None and found.interval == pytest.approx(interval, abs=1e-4)
 
 
 def test_one_seed_and_no_seed_have_no_interval() -> None:
@@ -127,89 +140,23 @@ def test_the_interval_of_a_rank_correlation_by_hand() -> None:
     )
 
 
+def test_a_perfect_order_reaches_to_the_end_of_the_scale() -> None:
+    """From the lower end of 0.8, where two of four rows are swapped."""
+    swapped = Correlation(0.8, 4).interval
+    assert swapped is not None
+    low, high = (math.tanh(math.atanh(0.8) + sign * 1.959964 * math.sqrt(1.32)) for sign in (-1, 1))
+    assert swapped == pytest.approx((low, high), abs=1e-5)
+    assert rank_correlation([1, 2, 3, 4], [2, 3, 5, 7]).interval == (swapped[0], 1.0)
+    assert rank_correlation([1, 2, 3, 4], [7, 5, 3, 2]).interval == (-1.0, -swapped[0])
+
+
 def test_a_rank_correlation_of_too_few_rows_has_no_interval() -> None:
     assert Correlation(0.5, 3).interval is None
     assert Correlation(None, 20).interval is None
-    assert rank_correlation([1, 2, 3, 4, 5], [2, 3, 5, 7, 11]).interval is None
-
-
-def test_the_pool_of_two_rows_is_their_paired_spread() -> None:
-    ours, base = {1: 5.0, 2: 7.0, 3: 12.0}, {1: 1.0, 2: 2.0, 3: 4.0}
-    found, paired = pool({"ours": ours, "base": base}), paired_difference(ours, base)
-    assert found is not None and paired is not None and paired.interval is not None
-    assert found.freedom == 2 and found.p_equal == pytest.approx(1.0)
-    assert found.apply(paired).interval == pytest.approx(paired.interval)
-
-
-def test_unbalanced_rows_by_hand() -> None:
-    """Without the seeds' effect, 10 and 20, only the third row has a residual."""
-    rows = {
-        "a": {1: 10.0, 2: 20.0},
-        "b": {1: 11.0, 2: 21.0},
-        "c": {1: 12.0, 2: 25.0},
-        "one seed": {2: 99.0},
-        "diverged": {1: math.inf, 2: 1.0},
-        "none": {},
-    }
-    found = pool(rows)
-    assert found is not None
-    # The differences between seeds are 10, 10, 13: squares 1, 1, 4, of which each row has half.
-    assert found.freedom == 2
-    assert found.deviation == pytest.approx(math.sqrt((1 + 1 + 4) / 2 / 2))
-
-
-def test_one_seed_has_no_pool() -> None:
-    assert pool({"a": {1: 1.0}, "b": {1: 2.0}}) is None
-    assert pool({"a": {1: 1.0}, "b": {2: 2.0, 3: 4.0}}) is None
-    assert pool({}) is None
-
-
-def test_unequal_spreads_are_not_pooled() -> None:
-    random = Random(1)
-    rows = {
-        str(row): {seed: 10 * seed + row + random.gauss(0, 1) for seed in (1, 2, 3)}
-        for row in range(6)
-    }
-    alike = pool(rows)
-    assert alike is not None and alike.is_usable and 0.5 < alike.deviation < 1.5
-    rows["0"][2] += 30
-    mixed = pool(rows)
-    assert mixed is not None and not mixed.is_usable
-
-
-def test_bartletts_p_is_scipys() -> None:
-    # With these values the seeds have no effect:
-    # scipy.stats.bartlett([1., -1, 0], [-1., 1, 0], [2., -2, 0], [-3., 3, 0]).pvalue
-    found = pool(
-        {
-            "a": {1: 1.0, 2: -1.0, 3: 0.0},
-            "b": {1: -1.0, 2: 1.0, 3: 0.0},
-            "c": {1: 2.0, 2: -2.0, 3: 0.0},
-            "d": {1: -3.0, 2: 3.0, 3: 0.0},
-        }
-    )
-    assert found is not None and found.p_equal == pytest.approx(0.42028, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("rows", "freedom", "critical"),
-    # scipy.stats.multivariate_t with correlations of a half.
-    [(3, 10, 2.759), (5, 20, 2.735), (19, 38, 3.047)],
-)
-def test_dunnetts_critical_values(rows: int, freedom: int, critical: float) -> None:
-    seeds = (frozenset({1, 2, 3}),) * rows
-    assert dunnett(seeds, freedom) == pytest.approx(critical, abs=0.02)
-
-
-def test_rows_that_share_no_run_of_the_base_are_independent() -> None:
-    apart = dunnett(tuple(frozenset({seed}) for seed in range(5)), 1_000)
-    # Šidák: the normal quantile of (1 + 0.95^(1/5)) / 2
-    assert apart == pytest.approx(2.569, abs=0.02)
-    assert dunnett((frozenset({1}),) * 5, 1_000) < apart - 0.05
 
 
 def test_a_pooled_difference_of_one_seed_has_an_interval() -> None:
     assert mean_difference([1.0]).interval is None
-    found = Difference(1.0, 0.5, 1, 38)
+    found = Difference(1.0, 0.5, 1, pooled_freedom=38)
     # t(0.975) of 38 degrees of freedom is 2.0244
     assert found.interval == pytest.approx((1 - 1.0122, 1 + 1.0122), abs=1e-4)

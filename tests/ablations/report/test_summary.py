@@ -35,6 +35,20 @@ def test_means_and_spreads(tmp_path: Path) -> None:
     assert summary.base is base
 
 
+def test_intervals_end_where_the_score_does(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 2]))
+    for seed, bleu in ((1, 96.0), (2, 98.0)):
+        finish(tmp_path, Cell("base", seed), bleu=bleu, perplexity=seed + 0.5)
+        finish(tmp_path, Cell("narrow", seed), bleu=20.0 * seed, perplexity=2.0)
+    summary = summarise(tmp_path)
+    base, narrow = summary.rows
+    ends = [base.scores[name].interval for name in ("bleu", "perplexity")]
+    assert ends == [(pytest.approx(84.2938, abs=1e-4), 100), (1, pytest.approx(8.3531, abs=1e-4))]
+    difference = summary.difference(narrow, "bleu")
+    assert difference is not None and difference.interval is not None
+    assert difference.interval[0] == -100
+
+
 def test_one_seed_has_no_spread(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     finish(tmp_path, Cell("base", 1))

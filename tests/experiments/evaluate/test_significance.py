@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 
 from experiments.cli import compare
-from experiments.evaluate.significance import compare_runs, paired_bootstrap
+from experiments.evaluate.significance import compare_lines, compare_runs
 from experiments.run.experiment import claim
 from experiments.run.results import hypotheses_path
 from tests.experiments.samples import tiny_experiment
@@ -31,8 +31,8 @@ GOOD, AS_GOOD, BAD = worsened(0.1, 1), worsened(0.1, 2), worsened(0.4, 3)
 
 
 def test_a_large_difference_is_found_in_either_order() -> None:
-    forth = paired_bootstrap(("good", GOOD), ("bad", BAD), REFERENCES)
-    back = paired_bootstrap(("bad", BAD), ("good", GOOD), REFERENCES)
+    forth = compare_lines(("good", GOOD), ("bad", BAD), REFERENCES)
+    back = compare_lines(("bad", BAD), ("good", GOOD), REFERENCES)
     assert forth.verdict == back.verdict == "good is better than bad"
     assert forth.p_value < 0.01 and back.p_value < 0.01
     assert forth.difference == -back.difference < -10
@@ -40,26 +40,28 @@ def test_a_large_difference_is_found_in_either_order() -> None:
 
 
 def test_the_scores_are_sacrebleus_and_lie_in_their_intervals() -> None:
-    found = paired_bootstrap(("good", GOOD), ("bad", BAD), REFERENCES)
+    found = compare_lines(("good", GOOD), ("bad", BAD), REFERENCES)
     for system, lines in ((found.first, GOOD), (found.second, BAD)):
         assert system.bleu == pytest.approx(sacrebleu.corpus_bleu(lines, [REFERENCES]).score)
         assert system.low < system.bleu < system.high
     assert found.lines == 211
-    assert found.signature.startswith("nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|")
+    assert found.signature.startswith(
+        "nrefs:1|bs:1000|ar:10000|seed:12345|case:mixed|eff:no|tok:13a|"
+    )
 
 
 def test_a_chance_difference_is_noise_and_the_result_is_the_same_each_time() -> None:
-    found = paired_bootstrap(("one", GOOD), ("other", AS_GOOD), REFERENCES)
+    found = compare_lines(("one", GOOD), ("other", AS_GOOD), REFERENCES)
     assert found.difference != 0 and found.p_value > 0.05
     assert found.verdict == "the difference is within noise"
-    assert paired_bootstrap(("one", GOOD), ("other", AS_GOOD), REFERENCES) == found
+    assert compare_lines(("one", GOOD), ("other", AS_GOOD), REFERENCES) == found
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [(GOOD, GOOD), (["a"] * 211, ["b"] * 211)], ids=["same", "both at 0"]
 )
 def test_equal_scores_are_no_difference(one: list[str], other: list[str]) -> None:
-    found = paired_bootstrap(("one", one), ("other", other), REFERENCES)
+    found = compare_lines(("one", one), ("other", other), REFERENCES)
     assert (found.difference, found.p_value) == (0, 1)
     assert found.verdict == "the difference is within noise"
 
@@ -68,13 +70,13 @@ def test_unequal_texts_and_invalid_seeds_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(InputError, match="other has 210 lines but the references 211"):
-        paired_bootstrap(("one", GOOD), ("other", GOOD[1:]), REFERENCES)
+        compare_lines(("one", GOOD), ("other", GOOD[1:]), REFERENCES)
     with pytest.raises(InputError, match="no lines to compare"):
-        paired_bootstrap(("one", []), ("other", []), [])
+        compare_lines(("one", []), ("other", []), [])
     for seed in ("none", "0", "-1"):
         monkeypatch.setenv("SACREBLEU_SEED", seed)
         with pytest.raises(InputError, match=f"SACREBLEU_SEED is '{seed}', but must be a whole"):
-            paired_bootstrap(("one", GOOD), ("other", GOOD), REFERENCES)
+            compare_lines(("one", GOOD), ("other", GOOD), REFERENCES)
 
 
 def test_files_of_translations_are_compared(
@@ -85,7 +87,7 @@ def test_files_of_translations_are_compared(
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     assert compare(files[0], files[1], None, files[2]) == 0
     first, second, difference, signature = capsys.readouterr().out.splitlines()
-    found = paired_bootstrap((str(files[0]), GOOD), (str(files[1]), BAD), REFERENCES)
+    found = compare_lines((str(files[0]), GOOD), (str(files[1]), BAD), REFERENCES)
     assert first.startswith(f"BLEU {found.first.bleu:.2f}  ") and first.endswith(str(files[0]))
     assert second.startswith(f"BLEU {found.second.bleu:.2f}  ") and second.endswith(str(files[1]))
     assert f"p = {found.p_value:.3f}, 211 lines: {files[0]} is better than" in difference

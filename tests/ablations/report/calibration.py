@@ -1,0 +1,218 @@
+"""Every percentage that a report prints, simulated with the report's own functions.
+
+``python -m tests.ablations.report.calibration`` prints the table of docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import numpy as np
+from sacrebleu.metrics.bleu import BLEU
+
+from ablations.complexity.fit import fit_slope
+from ablations.report.pooling import pool
+from ablations.report.statistics import (
+    Difference,
+    mean_difference,
+    paired_difference,
+    rank_correlation,
+    required_seeds,
+)
+from experiments.evaluate import significance
+from tests.ablations.report.simulated import percent, simulate
+
+if TYPE_CHECKING:
+    from ablations.report.pooling import Array
+
+# Rows and seeds; a quarter of the runs is missing in the second list.
+SHAPES = (
+    (3, 2), (3, 3), (3, 10), (5, 2), (5, 5), (7, 2), (9, 2), (9, 3), (20, 2), (20, 3), (20, 10),
+)  # fmt: skip
+GAPS = ((5, 3), (9, 3), (20, 3), (20, 5))
+UNEQUAL = ((5, 3), (20, 3), (20, 5))
+RUNS = Path(__file__).parents[3] / "experiments" / "results" / "table3-small" / "base"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a report promises, in percent, and the simulated shares, one for each design.
+
+    ``least`` and ``most`` bound the shares that are as the docs say, errors of simulation included.
+    """
+
+    claim: str
+    designs: str
+    promised: str
+    shares: Sequence[float]
+    least: float
+    most: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether all shares lie where they should."""
+        return all(self.least <= share <= self.most for share in self.shares)
+
+    @property
+    def line(self) -> str:
+        """The finding as a row of a Markdown table."""
+        low, high = (f"{end:.1f}" for end in (min(self.shares), max(self.shares)))
+        shares = low if low == high else f"{low} to {high}"
+        return f"{self.head} {shares} |"
+
+    @property
+    def head(self) -> str:
+        """All cells of its line but the last."""
+        return f"| {self.claim} | {self.designs} | {self.promised} |"
+
+
+def equal_spreads() -> Iterator[Finding]:
+    """Tables whose rows spread alike."""
+    whole = [simulate(*shape) for shape in SHAPES]
+    gaps = [simulate(*shape, gaps=True) for shape in GAPS]
+    for name, claim, truth in (
+        ("mean", "95 % interval of a mean", 95),
+        ("pooled", "95 % interval of Δ, pooled", 95),
+        ("own", "95 % interval of Δ, each row alone", 95),
+        ("chosen", "95 % interval of Δ, as the test chooses", 95),
+        ("family", "Dunnett's test: some row differs where none does", 5),
+        ("rejects", "test of equal variances rejects them", 5),
+    ):
+        for found, designs in ((whole, "all runs"), (gaps, "a quarter missing")):
+            shares = [x[name] for x in found]
+            slack = 2.5 if name == "family" and found is gaps else 1.5
+            yield Finding(claim, designs, str(truth), shares, truth - slack, truth + 1.5)
+    sides = [x[side] for x in (*whole, *gaps) for side in ("above", "below")]
+    yield Finding("agrees, or contradicts, without an effect: each", "both", "2.5", sides, 0, 3.5)
+
+
+def unequal_spreads() -> Iterator[Finding]:
+    """Tables whose rows do not spread alike, which few seeds seldom show."""
+    designs = "5 rows of 3 seeds, 20 of 3 and 5"
+    noisy_base = (3, *[1] * 19)
+    for what, name, spreads in (
+        ("every second row with twice the spread: these rows", "second row", (1, 2) * 10),
+        ("every second row with twice the spread: all", "chosen", (1, 2) * 10),
+        ("one row with twice the spread: this row", "second row", (1, 2, *[1] * 18)),
+        ("one row with 3 times the spread: this row", "second row", (1, 3, *[1] * 18)),
+        ("the base with twice the spread: all", "chosen", (2, *[1] * 19)),
+        ("the base with 3 times the spread: all", "chosen", noisy_base),
+    ):
+        shares = [simulate(*shape, spreads=spreads)[name] for shape in UNEQUAL]
+        least = 90 if "every" in what else 79
+        yield Finding(f"95 % interval of Δ, {what}", designs, "95", shares, least, 98)
+    shares = [simulate(*shape, spreads=noisy_base)["family chosen"] for shape in UNEQUAL]
+    claim = "Dunnett's test, the base with 3 times the spread: some row differs where none does"
+    yield Finding(claim, designs, "5", shares, 5, 25)
+
+
+def correlations() -> Iterator[Finding]:
+    """Rows drawn from normal distributions of known correlation."""
+    random = np.random.default_rng(1)
+    for counts, designs in (((4, 5, 6, 8), "4 to 8 rows"), ((10, 15, 20), "10 to 20 rows")):
+        shares: list[float] = []
+        for count in counts:
+            for rho in (0.0, 0.3, 0.6, 0.8, 0.9, 0.95):
+                truth = 6 / math.pi * math.asin(rho / 2)
+                x, other = random.standard_normal((2, 4_000, count))
+                y = rho * x + math.sqrt(1 - rho**2) * other
+                pairs = zip(x.tolist(), y.tolist(), strict=True)
+                found = (rank_correlation(*pair).interval for pair in pairs)
+                shares.append(percent(i is not None and i[0] <= truth <= i[1] for i in found))
+        claim = "95 % interval of the rank correlation, true correlation 0 to 0.95"
+        yield Finding(claim, designs, "95", shares, 92.5, 100)
+
+
+def seeds_needed() -> Iterator[Finding]:
+    """The power of the promised number of seeds, where effect and spread are as observed."""
+    random = np.random.default_rng(2)
+    effects = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
+    claim = "seeds needed: power with as many"
+    alone: list[float] = []
+    for effect in effects:
+        count = required_seeds(Difference(effect, 1.0, 3)) or 0
+        drawn = (random.standard_normal((6_000, count)) + effect).tolist()
+        alone.append(percent(not mean_difference(x).within_noise for x in drawn))
+    yield Finding(claim, "each row alone, 2 to 90 seeds", "80", alone, 78.5, 100)
+    pooled: list[float] = []
+    for rows in (5, 20):
+        for effect in effects[1:]:  # the first needs more than 100
+            observed = Difference(effect, 1.0, 3, pooled_freedom=(rows - 1) * (3 - 1))
+            tables = random.standard_normal((3_000, rows, required_seeds(observed) or 0))
+            pooled.append(percent(_is_found(table, math.sqrt(2) * effect) for table in tables))
+    yield Finding(claim, "pooled over 5 or 20 rows", "80", pooled, 78.5, 100)
+
+
+def _is_found(noise: Array, effect: float) -> bool:
+    """Whether a table shows the effect of its second row, all others being as the base."""
+    noise[1] += effect
+    table = {str(index): dict(enumerate(row)) for index, row in enumerate(noise.tolist())}
+    paired, found = paired_difference(table["1"], table["0"]), pool(table)
+    assert paired is not None and found is not None
+    return not dataclasses.replace(found, p_equal=1.0).apply(paired).within_noise
+
+
+def comparison() -> Iterator[Finding]:
+    """Two systems between which chance exchanges the lines, on lines drawn by chance."""
+    runs = [RUNS / f"seed-{seed}" / "valid.hypotheses.txt" for seed in (1, 2, 3)]
+    lines = np.array([path.read_text(encoding="utf-8").splitlines() for path in runs])
+    random = np.random.default_rng(3)
+    one, other, references = (row.tolist() for row in lines)
+    truth = BLEU().corpus_score(one + other, [references * 2]).score
+    false: list[bool] = []
+    covered: list[bool] = []
+    with mock.patch.multiple(significance, _TRIALS=400, _SAMPLES=400):
+        for _ in range(400):
+            sample = lines[:, random.integers(lines.shape[1], size=300)]
+            swapped = random.random(sample.shape[1]) < 0.5
+            first, second = np.where(swapped, sample[:2], sample[1::-1]).tolist()
+            found = significance.compare_lines(("", first), ("", second), sample[2].tolist())
+            false.append("noise" not in found.verdict)
+            covered += [bool(x.low <= truth <= x.high) for x in (found.first, found.second)]
+    designs = "300 lines of Multi30k"
+    claim = "compare: calls two equal systems different"
+    yield Finding(claim, designs, "5", [percent(false)], 0, 8)
+    yield Finding("compare: 95 % interval of BLEU", designs, "95", [percent(covered)], 91, 100)
+
+
+def exponents() -> Iterator[Finding]:
+    """Straight lines through points with noise, as Table 1 fits them."""
+    random = np.random.default_rng(4)
+    x = np.arange(5.0)
+    held: list[bool] = []
+    for noise in random.standard_normal((4_000, 3, 5)):
+        lines = [list(zip(x.tolist(), (2 * x + line).tolist(), strict=True)) for line in noise]
+        slope = fit_slope(lines)
+        assert slope is not None
+        held.append(abs(slope.value - 2) <= slope.half_width)
+    claim = "95 % interval of Table 1's exponents"
+    yield Finding(claim, "3 widths, 5 lengths", "95", [percent(held)], 93.5, 96.5)
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    equal_spreads,
+    unequal_spreads,
+    correlations,
+    seeds_needed,
+    comparison,
+    exponents,
+)
+
+
+def main() -> None:
+    """Print the table of docs/statistics.md."""
+    print("| what is printed | simulated on | promised, % | found, % |")
+    print("| --- | --- | --: | --: |")
+    for check in CHECKS:
+        for finding in check():
+            print(finding.line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
