@@ -57,7 +57,13 @@ _PLACES = (
         metavar="N",
         help="runs at a time (default: one for each GPU, or for each core if there is no GPU)",
     ),
-    arg("--devices-per-trial", type=int, default=1, metavar="K", help="GPUs of one run"),
+    arg(
+        "--devices-per-trial",
+        type=int,
+        default=1,
+        metavar="K",
+        help="GPUs of one run; without a GPU its processes, each on cores of its own",
+    ),
     arg("--trials-per-device", type=int, default=1, metavar="K", help="runs on a GPU, or core"),
 )
 _WORKER = (
@@ -159,6 +165,7 @@ def plan(json: bool, **words: Any) -> int:
     ),
     *_CELLS,
     arg("--device", choices=("cpu", "cuda"), help="of table1 (default: a GPU if there is one)"),
+    arg("--quick", action="store_true", help="of table1, the sizes that take a minute"),
     arg(
         "--from",
         dest="earlier",
@@ -171,28 +178,30 @@ def plan(json: bool, **words: Any) -> int:
         "run table3 --scale quick",
         "run table3 --scale small --seeds 1-3 --rows base,A-h1 --workers 2",
         "run my_table.py --scale quick",
-        "run table1 --device cpu",
+        "run table1 --quick",
     ),
 )
-def run(table: str, device: str | None, **words: Any) -> int:
+def run(table: str, device: str | None, quick: bool, **words: Any) -> int:
     """Train the runs that a table lacks, then write and print its report.
 
     Interrupted and called again, it continues where it was. The report and the runs are in the
     table's directory; you can add seeds and rows later. table1 trains nothing: it measures layers,
-    and takes --directory and --device alone.
+    and takes --directory, --device and --quick alone; without --quick it adds the other sizes.
     """
     from ablations.tables.find import LAYERS_TABLE
 
     if table != LAYERS_TABLE:
+        if quick:
+            raise InputError("--quick is for table1: other tables have --scale quick")
         return _train_table(table, device, **words)
     defaults = vars(PROGRAM.parser.parse_args(["run", LAYERS_TABLE]))
     for name, value in words.items():
         if value != defaults[name] and name != "directory":
             option = "from" if name == "earlier" else name.replace("_", "-")
-            raise InputError(f"{table} takes --directory and --device, but not --{option}")
+            raise InputError(f"{table} takes --directory, --device and --quick, but not --{option}")
     from ablations.complexity.run import run_layers
 
-    return run_layers(words["directory"], device)
+    return run_layers(words["directory"], device, quick=quick)
 
 
 def _train_table(

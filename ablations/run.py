@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ablations.files import LAYERS_FILE
+from ablations.files import LAYERS_FILE, WORKER_FILE
 from ablations.report.report import write_report
 from ablations.report.write import print_page
 from ablations.runner import forkserver, identity, process
@@ -42,7 +42,7 @@ from ablations.tables.runs import TableRuns
 from ablations.tracking.table_run import track_table_run
 from experiments.run.attempt import read_attempt
 from experiments.run.experiment import CONFIG_FILE, Log
-from experiments.run.files import make_directory
+from experiments.run.files import make_directory, write_atomically
 from transformer.config import Config, Precision
 from transformer.errors import InputError
 
@@ -220,6 +220,7 @@ class Fleet:
             self._storage = stack.enter_context(open_storage(self._url, self._heartbeat))
             make_directory(self._root)
             register_storage(self._root, self._url, self._heartbeat.grace_seconds)
+            write_atomically(self._root / WORKER_FILE, identity.own_name())
             self._opened = stack.pop_all()
         return self
 

@@ -110,6 +110,7 @@ ALLOWED = {
         "ablations.files",
         "ablations.tables",
         "ablations.runner",
+        "ablations.report.html",
         "ablations.search",
         "ablations.status",
     ),

@@ -28,6 +28,11 @@ def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{directory} is no export: {path} cannot be used ({error!r})") from error
     config = from_dict(ModelConfig, values, str(path))
+    if not (Path(directory) / WEIGHTS_FILE).is_file():
+        raise InputError(
+            f"{directory} holds no {WEIGHTS_FILE}: python -m experiments export {directory} "
+            "--format safetensors writes a folder that can be loaded"
+        )
     return load_weights(config, Path(directory)), Vocabulary(Path(directory) / VOCABULARY_FILE)
 
 

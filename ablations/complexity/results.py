@@ -108,9 +108,13 @@ class Measurements:
         return before[-1].layers[name].seconds * flops / before[-1].flops[name]
 
 
-def wanted_points() -> list[tuple[int, int]]:
-    """Width and length of every point, short before long, as predictions need."""
-    return [(d, n) for d in WIDTHS for n in LENGTHS]
+def wanted_points(quick: bool = False) -> list[tuple[int, int]]:
+    """Width and length of every point, short before long, as predictions need.
+
+    ``quick`` are those that a machine measures within a minute.
+    """
+    most = (256, 512) if quick else (max(WIDTHS), max(LENGTHS))
+    return [(d, n) for d in WIDTHS for n in LENGTHS if d <= most[0] and n <= most[1]]
 
 
 def wanted_steps() -> list[Steps]:

@@ -35,11 +35,12 @@ from transformer.progress import show_progress
 _THREADS = 1
 
 
-def run_layers(directory: Path | None, device_type: str | None) -> int:
+def run_layers(directory: Path | None, device_type: str | None, *, quick: bool = False) -> int:
     """Measure the layers, then write and print the report; the exit code.
 
     Args:
         device_type: None for a GPU if there is one
+        quick: measure the small sizes only; a later call without it measures the others
 
     Raises:
         InputError: for a GPU that is not there, or the directory of something else.
@@ -58,7 +59,7 @@ def run_layers(directory: Path | None, device_type: str | None) -> int:
         print(f"Table 1 in {root}: {setting.device}, fp32", flush=True)
         try:
             _count_steps(root, found)
-            _measure(root, found, device)
+            _measure(root, found, device, wanted_points(quick))
         except KeyboardInterrupt:
             print("stopped; the same command continues from here")
             raise
@@ -79,11 +80,13 @@ def _count_steps(root: Path, found: Measurements) -> None:
             show(index + 1)
 
 
-def _measure(root: Path, found: Measurements, device: torch.device) -> None:
+def _measure(
+    root: Path, found: Measurements, device: torch.device, points: list[tuple[int, int]]
+) -> None:
     if device.type == "cuda":
         # Products of matrices do without TF32 by default, but convolutions and LSTMs would use it.
         torch.backends.cudnn.allow_tf32 = False
-    flops = {(d, n): {name: count_flops(name, n, d) for name in NAMES} for d, n in wanted_points()}
+    flops = {(d, n): {name: count_flops(name, n, d) for name in NAMES} for d, n in points}
     weights = {key: _weight(counts) for key, counts in flops.items()}
     done = sum(weights[key] for key in flops if key in found.points)
     with show_progress("timing layers", sum(weights.values()), done) as show:

@@ -24,6 +24,7 @@ from ablations.dashboard.directories import Directories, Shown
 from ablations.dashboard.optuna_view import OptunaView
 from ablations.dashboard.page import TEMPLATES, render_page, render_refusal
 from ablations.files import HTML_FILE
+from ablations.report.html import script_hashes
 from experiments.figures.render import script
 
 TITLE = "Ablations"
@@ -58,7 +59,10 @@ class Dashboard:
         path = (await self._find(request)).directory / HTML_FILE
         if not path.is_file():
             raise HTTPException(404, "there is no report yet: python -m ablations report writes it")
-        return FileResponse(path, media_type="text/html")
+        allowed = await asyncio.get_running_loop().run_in_executor(None, script_hashes)
+        policy = _POLICY.replace("script-src 'self'", f"script-src 'self' {allowed}")
+        headers = _HEADERS | {"Content-Security-Policy": policy}
+        return FileResponse(path, media_type="text/html", headers=headers)
 
     async def events(self, request: Request) -> Response:
         """A stream of what has changed in all directories, or in one."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablations.figures.curves import Curve, draw_curves, read_curve
+from ablations.figures.curves import Curve, draw_curves, read_curve, read_training_curve
 from ablations.figures.search import draw_history, draw_importances, draw_parallel, draw_slices
 from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.runner.attempts import locate
@@ -113,11 +113,20 @@ class Reader:
     def _draw_table(self, plan: Plan, runs: Mapping[str, Run]) -> Mapping[str, Spec]:
         curves = [self._curve(runs[str(cell)], cell.row, cell.seed) for cell in plan.cells]
         base = next((row.name for row in plan.rows if not row.changes), None)
-        spec = draw_curves(curves, base, by_name=plan.is_compared)
-        return {} if spec is None else {"curves": spec}
+        by_kind = {
+            "curves": [curve for curve in curves if curve.of != "training loss"],
+            "training": [curve for curve in curves if curve.of == "training loss"],
+        }
+        drawn = {
+            kind: draw_curves(found, base, by_name=plan.is_compared)
+            for kind, found in by_kind.items()
+        }
+        return {kind: spec for kind, spec in drawn.items() if spec is not None}
 
     def _curve(self, run: Run, row: str, seed: int) -> Curve:
-        """The run's learning curve, read again only if its file has changed."""
+        """The run's learning curve, read again only if its file has changed; until the first
+        validation that of its training loss.
+        """
         version, known = self._curves.get(run.name, (None, None))
         if known is not None and version == RunState.DONE:
             return known
@@ -129,6 +138,7 @@ class Reader:
         now: object = directory.name, stat.st_mtime_ns, stat.st_size
         if known is None or version != now:
             known = read_curve(directory, row, seed)
+            known = known if known.points else read_training_curve(directory, row, seed)
         self._curves[run.name] = (run.state if run.state == RunState.DONE else now), known
         return known
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
 from experiments.figures.style import COLOURS, GREY, Record, Spec, axis, figure, tooltip
-from experiments.run.results import valid_perplexities
+from experiments.run.results import training_losses, valid_perplexities
 
+_TITLES = {
+    "validation perplexity": "Learning curves",
+    "training loss": "Training loss of runs without a validation yet",
+}
 # Of all curves of a figure together, and the fewest of one of them.
 _MAX_POINTS = 5_000
 _FEWEST = 15
@@ -19,11 +23,12 @@ _FEWEST = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Validation perplexity by optimiser step, of one run or the mean of several."""
+    """A figure by optimiser step, of one run or the mean of several."""
 
     row: str
     seeds: str
     points: tuple[tuple[int, float], ...]
+    of: str = "validation perplexity"
 
 
 def group_of(row: str) -> str:
@@ -42,10 +47,18 @@ def _panels(rows: Sequence[str], by_name: bool) -> dict[str, str]:
 
 
 def read_curve(directory: Path, row: str, seed: int) -> Curve:
-    """The curve of the run in ``directory``; empty before the first validation."""
-    known = sorted(valid_perplexities(directory).items())
-    sound = tuple((step, value) for step, value in known if math.isfinite(value) and value > 0)
-    return Curve(row=row, seeds=str(seed), points=sound)
+    """The curve of the run in ``directory``, of validation perplexity; empty before the first."""
+    return _curve(valid_perplexities(directory), row, seed, "validation perplexity")
+
+
+def read_training_curve(directory: Path, row: str, seed: int) -> Curve:
+    """The curve of the run's training loss."""
+    return _curve(training_losses(directory), row, seed, "training loss")
+
+
+def _curve(known: Mapping[int, float], row: str, seed: int, of: str) -> Curve:
+    sound = [(x, y) for x, y in sorted(known.items()) if math.isfinite(y) and y > 0]
+    return Curve(row=row, seeds=str(seed), points=tuple(sound), of=of)
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:
@@ -76,7 +89,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     """A panel for each group of rows, with the base's curves in grey behind; None without a point.
 
     Args:
-        curves: of any number of rows and seeds
+        curves: of any number of rows and seeds, all of the same figure
         base: the name of the base's row, which is drawn like any other if it is alone
         by_name: whether rows are grouped by their names, as in the paper
     """
@@ -93,7 +106,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
         for title in dict.fromkeys(titles.values())
     ]
     return figure(
-        "Learning curves, the base in grey" if behind else "Learning curves",
+        f"{_TITLES[drawn[0].of]}{', the base in grey' if behind else ''}",
         columns=3,
         concat=panels,
         resolve={
@@ -104,7 +117,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
 
 def _records(curves: Sequence[Curve]) -> list[Record]:
     return [
-        {"row": curve.row, "seeds": curve.seeds, "step": step, "perplexity": value}
+        {"row": curve.row, "seeds": curve.seeds, "step": step, curve.of.split()[-1]: value}
         for curve in curves
         for step, value in curve.points
     ]
@@ -113,9 +126,9 @@ def _records(curves: Sequence[Curve]) -> list[Record]:
 def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
     encoding = {
         "x": axis("step", "optimiser step"),
-        "y": axis("perplexity", "validation perplexity", log=True),
+        "y": axis(own[0].of.split()[-1], own[0].of, log=True),
         "detail": {"field": "seeds"},
-        "tooltip": tooltip("row", "seeds", "step", "perplexity"),
+        "tooltip": tooltip("row", "seeds", "step", own[0].of.split()[-1]),
     }
     legend = {"orient": "bottom", "columns": 3, "title": None}
     # From the seventh row on colours repeat, in dashes.

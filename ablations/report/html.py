@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -27,9 +29,19 @@ def to_html(page: Page, drawn: Mapping[str, str]) -> str:
         page=page,
         drawn=drawn,
         style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
-        script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
+        script=_own_script(),
         vega=script() if drawn else "",
     )
+
+
+def script_hashes() -> str:
+    """What a Content-Security-Policy must allow for the scripts within a report's page."""
+    digests = (hashlib.sha256(x.encode()).digest() for x in (script(), f"\n{_own_script()}\n"))
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+
+
+def _own_script() -> str:
+    return (_TEMPLATES / "report.js").read_text(encoding="utf-8")
 
 
 @cache

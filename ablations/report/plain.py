@@ -8,7 +8,10 @@ from collections.abc import Collection, Sequence
 from ablations.files import FIGURES
 from ablations.report.page import Facts, Figures, Page, Part, Table, Text
 
-_MARKS = re.compile(r"[\\`*<>\[\]]|(?<!\w)_|_(?!\w)")
+# Characters that are marks anywhere, and those at a line's start that begin a heading or a list.
+_MARKS = re.compile(
+    r"[\\`*<>\[\]&$]|(?<!\w)_|_(?!\w)|~~|^[-=](?=[-=]*$)|(?:^[-+#]|(?<=^\d)[.)]|(?<=^\d\d)[.)])(?=\s)"
+)
 
 
 def to_markdown(page: Page) -> str:

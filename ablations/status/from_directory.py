@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
+from ablations.files import WORKER_FILE
 from ablations.runner import identity
 from ablations.runner.attempts import elapsed, locate, number, read_pruned, read_result
 from ablations.runner.process import last_log_lines
@@ -15,6 +17,7 @@ from experiments.run.measures import valid_scores
 from experiments.run.progress import Progress, RunState, read_progress
 
 _LOG_LINES = 10
+_START_SECONDS = 60.0
 _FAILED = (RunState.FAILED, RunState.DIVERGED, RunState.REFUSED)
 
 
@@ -37,7 +40,17 @@ class DirectoryReader:
         """
         planned = read_planned(self._directory)
         runs = [self._finished.get(name) or self._read(name) for name in planned.configs]
-        return make_status(planned, runs, time.time())
+        status = make_status(planned, runs, time.time())
+        return replace(status, is_starting=self._is_starting())
+
+    def _is_starting(self) -> bool:
+        """Whether a process has begun to work; on another machine, within the last minute."""
+        path = self._directory / WORKER_FILE
+        try:
+            name, age = path.read_text(encoding="utf-8"), time.time() - path.stat().st_mtime
+        except (OSError, UnicodeDecodeError):
+            return False
+        return not identity.is_gone(name) if identity.is_local(name) else age < _START_SECONDS
 
     def _read(self, name: str) -> Run:
         stem = self._directory / name

@@ -62,6 +62,7 @@ class Status:
     at: float
     runs: tuple[Run, ...]
     seconds_left: float | None
+    is_starting: bool = False
 
     @property
     def counts(self) -> Mapping[RunState, int]:

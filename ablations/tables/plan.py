@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from filelock import FileLock
 
-from ablations.files import LAYERS_FILE, PLAN_FILE
+from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Scale, division
 from ablations.tables.table import Cell, Reported, Row, Table
@@ -213,7 +213,12 @@ def load_plan(directory: Path) -> Plan:
     if (directory / LAYERS_FILE).is_file():
         raise InputError(f"{directory} has measured layers, on which only status and report work")
     if not path.is_file():
-        raise InputError(f"{directory} is not the directory of a table: it has no {PLAN_FILE}")
+        kinds = (PLAN_FILE, SEARCH_FILE, LAYERS_FILE)
+        below = sorted(found.parent for kind in kinds for found in directory.glob(f"*/{kind}"))
+        hint = f"; one below it is {below[0]}" if below else ""
+        raise InputError(
+            f"{directory} is not the directory of a table: it has no {PLAN_FILE}{hint}"
+        )
     return from_dict(Plan, read_json(path), str(path))
 
 

@@ -64,7 +64,8 @@ class MetricsCsv(lightning.Callback):
 
 
 class LogAxes(lightning.Callback):
-    """Gives loggers, with each figure, its step as in ``metrics.csv``, and the target tokens seen.
+    """Gives loggers, with each figure, its step as in ``metrics.csv``, the target tokens seen, and
+    how many there were a second since the last logged step.
 
     Lightning itself counts a step only after logging it.
 
@@ -75,6 +76,23 @@ class LogAxes(lightning.Callback):
 
     def __init__(self, clock: Clock, *, every: int) -> None:
         self._clock, self._every = clock, every
+        self._seconds, self._tokens = 0.0, 0  # of the clock, where the interval begins
+        self._paused_at = 0.0
+
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
+        """Begin the first interval."""
+        self._begin_interval()
+
+    def _begin_interval(self) -> None:
+        self._seconds, self._tokens = self._clock.seconds, self._clock.target_tokens
+
+    def on_validation_start(self, *args: Any, **kwargs: Any) -> None:
+        """Leave validation out of the speed."""
+        self._paused_at = self._clock.seconds
+
+    def on_validation_end(self, *args: Any, **kwargs: Any) -> None:
+        """Count on."""
+        self._seconds += self._clock.seconds - self._paused_at
 
     def on_train_batch_end(
         self,
@@ -85,6 +103,10 @@ class LogAxes(lightning.Callback):
     ) -> None:
         """Log them at a logged step."""
         if completes_step(trainer) and trainer.global_step % self._every == 0:
+            seconds = self._clock.seconds - self._seconds
+            tokens = self._clock.target_tokens - self._tokens
+            pl_module.log("train_tokens_per_second", tokens / max(seconds, 1e-9))
+            self._begin_interval()
             self._log(trainer, pl_module)
 
     def on_validation_epoch_end(

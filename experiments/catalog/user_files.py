@@ -32,7 +32,7 @@ def experiment_of_folder(name: str) -> Experiment:
         folder, languages = folder[: match.start()], (match[1], match[2])
     if not folder:
         raise InputError("files: needs a folder, as in files:my_corpus or files:my_corpus:de-en")
-    corpus = folder_corpus(Path(folder).expanduser(), languages)
+    corpus = folder_corpus(folder, languages)
     pair = f"{corpus.source_language}-{corpus.target_language}"
     return Experiment(
         name=f"files-{corpus.name}-{pair}",

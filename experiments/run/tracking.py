@@ -11,7 +11,7 @@ from experiments.run.devices import is_first_rank
 from experiments.run.experiment import Experiment, Log
 from experiments.run.measures import valid_scores
 from experiments.run.results import Result
-from experiments.run.wandb_runs import finish, flat_config, start_run
+from experiments.run.wandb_runs import finish, flat_config, log_samples, start_run
 from transformer.config import to_dict
 from transformer.errors import require
 
@@ -66,6 +66,7 @@ class Tracking:
         """Log the result: W&B keeps all of it, the others its scores next to the settings."""
         if self._run is not None:
             self._run.summary.update(to_dict(result))
+            log_samples(self._run, self._directory)
         if self._files is None:
             return
         from lightning.pytorch.loggers import TensorBoardLogger

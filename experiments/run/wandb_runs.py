@@ -13,6 +13,7 @@ from experiments.run.attempt import WANDB_ID_FILE, read_attempt, wandb_id
 from experiments.run.experiment import Experiment
 from experiments.run.files import write_atomically
 from experiments.run.provenance import commit
+from experiments.run.results import read_samples
 from transformer.config import to_dict
 
 PROJECT = "attention-is-all-you-need"
@@ -120,6 +121,17 @@ def track_table(
     except Exception as error:
         warnings.warn(f"W&B does not take the table: {one_line(error)}", stacklevel=2)
     finish(run)
+
+
+def log_samples(run: Any, directory: Path) -> None:
+    """Log the best and worst translations of each split as a table, best first."""
+    import wandb
+
+    columns = ["chrf", "source", "reference", "translation"]
+    for split in ("valid", "test"):
+        data = [[getattr(x, name) for name in columns] for x in read_samples(directory, split)]
+        if data:
+            run.log({f"samples/{split}": wandb.Table(columns=columns, data=data)})
 
 
 def _start(directory: Path, run_id: str, *, offline: bool = False, **settings: Any) -> Any:

@@ -66,7 +66,11 @@ async function draw(id) {
   const spec = figure.spec, { skeleton, data } = takeData(spec);
   delete skeleton.title; // the page has it as the caption
   const room = element.closest(".figures").clientWidth;
-  if (skeleton.columns) skeleton.columns = Math.max(1, Math.min(skeleton.columns, Math.floor(room / 300)));
+  if (skeleton.columns) {
+    const parts = skeleton.concat, frame = 85; // beside a panel: its axis and the gap to the next
+    skeleton.columns = Math.max(1, Math.min(parts.length, Math.floor(room / 320)));
+    for (const part of parts) part.width = Math.max(part.width, Math.floor(room / skeleton.columns) - frame);
+  }
   if (skeleton.layer) Object.assign(skeleton, { width: Math.min(skeleton.width + 120, room), autosize: { type: "fit-x", contains: "padding" } });
   const shape = JSON.stringify(skeleton);
   try {

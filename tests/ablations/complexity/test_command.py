@@ -80,9 +80,15 @@ def test_a_layer_that_would_take_too_long_is_left_out_and_named(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("run table1 --seeds 1-3", "table1 takes --directory and --device, but not --seeds"),
-        ("run table1 --scale quick", "table1 takes --directory and --device, but not --scale"),
-        ("run table1 --from x", "table1 takes --directory and --device, but not --from"),
+        (
+            "run table1 --seeds 1-3",
+            "table1 takes --directory, --device and --quick, but not --seeds",
+        ),
+        (
+            "run table1 --scale quick",
+            "table1 takes --directory, --device and --quick, but not --scale",
+        ),
+        ("run table1 --from x", "table1 takes --directory, --device and --quick, but not --from"),
         ("run table1 --device cuda", "--device is cuda, but torch finds no GPU here"),
         ("run table3", "run table3 needs --scale"),
         ("run table3 --scale quick --device cpu", "--device is for table1"),
@@ -159,3 +165,16 @@ def test_the_report_shows_exponents_crossings_and_growth() -> None:
         found.points[1024, n] = replace(cut, n=n, layers={}, left_out={RECURRENT: 9.0})
     crossings = table(found, "Where self-attention becomes slower than recurrence")
     assert crossings["1,024"][:2] == ("1,024", "> 512")
+
+
+def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(results, "WIDTHS", (64, 512))
+    assert call(f"{RUN} --quick", monkeypatch) == 0
+    assert "2 of 4 pairs of length n and width d" in capsys.readouterr().out
+    assert set(load(place).points) == {(64, 16), (64, 32)}
+    assert call(RUN, monkeypatch) == 0
+    assert len(load(place).points) == 4
+    assert call("run table3 --scale quick --quick", monkeypatch) == 2
+    assert "--quick is for table1" in capsys.readouterr().err

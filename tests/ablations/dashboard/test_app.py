@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +17,12 @@ import pytest
 
 from ablations.dashboard.app import Dashboard, make_app
 from ablations.dashboard.directories import Directories
+from ablations.report.html import script_hashes, to_html
+from ablations.report.page import Page
 from ablations.runner.attempts import locate
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
+from experiments.run.results import COLUMNS
 from tests.ablations.dashboard.conftest import TestClient
 from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.search.samples import leave, small_search
@@ -157,3 +163,32 @@ def test_what_is_not_there(client: TestClient) -> None:
     for path in ("/assets/page.html.j2", "/assets/..%2fapp.py", "/static/..%2f_app.py"):
         assert client.get(path).status_code in (403, 404), path
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_until_the_first_validation_the_training_loss_is_drawn(root: Path) -> None:
+    def train(name: str, lines: str) -> None:
+        (begin(root / "pair-tiny", name) / "metrics.csv").write_text(
+            f"{','.join(COLUMNS)}\n{lines}"
+        )
+
+    first, second = parts_after(
+        root, lambda: train("narrow/seed-2", "50,4.5,,,,,\n100,4.25,,,,,\n")
+    )
+    assert "training" not in first
+    axes = json.dumps(second["training"])
+    assert "training loss" in axes and '"loss": 4.25' in axes and "validation" not in axes
+
+
+def test_a_report_has_the_same_policy_and_runs_its_own_scripts_alone(
+    client: TestClient, root: Path
+) -> None:
+    page = root / "pair-tiny" / "report.html"
+    page.write_text("<script>alert(1)</script>")
+    headers = client.get("/d/pair-tiny/report").headers
+    policy, usual = (x["content-security-policy"] for x in (headers, client.get("/").headers))
+    hashes = script_hashes()
+    assert policy == usual.replace("script-src 'self'", f"script-src 'self' {hashes}")
+    assert headers["cache-control"] == "no-store"
+    own = to_html(Page("", ()), {"figure": "<svg/>"})
+    for source in re.findall(r"<script>(.*?)</script>", own, re.DOTALL):
+        assert base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() in hashes

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from ablations.files import WORKER_FILE
+from ablations.runner import identity
 from ablations.status import command
 from ablations.status.command import show_status
 from ablations.status.model import to_json
@@ -64,3 +67,19 @@ def test_watching_ends_when_all_is_done(
         first, last = lines[0], lines[-3]
         assert first == "pair at scale tiny: 1 of 2 done, 1 waiting, nobody works on it"
         assert last == "pair at scale tiny: 2 of 2 done"
+
+
+def test_workers_that_have_begun_are_starting(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, words in (
+        (identity.own_name(), "workers are starting"),
+        (identity.own_name().replace(f":{os.getpid()}:", ":999999:"), "nobody works on it"),
+        ("node-b:1:2:3", "workers are starting"),
+    ):
+        (root / WORKER_FILE).write_text(name)
+        show_status(root, storage=None, watch=False, as_json=False)
+        assert capsys.readouterr().out.splitlines()[0].endswith(words)
+    os.utime(root / WORKER_FILE, (0, 0))  # another machine's, of long ago
+    show_status(root, storage=None, watch=False, as_json=False)
+    assert "nobody works on it" in capsys.readouterr().out

@@ -25,7 +25,7 @@ from experiments.run.attempt import wandb_id, write_attempt
 from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import Limits, Log
 from experiments.run.provenance import commit
-from experiments.run.results import Result, load_result
+from experiments.run.results import Result, load_result, read_samples
 from experiments.run.run import run
 from experiments.run.tracking import Tracking
 from experiments.run.wandb_runs import track_table, tracking_mode
@@ -103,9 +103,11 @@ def test_the_history_holds_the_metrics_under_names_of_their_own(
     assert steps == [int(line.split(",")[0]) for line in lines if line.split(",")[1]]
     result = load_result(finished)
     assert result is not None
-    assert history[-1]["tokens_seen"] == result.target_tokens
+    assert [x["tokens_seen"] for x in history if "tokens_seen" in x][-1] == result.target_tokens
     logged = {name for item in history for name in item}
     assert {"train_perplexity", "valid_perplexity"} <= logged
+    speeds = [item["train_tokens_per_second"] for item in history if "loss" in item]
+    assert len(speeds) == len(losses) and all(speed > 0 for speed in speeds)
     assert not logged & {field.name for field in dataclasses.fields(Result)}
 
 
@@ -349,3 +351,13 @@ def test_missing_tensorboard_is_said_before_anything_starts(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"tensorboard is not installed: .*\.\[tensorboard\]"):
         Tracking(tiny_experiment(folder), tmp_path, "tensorboard")
+
+
+def test_the_best_and_the_worst_translations_are_a_table(finished: Path) -> None:
+    (path,) = finished.rglob("media/table/samples/valid*.table.json")
+    table = json.loads(path.read_text())
+    assert table["columns"] == ["chrf", "source", "reference", "translation"]
+    expected = [
+        [x.chrf, x.source, x.reference, x.translation] for x in read_samples(finished, "valid")
+    ]
+    assert table["data"] == expected and isinstance(table["data"][0][0], float)

@@ -39,7 +39,7 @@ def files_corpus(
     )
 
 
-def folder_corpus(folder: Path, languages: tuple[str, str] | None = None) -> Corpus:
+def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) -> Corpus:
     """The corpus in a folder of files ``train.en``, ``train.de``, ``valid.en`` and so on.
 
     Further training texts, ``train-NAME.en`` and ``train-NAME.de``, are ordered by name. Any file
@@ -50,6 +50,7 @@ def folder_corpus(folder: Path, languages: tuple[str, str] | None = None) -> Cor
         InputError: if a file is missing or exists both plain and compressed, or the languages are
             ambiguous.
     """
+    folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder")
     source, target = languages or _two_languages(folder)
