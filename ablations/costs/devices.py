@@ -1,4 +1,4 @@
-"""GPUs that need not be in this machine, and the memory and disk space that a run needs."""
+"""GPUs that need not be in this machine, and the disk space that a run needs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,8 @@ _RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 _PAPER_DEVICE_SECONDS = 8 * 12 * 3_600
 _PAPER_TOKENS = 25_000
 
-# Weights and Adam's two moments, in fp32; gradients are as large as the weights.
-_WEIGHT_BYTES, _STATE_BYTES, _GRADIENT_BYTES = 4, 12, 4
-_FLOAT_BYTES = 4
-# The loss computes this many logits at a time (transformer/training/loss.py).
-_GPU_LOGITS, _CPU_LOGITS = 2**28, 2**21
-# Keys per position. Only a CPU, whose attention is not fused, keeps the attention weights.
-_SENTENCE_LENGTH = 30
-# The share of a batch's positions that are not padding (docs/figures.md).
-_FILL = 0.9
+# Weights and Adam's two moments, in fp32.
+_WEIGHT_BYTES, _STATE_BYTES = 4, 12
 # Resuming needs one checkpoint to fall back on, apart from the newest.
 _MIN_CHECKPOINTS = 2
 
@@ -126,58 +119,3 @@ def checkpoint_bytes(config: Config) -> int:
     training = config.training
     kept = max(_MIN_CHECKPOINTS, training.average_checkpoints, training.also_average or 0)
     return count_parameters(config.model) * (_STATE_BYTES * kept + _WEIGHT_BYTES)
-
-
-def training_bytes(config: Config, device: Device, ranks: int = 1) -> int:
-    """Peak memory on each of ``ranks`` devices that share a batch, without ``torch.compile``.
-
-    The peak is at the start of the backward pass, when all activations are kept, or at its end,
-    when all gradients exist: the shared embedding then has three of them, and their sum. DDP
-    keeps a copy of the gradients between steps.
-    """
-    model = config.model
-    count = count_parameters(model)
-    tokens = config.data.tokens_per_batch / ranks
-    kept = tokens / _FILL * _activation_bytes(model, device) + _loss_bytes(model, device, tokens)
-    state = count * (_STATE_BYTES + (_GRADIENT_BYTES if ranks > 1 else 0))
-    if device.bf16:
-        kept += count * _operand_bytes(device)  # the weights in bf16, until the step ends
-    gradients = _GRADIENT_BYTES * (count + 3 * model.vocab_size * model.d_model)
-    return round(state + max(kept, gradients))
-
-
-def _operand_bytes(device: Device) -> int:
-    """Bytes of one number in a matrix product."""
-    return 2 if device.bf16 else _FLOAT_BYTES
-
-
-def _activation_bytes(model: ModelConfig, device: Device) -> float:
-    """What autograd keeps of one source and one target position, see ``transformer.model``."""
-    width, heads, product = model.d_model, model.num_heads, _operand_bytes(device)
-    # A GPU stores a dropout mask in bytes, a CPU in floats.
-    mask = (1 if device.gpu else _FLOAT_BYTES) if model.dropout else 0
-    # A norm keeps its input. Its output is kept as an operand: once in fp32, and in bf16 as one
-    # copy for each product.
-    norm = width * (_FLOAT_BYTES + mask)
-
-    def operand(products: int) -> int:
-        return width * product * (products if device.bf16 else 1)
-
-    weights = 0 if device.gpu else heads * _SENTENCE_LENGTH * (_FLOAT_BYTES + product * device.bf16)
-    self_attention = 2 * heads * (model.d_k + model.d_v) * product + weights + operand(2)
-    # In fp32 the encoder's output is one operand for all layers, small enough to leave out.
-    memory = operand(1) if device.bf16 else 0
-    cross_attention = 2 * heads * (model.d_k + model.d_v) * product + weights + operand(1) + memory
-    feed_forward = model.d_ff * product + operand(1)
-    encoder = self_attention + feed_forward + 2 * norm
-    decoder = self_attention + cross_attention + feed_forward + 3 * norm
-    return model.num_layers * (encoder + decoder) + 2 * width * mask
-
-
-def _loss_bytes(model: ModelConfig, device: Device, tokens: float) -> float:
-    """Some logits and their gradient, and the gradients of the decoder's output and the matrix."""
-    product = _operand_bytes(device)
-    logits = min(tokens * model.vocab_size, _GPU_LOGITS if device.gpu else _CPU_LOGITS)
-    states = tokens * model.d_model * (_FLOAT_BYTES + 2 * product)
-    gradient = model.vocab_size * model.d_model * _FLOAT_BYTES
-    return logits * (_FLOAT_BYTES + product * device.bf16) + states + gradient

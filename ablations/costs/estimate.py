@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablations.costs.devices import checkpoint_bytes, training_bytes
-from ablations.costs.timing import Speed, find_speed, until_the_last
+from ablations.costs.devices import checkpoint_bytes
+from ablations.costs.timing import Speed, find_speed, finished_cells, until_the_last
 from ablations.runner.machine import Slot, count_cores, slots
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import Plan, make_plan
+from ablations.tables.table import Cell
 from transformer.corpus import Corpus
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
-from transformer.formats import duration, millions, size
+from transformer.formats import MISSING, duration, millions, size
 
 if TYPE_CHECKING:
     from transformer.data.preparation.estimate import Cost
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowCost:
-    """One run of a row: seconds and peak memory are those of each device that it trains on."""
+    """One run of a row: seconds are those of each device that it trains on, memory is the most that
+    its process holds, None where that was not measured; ``left`` runs have no result yet.
+    """
 
     name: str
     parameters: int
     flops: float
     seconds: float
-    memory_bytes: int
+    memory_bytes: int | None
     disk_bytes: int
+    left: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,9 +81,22 @@ class Estimate:
     @property
     def seconds(self) -> float:
         """Wall-clock seconds until the last run ends, the longest runs started first."""
-        longest_first = sorted((row.seconds for row in self.rows), reverse=True)
-        waiting = [seconds for seconds in longest_first for _ in self.seeds]
-        return until_the_last([], waiting, self.at_once)
+        return self._seconds([len(self.seeds)] * len(self.rows))
+
+    @property
+    def seconds_left(self) -> float:
+        """The same of the runs that have no result yet."""
+        return self._seconds([row.left for row in self.rows])
+
+    def _seconds(self, counts: Sequence[int]) -> float:
+        costs = zip(self.rows, counts, strict=True)
+        waiting = [row.seconds for row, count in costs for _ in range(count)]
+        return until_the_last([], sorted(waiting, reverse=True), self.at_once)
+
+    @property
+    def runs_left(self) -> int:
+        """The number of runs that have no result yet."""
+        return sum(row.left for row in self.rows)
 
     @property
     def disk_bytes(self) -> int:
@@ -93,7 +110,7 @@ class Estimate:
         if memory is None:
             return []
         bound = memory / math.ceil(self.sharing)
-        return [row.name for row in self.rows if row.memory_bytes > bound]
+        return [row.name for row in self.rows if (row.memory_bytes or 0) > bound]
 
 
 def _sharing(devices: int, devices_per_trial: int, at_once: int) -> float:
@@ -140,8 +157,11 @@ def plan_table(
         count = len(gpus) or min(count_cores(), len(here) * devices_per_trial)
         at_once = len(here)
     at_once = min(len(chosen) * len(numbers), at_once)
-    # Times are taken to be proportional to the devices, or the share of one, that a run has.
-    share = devices_per_trial / _sharing(count, devices_per_trial, at_once)
+    # Times are taken to be proportional to the devices, or the share of one, that a run has;
+    # those of finished runs are as long as they were.
+    shared = 1.0 if speed.as_ran else _sharing(count, devices_per_trial, at_once)
+    share = devices_per_trial / shared
+    done = finished_cells(plan, root)
     return Estimate(
         plan=plan,
         scale=tuple(mapping.describe(declared.base)),
@@ -156,8 +176,9 @@ def plan_table(
                 parameters=count_parameters(config.model),
                 flops=run_flops(config),
                 seconds=speed.seconds(config, share),
-                memory_bytes=training_bytes(config, speed.device, devices_per_trial),
+                memory_bytes=speed.memory.get(name),
                 disk_bytes=checkpoint_bytes(config),
+                left=sum(Cell(name, seed) not in done for seed in numbers),
             )
             for name, config in configs.items()
         ),
@@ -218,7 +239,7 @@ def describe(estimate: Estimate) -> Iterator[str]:
             f"{millions(row.parameters)}M",
             f"{row.flops:.1e}",
             duration(row.seconds),
-            size(row.memory_bytes),
+            MISSING if row.memory_bytes is None else size(row.memory_bytes),
             size(row.disk_bytes),
         )
         yield f"{row.name:{width}}" + "".join(f"{cell:>14}" for cell in cells)
@@ -227,6 +248,11 @@ def describe(estimate: Estimate) -> Iterator[str]:
         f"total: {estimate.flops:.1e} FLOPs, {duration(estimate.seconds)} of wall-clock time, "
         f"{estimate.device_seconds / 3_600:,.1f} device hours"
     )
+    if estimate.runs_left < estimate.runs:
+        yield (
+            f"done: {estimate.runs - estimate.runs_left} runs; left: {estimate.runs_left}, "
+            f"{duration(estimate.seconds_left)} of wall-clock time"
+        )
     disk = f"disk: {size(estimate.disk_bytes)} of checkpoints"
     if (corpus := estimate.corpus) is not None:
         disk += (
@@ -234,11 +260,15 @@ def describe(estimate: Estimate) -> Iterator[str]:
             f"still to be downloaded, and {duration(corpus.seconds)} of one core to prepare it"
         )
     yield disk
-    if not device.gpu:
-        yield "memory: what is in use; the C library may hold up to twice as much"
+    if any(row.memory_bytes is not None for row in estimate.rows):
+        what = "reserved on the GPU" if device.gpu else "resident"
+        more = "" if estimate.speed.as_ran else ", before it scores"
+        yield f"memory: the most that a run's process held{more}, {what}, where it was measured"
+    else:
+        yield "memory: not measured; weights, gradients and moments take 16 bytes a parameter"
     if estimate.devices_per_trial > 1:
         yield f"{estimate.devices_per_trial} devices are assumed to be that many times as fast"
-    if estimate.sharing > 1:
+    if estimate.sharing > 1 and not estimate.speed.as_ran:
         yield f"{estimate.sharing:.3g} runs at a time on a device are assumed to share its speed"
     if estimate.too_large:
         yield (
@@ -252,10 +282,11 @@ def to_json(estimate: Estimate) -> dict[str, Any]:
 
     ``table`` (title), ``scale``, ``corpus``, ``seeds``, ``devices``, ``devices_per_trial``,
     ``at_once`` (runs at a time), ``basis`` (``text``, ``device``, ``precision``), ``rows`` (each
-    ``name``, ``parameters``, and for one run ``flops``, ``seconds``, ``memory_bytes`` on a device,
-    ``disk_bytes``), ``total`` (``runs``, ``flops``, ``seconds`` by the clock, ``device_seconds``,
-    ``disk_bytes``), ``corpus_cost`` (``fetched_bytes``, ``disk_bytes``, ``seconds``; null for a
-    small one) and ``too_large`` (names of rows that do not fit).
+    ``name``, ``parameters``, how many runs are ``left``, and for one run ``flops``, ``seconds``,
+    ``memory_bytes`` of its process, null if not measured, ``disk_bytes``), ``total`` (``runs``,
+    ``flops``, ``seconds`` by the clock, ``device_seconds``, ``disk_bytes``, ``runs_left`` without a
+    result, and their ``seconds_left``), ``corpus_cost`` (``fetched_bytes``, ``disk_bytes``,
+    ``seconds``; null for a small one) and ``too_large`` (names of rows that do not fit).
     """
     device = estimate.speed.device
 
@@ -274,7 +305,11 @@ def to_json(estimate: Estimate) -> dict[str, Any]:
             "precision": "bf16" if device.bf16 else "fp32",
         },
         "rows": [asdict(row) for row in estimate.rows],
-        "total": pick(estimate, "runs", "flops", "seconds", "device_seconds", "disk_bytes"),
+        "total": pick(
+            estimate,
+            *("runs", "flops", "seconds", "device_seconds", "disk_bytes"),
+            *("runs_left", "seconds_left"),
+        ),
         "corpus_cost": estimate.corpus
         and pick(estimate.corpus, "fetched_bytes", "disk_bytes", "seconds"),
         "too_large": estimate.too_large,

@@ -13,26 +13,33 @@ from ablations.costs.timing import Timing
 from experiments.benchmark.timing import wait_for
 from experiments.benchmark.training import Step, our_step
 from experiments.benchmark.workload import Workload
-from experiments.run.devices import default_device, device_name
+from experiments.run.devices import default_device, device_name, peak_memory
 from transformer.config import Config, override
 from transformer.data.batches import Batch
 from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
 
 # A CPU takes tens of seconds for one of the paper's batches; per token, a part takes as long.
-_CPU_TOKENS = 500
+_CPU_TOKENS = 2_000
 _WARM_UP_STEPS, _MIN_STEPS, _MAX_STEPS = 1, 2, 40
 _SECONDS = 1.5
 # Larger batches are taken to be of news, whose sentences are longer than captions.
 _NEWS_TOKENS = 2_000
 
 
-def measure(configs: Mapping[str, Config]) -> tuple[Device, list[Timing]]:
+def measure(
+    configs: Mapping[str, Config],
+) -> tuple[Device, list[Timing], Mapping[str, int]]:
     """Time steps of each configuration on one GPU, or else on one core, as its run would do them.
 
     Returns:
-        the device, and the seconds that whole runs take at that speed.
+        the device, the seconds that whole runs take at that speed, and the most memory that this
+        process has held after each configuration, the libraries of a run included; nothing where
+        only a part of a batch was measured.
     """
+    from experiments.run import run  # what a run imports is in its memory
+
+    del run
     device = default_device()
     torch.set_num_threads(1)
     base = next(iter(configs.values()))
@@ -42,12 +49,15 @@ def measure(configs: Mapping[str, Config]) -> tuple[Device, list[Timing]]:
     load = Workload(text=text, vocab_size=base.model.vocab_size, tokens_per_batch=tokens)
     batches = load.batches(_WARM_UP_STEPS + _MAX_STEPS, device)
     timings: list[Timing] = []
+    memory: dict[str, int] = {}
     for name, config in configs.items():
         step = our_step(override(config, compile=False), device)
         seconds = _median_seconds(name, step, batches, device) * whole / tokens
         timings.append(Timing(config, seconds * config.training.max_steps))
+        if tokens == whole and (peak := peak_memory(device)) is not None:
+            memory[name] = peak
     bf16 = effective_precision(base.training.precision, device) == "bf16"
-    return Device(name=device_name(), gpu=device.type == "cuda", bf16=bf16), timings
+    return Device(name=device_name(), gpu=device.type == "cuda", bf16=bf16), timings, memory
 
 
 def _median_seconds(name: str, step: Step, batches: Sequence[Batch], device: torch.device) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ablations.costs.devices import Device, find_gpu
 from ablations.files import PLAN_FILE
 from ablations.runner.attempts import elapsed, read_result
 from ablations.tables.plan import Plan, load_plan
+from ablations.tables.table import Cell
 from experiments.run.devices import nominal_peak
 from transformer.config import Config
 from transformer.errors import InputError
@@ -53,6 +54,16 @@ def predict(config: Config, known: Sequence[Timing]) -> float | None:
     return steps * step_flops(config) * sum(seconds) / sum(flops)
 
 
+def finished_cells(plan: Plan, root: Path) -> frozenset[Cell]:
+    """The runs of ``plan`` that have a result in the directory ``root``."""
+    if not (root / PLAN_FILE).exists():
+        return frozenset()
+    there = load_plan(root)
+    if (there.table, there.scale) != (plan.table, plan.scale):
+        return frozenset()
+    return frozenset(cell for cell in plan.cells if read_result(cell.directory(root)) is not None)
+
+
 def until_the_last(running: Sequence[float], waiting: Sequence[float], workers: int) -> float:
     """Seconds until the last run ends, if each free worker takes the next of ``waiting``.
 
@@ -72,7 +83,9 @@ class Speed:
     """How fast ``device`` trains, and how that is known.
 
     Other runs are predicted from the ``known`` ones, with at least ``min_step_seconds`` a step,
-    and ``overhead_seconds`` are added to each for its start and its scoring.
+    and ``overhead_seconds`` are added to each for its start and its scoring. ``as_ran``: the known
+    times are those of whole runs, as many at a time as there were. ``memory`` has the most bytes
+    that a run's process held, of the rows where that was measured.
     """
 
     source: str
@@ -80,6 +93,8 @@ class Speed:
     known: tuple[Timing, ...]
     min_step_seconds: float = 0.0
     overhead_seconds: float = 0.0
+    as_ran: bool = False
+    memory: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def seconds(self, config: Config, devices: float) -> float:
         """Seconds of a run on ``devices``, less than one where several runs share one."""
@@ -131,12 +146,15 @@ def _of_finished_runs(plan: Plan, root: Path) -> Speed | None:
         )
     configs = there.configs
     known: list[Timing] = []
+    memory: dict[str, int] = {}
     device = None
     for cell in there.cells:
         directory = cell.directory(root)
         if (result := read_result(directory)) is not None:
             seconds = elapsed(directory, result) * result.devices
             known.append(Timing(configs[cell.row], seconds))
+            if (peak := result.peak_memory_bytes) is not None:
+                memory[cell.row] = max(peak, memory.get(cell.row, 0))
             device = Device(
                 name=result.device,
                 gpu=nominal_peak(result.device, "fp32") is not None,
@@ -145,7 +163,7 @@ def _of_finished_runs(plan: Plan, root: Path) -> Speed | None:
     if device is None:
         return None
     source = f"{len(known)} finished run{'s' * (len(known) > 1)} in {root}"
-    return Speed(source=source, device=device, known=tuple(known))
+    return Speed(source=source, device=device, known=tuple(known), as_ran=True, memory=memory)
 
 
 def _measured(configs: Mapping[str, Config]) -> Speed:
@@ -154,7 +172,7 @@ def _measured(configs: Mapping[str, Config]) -> Speed:
 
     by_flops = sorted(configs, key=lambda name: step_flops(configs[name]))
     names = list(dict.fromkeys((by_flops[0], next(iter(configs)), by_flops[-1])))
-    device, known = measure({name: configs[name] for name in names})
+    device, known, memory = measure({name: configs[name] for name in names})
     if not device.gpu:
         device = replace(device, name=f"one core of {device.name.partition(',')[0]}")
     return Speed(
@@ -163,4 +181,5 @@ def _measured(configs: Mapping[str, Config]) -> Speed:
         device=device,
         known=tuple(known),
         overhead_seconds=_OVERHEAD_SECONDS,
+        memory=memory,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from experiments.benchmark.plain import PlainTransformer, plain_step
 from experiments.benchmark.timing import Ratio, Row, in_turn, ratio_of
 from experiments.benchmark.workload import Size, config_of, workload
 from experiments.callbacks.display import quieten_lightning
+from experiments.run.devices import peak_memory
 from transformer.config import Config, override
 from transformer.data.batches import Batch, FixedBatches
 from transformer.evaluation.counts import training_flops
@@ -207,18 +207,6 @@ def matrix_product(device: torch.device, dtype: torch.dtype) -> Callable[[object
 def product_flops(device: torch.device) -> float:
     """The operations of that product."""
     return 2.0 * _SIDE[device.type] ** 3
-
-
-def peak_memory(device: torch.device) -> int | None:
-    """The most bytes that this process has held, on the GPU or in main memory."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used if sys.platform == "darwin" else used * 1024
 
 
 def _trainer_overhead(config: Config, device: torch.device) -> float:

@@ -13,7 +13,7 @@ import torch
 
 from experiments.evaluate.parsing import score_parses
 from experiments.run.checkpoints import has_checkpoints, to_average
-from experiments.run.devices import device_name, explain_out_of_memory, nominal_peak
+from experiments.run.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
 from experiments.run.display import Display
 from experiments.run.experiment import Experiment
 from experiments.run.files import write_atomically, write_json
@@ -165,6 +165,7 @@ def _result(
         corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
         parses=valid.parses,
         test_parses=test.parses if test else None,
+        peak_memory_bytes=peak_memory(trainer.strategy.root_device),
     )
 
 

@@ -13,9 +13,10 @@ import torch
 
 from experiments.benchmark.kernels import profile
 from experiments.benchmark.timing import in_turn
-from experiments.benchmark.training import matrix_product, our_step, peak_memory, product_flops
+from experiments.benchmark.training import matrix_product, our_step, product_flops
 from experiments.benchmark.workload import Workload, config_of
 from experiments.gpu_check.findings import Findings
+from experiments.run.devices import peak_memory
 from transformer.config import Config, ModelConfig, override
 from transformer.data.batches import Batch
 from transformer.evaluation.counts import training_flops

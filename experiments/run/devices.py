@@ -137,6 +137,20 @@ def device_name(device: torch.device | None = None) -> str:
     return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
+def peak_memory(device: torch.device) -> int | None:
+    """The most bytes that this process has held so far: reserved on a GPU, else resident."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used * 1024
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -76,7 +76,8 @@ class Result:
     embedding rows that fit the paper's column. Tokens exclude padding and are summed over all
     steps; ``corpus_target_tokens`` are those of one epoch. ``flops`` is analytic; ``flops_nominal``
     is counted as in Table 2, None for a device without a nominal peak. ``train_seconds`` leaves out
-    preparation and evaluation. ``finished_at`` is UTC. ``data_digest`` identifies the data. Fields
+    preparation and evaluation. ``peak_memory_bytes`` is the most that the process held, reserved on
+    a GPU or else resident. ``finished_at`` is UTC. ``data_digest`` identifies the data. Fields
     with a default may be missing in older results.
     """
 
@@ -113,6 +114,7 @@ class Result:
     corpus_target_tokens: int | None = None
     parses: Parses | None = None
     test_parses: Parses | None = None
+    peak_memory_bytes: int | None = None
 
     @property
     def f1(self) -> float | None:

@@ -131,7 +131,7 @@ def log_samples(run: Any, directory: Path) -> None:
     for split in ("valid", "test"):
         data = [[getattr(x, name) for name in columns] for x in read_samples(directory, split)]
         if data:
-            run.log({f"samples/{split}": wandb.Table(columns=columns, data=data)})
+            run.log({f"samples/{split}": wandb.Table(columns=[*columns], data=data)})
 
 
 def _start(directory: Path, run_id: str, *, offline: bool = False, **settings: Any) -> Any:

@@ -176,7 +176,9 @@ def test_until_the_first_validation_the_training_loss_is_drawn(root: Path) -> No
     )
     assert "training" not in first
     axes = json.dumps(second["training"])
-    assert "training loss" in axes and '"loss": 4.25' in axes and "validation perplexity" not in axes
+    assert (
+        "training loss" in axes and '"loss": 4.25' in axes and "validation perplexity" not in axes
+    )
 
 
 def test_a_report_has_the_same_policy_and_runs_its_own_scripts_alone(
