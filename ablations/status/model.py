@@ -56,12 +56,14 @@ class Status:
     """All runs in their order at the time ``at``, in seconds since the epoch.
 
     ``seconds_left`` is until the last run ends with the present workers; None if unknown.
+    ``passed`` says how many trials of a search went on from where trials are compared.
     """
 
     title: str
     at: float
     runs: tuple[Run, ...]
     seconds_left: float | None
+    passed: str = ""
 
     @property
     def counts(self) -> Mapping[RunState, int]:
