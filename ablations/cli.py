@@ -6,11 +6,15 @@ import argparse
 import re
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.command_line import LOG, Program, arg
 from transformer.config import Precision
 from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from ablations.search.rungs import Pruner
+    from ablations.search.search import Sampler
 
 PROGRAM = Program(
     "python -m ablations",
@@ -263,11 +267,21 @@ def worker(directory: Path, **options: Any) -> int:
     _SCALE,
     arg("--trials", type=int, required=True, metavar="N", help="how many in all"),
     arg("--seed", type=int, default=1, metavar="N", help="of all trials, and of the sampling"),
+    arg(
+        "--sampler",
+        choices=("tpe", "random", "cmaes"),
+        help="what proposes trials (default: as before, or tpe)",
+    ),
+    arg(
+        "--pruner",
+        choices=("none", "hyperband", "median"),
+        help="what ends poor trials after the warm-up (default: as before, or hyperband)",
+    ),
     arg("--directory", type=Path, metavar="DIR", help="of the runs (default: runs/SPACE-SCALE)"),
     *_STARTING,
     examples=(
         "search base_lr --scale small --trials 40",
-        "search my_space.py --scale quick --trials 9",
+        "search my_space.py --scale quick --trials 40 --pruner none",
     ),
 )
 def search(
@@ -275,6 +289,8 @@ def search(
     scale: str,
     trials: int,
     seed: int,
+    sampler: Sampler | None,
+    pruner: Pruner | None,
     directory: Path | None,
     retry_failed: bool,
     precision: Precision | None,
@@ -293,6 +309,8 @@ def search(
         scale,
         trials=trials,
         seed=seed,
+        sampler=sampler,
+        pruner=pruner,
         directory=directory,
         retry_failed=retry_failed,
         precision=precision,

@@ -23,14 +23,10 @@ from ablations.runner.storage import Heartbeat, open_storage, refuse_unusable
 from ablations.runner.storage_url import register_storage, storage_url
 from ablations.runner.sync import QueueSync
 from ablations.runner.worker import Worker
+from ablations.search.claim import claim_search, settle_search
+from ablations.search.rungs import Pruner, describe_rungs
 from ablations.search.runs import SearchRuns
-from ablations.search.search import (
-    claim_search,
-    is_search,
-    load_search,
-    prepare_search,
-    settle_search,
-)
+from ablations.search.search import Sampler, is_search, load_search, prepare_search
 from ablations.search.search_report import write_search_report
 from ablations.search.trials import read_trials, refuse_hopeless, write_best
 from ablations.status.from_directory import DirectoryReader
@@ -138,6 +134,8 @@ def run_search(
     directory: Path | None,
     retry_failed: bool,
     options: Options,
+    sampler: Sampler | None = None,
+    pruner: Pruner | None = None,
     precision: Precision | None = None,
     threads: int | None = None,
 ) -> int:
@@ -150,9 +148,10 @@ def run_search(
         space, scale, trials=trials, seed=seed, precision=precision, threads=threads
     )
     root = directory or Path("runs") / search.name
-    search = settle_search(root, search)
+    search = settle_search(root, search, sampler=sampler, pruner=pruner)
     with Fleet(root, options, search.base) as fleet:
         claim_search(root, search)
+        print(describe_rungs(search.pruner, search.base, search.parameters))
         runs = SearchRuns(root)
         if retry_failed:
             for name in runs.names:

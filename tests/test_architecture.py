@@ -73,6 +73,7 @@ ALLOWED = {
         "ablations.tables",
         "ablations.runner",
         "ablations.costs",
+        "ablations.search",
     ),
     "ablations.figures": BELOW,
     "ablations.report": (

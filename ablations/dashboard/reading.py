@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablations.figures.curves import Curve, draw_curves, read_curve, read_training_curve
-from ablations.figures.search import draw_history, draw_importances, draw_parallel, draw_slices
 from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.runner.attempts import locate
 from ablations.runner.process import last_log_lines
+from ablations.search.drawing import draw_search, shares_of_importance
 from ablations.search.search import Search, load_search
 from ablations.search.trials import Trial, best, ranked, read_trial
 from ablations.status.from_directory import DirectoryReader
@@ -24,7 +24,6 @@ from transformer.formats import number
 
 _LOG_LINES = 10
 _FINAL = (RunState.DONE, RunState.PRUNED, RunState.DIVERGED)
-_MIN_TRIALS = 10  # the importances of fewer are chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +151,9 @@ class Reader:
 
     def _draw_search(self, search: Search, trials: Sequence[Trial]) -> Mapping[str, Spec]:
         ended = len(ranked(trials))
-        if ended >= _MIN_TRIALS and ended != self._shares[0]:
-            from ablations.search.sampler import importances  # imports Optuna, which takes a while
-
-            self._shares = ended, importances(search, trials)
-        drawn = {
-            "history": draw_history(trials),
-            "parallel": draw_parallel(trials, search.parameters),
-            "importances": draw_importances(self._shares[1]),
-            "slices": draw_slices(trials, search.parameters),
-        }
-        return {name: spec for name, spec in drawn.items() if spec is not None}
+        if ended != self._shares[0]:
+            self._shares = ended, shares_of_importance(search, trials)
+        return draw_search(search, trials, self._shares[1])
 
 
 def _describe_best(trial: Trial | None) -> str:

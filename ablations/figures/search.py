@@ -1,4 +1,4 @@
-"""The figures of a search: its course, its parameters together and one by one, and what matters."""
+"""The figures of a search: its course, its parameters one by one, and what matters."""
 
 from __future__ import annotations
 
@@ -7,21 +7,43 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ablations.figures.curves import Curve, thin
-from experiments.figures.style import BLUE, GREY, ORANGE, Record, Spec, axis, figure, tooltip
+from experiments.figures.style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    PINK,
+    VERMILION,
+    Record,
+    Spec,
+    axis,
+    figure,
+    tooltip,
+)
 from experiments.run.progress import RunState
 
-_WORST = 100.0  # times the best: where a trial that diverges is drawn
-_MOST_LINES = 200
+_MOST = 10.0  # times the best perplexity: a worse one is at the edge too
 _PERPLEXITY = "validation perplexity"
+_MARKS = {
+    RunState.DONE: (BLUE, "circle"),
+    RunState.PRUNED: (ORANGE, "triangle-down"),
+    RunState.DIVERGED: (VERMILION, "cross"),
+    RunState.FAILED: (PINK, "square"),
+}
 
 
 class Trial(Protocol):
-    """What the figures need of a trial; ``perplexity`` is None if it has none."""
+    """What the figures need of a trial: ``declared`` are its values in the units of the space,
+    ``values`` those it was trained with, and ``perplexity`` is None if it has none.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def state(self) -> RunState: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def declared(self) -> Mapping[str, Any]: ...
     @property
     def values(self) -> Mapping[str, Any]: ...
     @property
@@ -45,35 +67,23 @@ def draw_history(trials: Sequence[Trial]) -> Spec | None:
     """Perplexity by trial on a logarithmic axis, with the best so far as a line.
 
     Returns:
-        None if fewer than two trials have a perplexity
+        None if fewer than two trials have finished
     """
-    records = _records(trials)
-    if len(records) < 2:
+    inside, edge = records(trials)
+    if len(inside) < 2:
         return None
+    x, y = axis("number", "trial"), axis("perplexity", _PERPLEXITY, log=True)
+    x["scale"] |= {"nice": False}
+    best = {
+        "data": {"values": _best_so_far(inside, len(trials) - 1)},
+        "mark": {"type": "line", "interpolate": "step-after", "color": GREY},
+        "encoding": {"x": x, "y": y},
+    }
     return figure(
-        "Perplexity by trial, and the best so far",
+        "Perplexity by trial, and the best so far; what did not finish is at the edge",
         width=440,
         height=240,
-        layer=[
-            {
-                "data": {"values": _best_so_far(trials)},
-                "mark": {"type": "line", "interpolate": "step-after", "color": GREY},
-                "encoding": {
-                    "x": axis("number", "trial"),
-                    "y": axis("perplexity", _PERPLEXITY, log=True),
-                },
-            },
-            {
-                "data": {"values": records},
-                "mark": {"type": "point", "filled": True, "size": 45},
-                "encoding": {
-                    "x": axis("number", "trial"),
-                    "y": axis("perplexity", _PERPLEXITY, log=True),
-                    **_by_state(),
-                    "tooltip": tooltip("trial", "state", "perplexity"),
-                },
-            },
-        ],
+        layer=[best, *_points(inside, edge, x, tooltip("trial", "state", "step", "perplexity"))],
     )
 
 
@@ -103,66 +113,6 @@ def draw_trial_curves(curves: Sequence[Curve], best: str | None) -> Spec | None:
     )
 
 
-def draw_parallel(trials: Sequence[Trial], parameters: Sequence[Parameter]) -> Spec | None:
-    """Parallel coordinates: a line for each trial through its values, coloured by rank.
-
-    The best 200 are drawn, the best one in front. Pruned trials are grey and behind, as their
-    perplexity cannot be compared.
-
-    Returns:
-        None if fewer than two trials have finished
-    """
-    records = _records(trials)
-    finished = sorted(
-        (record for record in records if record["state"] == RunState.DONE),
-        key=lambda record: -record["perplexity"],
-    )
-    if len(finished) < 2:
-        return None
-    pruned = [record for record in records if record["state"] != RunState.DONE][:_MOST_LINES]
-    names = [parameter.name for parameter in parameters]
-    above = {"labelAngle": 0, "labelPadding": 12, "orient": "top", "grid": True}
-    above |= {"domain": False, "ticks": False}
-    x = {"field": "parameter", "type": "nominal", "sort": names, "title": None, "axis": above}
-    # The axis of each parameter has a scale of its own, so positions are computed here.
-    y = {"field": "position", "type": "quantitative", "axis": None, "scale": {"domain": [0, 1]}}
-    encoding = {"x": x, "y": y, "detail": {"field": "trial"}}
-    shown = tooltip("trial", "rank", "perplexity", "parameter", "value")
-    # By rank, as one trial that diverges would leave all others the same colour.
-    for rank, record in enumerate(reversed(finished), 1):
-        record["rank"] = rank
-    finished = finished[-_MOST_LINES:]
-    legend = {"title": "rank", "values": [1, len(finished)], "orient": "bottom"}
-    colour = {"range": [BLUE, ORANGE], "interpolate": "lab"}
-    return figure(
-        "Parameters of each trial, the best in blue, pruned ones in grey",
-        width=max(300, 130 * len(names)),
-        height=260,
-        layer=[
-            {
-                "data": {"values": _along(pruned, parameters)},
-                "mark": {"type": "line", "color": GREY, "strokeOpacity": 0.35, "strokeWidth": 1},
-                "encoding": encoding,
-            },
-            {
-                "data": {"values": _along(finished, parameters)},
-                "mark": {"type": "line", "point": True, "strokeWidth": 1.8},
-                "encoding": {
-                    **encoding,
-                    "color": _number("rank", scale=colour, legend=legend),
-                    "order": {"field": "place", "type": "quantitative"},
-                    "tooltip": shown,
-                },
-            },
-            {
-                "data": {"values": _ends(parameters)},
-                "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 10, "color": GREY},
-                "encoding": {"x": x, "y": y, "text": {"field": "label"}},
-            },
-        ],
-    )
-
-
 def draw_importances(shares: Mapping[str, float]) -> Spec | None:
     """A bar for each parameter, the most important first; None without any.
 
@@ -173,18 +123,19 @@ def draw_importances(shares: Mapping[str, float]) -> Spec | None:
         return None
     values = [{"parameter": name, "share": share} for name, share in shares.items()]
     parameter = {"field": "parameter", "type": "nominal", "sort": list(shares), "title": None}
-    share = _number("share", title="importance", axis={"format": "%"}, scale={"zero": True})
+    share = {"field": "share", "type": "quantitative"}
+    length = {"title": "importance", "axis": {"format": "%"}, "scale": {"zero": True}}
     return figure(
-        "What decides whether a trial is among the best tenth",
+        "What decides whether a trial is among the best quarter",
         data={"values": values},
         width=320,
         height={"step": 26},
-        encoding={"y": parameter, "x": share},
+        encoding={"y": parameter, "x": share | length},
         layer=[
             {"mark": {"type": "bar", "color": BLUE}},
             {
                 "mark": {"type": "text", "align": "left", "dx": 4, "color": GREY},
-                "encoding": {"text": _number("share", format=".0%")},
+                "encoding": {"text": share | {"format": ".0%"}},
             },
         ],
     )
@@ -194,127 +145,103 @@ def draw_slices(trials: Sequence[Trial], parameters: Sequence[Parameter]) -> Spe
     """Perplexity against each parameter by itself, one panel each.
 
     Returns:
-        None if fewer than two trials have a perplexity
+        None if fewer than two trials have finished
     """
-    records = _records(trials)
-    if len(records) < 2:
+    inside, edge = records(trials)
+    if len(inside) < 2:
         return None
-    values = [
-        {**record["values"], **{key: x for key, x in record.items() if key != "values"}}
-        for record in records
-    ]
     return figure(
-        "Perplexity against each parameter",
+        "Perplexity against each parameter; what did not finish is at the edge",
         columns=3,
-        data={"values": values},
-        concat=[_slice(parameter) for parameter in parameters],
+        concat=[_slice(inside, edge, parameter) for parameter in parameters],
     )
 
 
-def _slice(parameter: Parameter) -> Spec:
-    x: Spec = {"field": parameter.name, "type": "ordinal", "axis": {"labelAngle": 0}}
-    if not parameter.choices:
-        x = axis(parameter.name, parameter.name, log=parameter.log)
-    return {
-        "width": 230,
-        "height": 190,
-        "mark": {"type": "point", "filled": True, "size": 40},
-        "encoding": {
-            "x": x,
-            "y": axis("perplexity", _PERPLEXITY, log=True),
-            **_by_state(),
-            "tooltip": tooltip("trial", "state", "perplexity", parameter.name),
-        },
-    }
+def _slice(inside: Sequence[Record], edge: Sequence[Record], parameter: Parameter) -> Spec:
+    name, of_scale = parameter.name, scaled(parameter.name)
+    is_mapped = any(record[name] != record[of_scale] for record in (*inside, *edge))
+    if parameter.choices:
+        x: Spec = {"field": name, "type": "ordinal", "axis": {"labelAngle": 0}}
+        x["scale"] = {"domain": [_plain(value) for value in parameter.choices]}
+    else:
+        x = axis(name, name, log=parameter.log, form="~s" if parameter.bounds[1] >= 1_000 else None)
+        x["scale"] |= {"domain": list(parameter.bounds)}
+        x["axis"] |= {"tickCount": 5}
+    names = (name, of_scale) if is_mapped else (name,)
+    shown = tooltip("trial", "state", "step", "perplexity", *names)
+    return {"width": 230, "height": 190, "layer": _points(inside, edge, x, shown)}
 
 
-def _by_state() -> Spec:
-    """Colour and shape, so that the states differ without colour too."""
-    ranges = {"color": [BLUE, ORANGE], "shape": ["circle", "triangle-down"]}
-    return {
+def _points(
+    inside: Sequence[Record], edge: Sequence[Record], x: Spec, shown: Sequence[Spec]
+) -> list[Spec]:
+    """A mark for each trial along ``x``: those at the edge have no part in the axis."""
+    states = [state for state in _MARKS if any(x["state"] == state for x in (*inside, *edge))]
+    marks = {
         channel: {
             "field": "state",
             "type": "nominal",
             "title": None,
-            "scale": {"domain": [RunState.DONE, RunState.PRUNED], "range": values},
+            "scale": {"domain": states, "range": [_MARKS[state][place] for state in states]},
             "legend": {"orient": "bottom"},
         }
-        for channel, values in ranges.items()
+        for place, channel in enumerate(("color", "shape"))
     }
-
-
-def _number(field: str, **settings: Any) -> Spec:
-    return {"field": field, "type": "quantitative", **settings}
-
-
-def _records(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """The trials with a perplexity; one far above the best is lowered so that the others differ."""
-    known = [(n, t, t.perplexity) for n, t in enumerate(trials) if t.perplexity is not None]
-    sound = [(n, trial, x) for n, trial, x in known if math.isfinite(x) and x > 0]
-    top = _WORST * min((value for _, _, value in sound), default=1.0)
     return [
+        {
+            "data": {"values": values},
+            "mark": {"type": "point", "filled": True, "size": 45, "opacity": 0.7},
+            "encoding": {"x": x, "y": y, **marks, "tooltip": shown},
+        }
+        for values, y in (
+            (inside, axis("perplexity", _PERPLEXITY, log=True)),
+            (edge, {"value": 0}),
+        )
+    ]
+
+
+def scaled(name: str) -> str:
+    """What the value of a parameter is called that a trial was trained with."""
+    return f"{name} at the scale"
+
+
+def records(trials: Sequence[Trial]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The trials that an axis of perplexity shows, and those at its edge: what did not finish, as
+    its perplexity is of an earlier step or none, and what is far worse than the best.
+    """
+    values: list[dict[str, Any]] = [
         {
             "number": number,
             "trial": trial.name,
             "state": trial.state,
-            "perplexity": min(value, top),
-            "values": trial.values,
+            "step": trial.step,
+            "perplexity": trial.perplexity,
+            **{name: _plain(value) for name, value in trial.declared.items()},
+            **{scaled(name): _plain(value) for name, value in trial.values.items()},
         }
-        for number, trial, value in sound
+        for number, trial in enumerate(trials)
+        if trial.state in _MARKS
     ]
+    finished = [record for record in values if _is_finished(record)]
+    most = _MOST * min((record["perplexity"] for record in finished), default=math.inf)
+    inside = [record for record in finished if record["perplexity"] <= most]
+    return inside, [record for record in values if record not in inside]
 
 
-def _best_so_far(trials: Sequence[Trial]) -> list[Record]:
-    """Where the lowest perplexity of finished trials falls, and the last trial."""
+def _is_finished(record: Record) -> bool:
+    value = record["perplexity"]
+    return record["state"] == RunState.DONE and math.isfinite(value) and value > 0
+
+
+def _plain(value: Any) -> Any:
+    """A value as an axis of choices takes it."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+
+
+def _best_so_far(inside: Sequence[Record], last: int) -> list[Record]:
+    """Where the lowest perplexity falls, and the ``last`` trial."""
     corners: list[Record] = []
-    lowest = math.inf
-    for record in _records(trials):
-        if record["state"] == RunState.DONE and record["perplexity"] < lowest:
-            lowest = record["perplexity"]
-            corners.append({"number": record["number"], "perplexity": lowest})
-    last = {"number": len(trials) - 1, "perplexity": lowest}
-    return [*corners, last] if corners else []
-
-
-def _along(records: Sequence[Record], parameters: Sequence[Parameter]) -> list[Record]:
-    """A point for each trial and parameter."""
-    return [
-        {
-            "trial": record["trial"],
-            "rank": record.get("rank"),
-            "perplexity": record["perplexity"],
-            "parameter": parameter.name,
-            "place": place,
-            "value": record["values"][parameter.name],
-            "position": _position(parameter, record["values"][parameter.name]),
-        }
-        for record in records
-        for place, parameter in enumerate(parameters)
-    ]
-
-
-def _position(parameter: Parameter, value: Any) -> float:
-    """Where a value is between the ends of the parameter's axis, from 0 to 1.
-
-    A value outside the bounds is drawn at an end.
-    """
-    if parameter.choices:
-        choices = list(parameter.choices)
-        return choices.index(value) / (len(choices) - 1) if value in choices else 0.0
-    low, high = parameter.bounds
-    if parameter.log:
-        low, high, value = math.log(low), math.log(high), math.log(max(value, low))
-    return min(1.0, max(0.0, (value - low) / (high - low)))
-
-
-def _ends(parameters: Sequence[Parameter]) -> list[Record]:
-    """The labels of each parameter's axis: its choices or the ends of its range."""
-    return [
-        {
-            "parameter": parameter.name,
-            "position": _position(parameter, value),
-            "label": f"{value:.3g}" if isinstance(value, float) else str(value),
-        }
-        for parameter in parameters
-        for value in parameter.bounds
-    ]
+    for record in inside:
+        if not corners or record["perplexity"] < corners[-1]["perplexity"]:
+            corners.append(record)
+    return [*corners, {**corners[-1], "number": last}] if corners else []

@@ -221,11 +221,12 @@ class Queue:
         if done is None:
             return self._fail(study, trial_id, "its figures are not finite")
         number = self._storage.get_trial_number_from_id(trial_id)
+        # Including the values since the last report: later trials are compared with them, and of a
+        # pruned one Optuna takes the last as the result.
+        with suppress(UpdateFinishedTrialError):
+            for step, value in done.intermediate_values.items():
+                self._storage.set_trial_intermediate_value(trial_id, step, value)
         if done.state == TrialState.PRUNED:
-            # Including the values since the last report: Optuna takes the last one as the result.
-            with suppress(UpdateFinishedTrialError):
-                for step, value in done.intermediate_values.items():
-                    self._storage.set_trial_intermediate_value(trial_id, step, value)
             return study.tell(number, state=TrialState.PRUNED, skip_if_finished=True).state
         return study.tell(number, done.values, skip_if_finished=True).state
 

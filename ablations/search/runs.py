@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from optuna import Trial
-from optuna.pruners import BasePruner, HyperbandPruner
+from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from ablations.files import SEARCH_FILE
 from ablations.runner.attempts import leave_pruned
+from ablations.search.rungs import FACTOR
 from ablations.search.sampler import DIRECTIONS, FeasibleSampler, to_optuna
 from ablations.search.search import Search, load_search
 from ablations.search.trials import (
@@ -31,9 +32,9 @@ from transformer.config import to_dict
 class SearchRuns:
     """The trials of the search in ``root``; see :class:`ablations.runner.run_set.RunSet`.
 
-    They are pruned by Hyperband (https://arxiv.org/abs/1603.06560) on the validation perplexity by
-    step. Only the rungs that trials have passed are not in files: with a new database they are
-    lost.
+    They are pruned on the validation perplexity by step, by default by Hyperband
+    (https://arxiv.org/abs/1603.06560). Only the rungs that its trials have passed, and the state
+    of CMA-ES, are not in files: with a new database they are lost.
 
     Raises:
         InputError: if ``root`` is not a search's directory.
@@ -45,13 +46,8 @@ class SearchRuns:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._search, self._read_at = load_search(root), self._changed_at()
-        training = self._search.base.training
         self.sampler: BaseSampler = FeasibleSampler(self._search)
-        self.pruner: BasePruner = HyperbandPruner(
-            min_resource=training.validate_every_steps,
-            max_resource=training.max_steps,
-            reduction_factor=3,
-        )
+        self.pruner: BasePruner = _pruner(self._search)
 
     @property
     def search(self) -> Search:
@@ -123,8 +119,10 @@ class SearchRuns:
         return to_optuna(search, read_trial(search, self.root, name))
 
     def reports(self, directory: Path) -> Mapping[int, float]:
-        """The validation perplexity by step."""
-        return valid_perplexities(directory)
+        """The validation perplexity by step, but for the last, after which nothing is saved."""
+        last = self._search.base.training.max_steps
+        found = valid_perplexities(directory)
+        return {step: value for step, value in found.items() if step < last}
 
     def prune(self, directory: Path, step: int, value: float) -> None:
         """Record that the trial was pruned at ``step``."""
@@ -136,3 +134,15 @@ class SearchRuns:
 
     def _changed_at(self) -> int:
         return (self.root / SEARCH_FILE).stat().st_mtime_ns
+
+
+def _pruner(search: Search) -> BasePruner:
+    """Optuna's pruner that compares trials at the search's rungs alone."""
+    rungs, training = search.rungs, search.base.training
+    if not rungs:
+        return NopPruner()
+    if search.pruner == "median":
+        return MedianPruner(n_warmup_steps=rungs[0])
+    return HyperbandPruner(
+        min_resource=rungs[0], max_resource=training.max_steps, reduction_factor=FACTOR
+    )

@@ -15,11 +15,11 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.search.search import Search
-from ablations.search.trials import Trial, ranked
+from ablations.search.trials import BEST, Trial, ranked
 from experiments.run.progress import RunState
 from transformer.errors import InputError
 
@@ -47,7 +47,8 @@ def distributions(search: Search) -> dict[str, BaseDistribution]:
 class FeasibleSampler(BaseSampler):
     """Samples all parameters of a trial together until they make a valid model within the budget.
 
-    It draws by TPE, and uniformly while there are too few trials or if TPE finds no such model.
+    It draws by the search's sampler, and uniformly while there are too few trials or if that finds
+    no such model. CMA-ES models numbers alone, and so choices are always drawn uniformly.
     Random numbers depend on the seed and the trial's number alone, not on the worker.
     """
 
@@ -69,20 +70,19 @@ class FeasibleSampler(BaseSampler):
             InputError: if hardly any of the space makes a valid model within the budget.
         """
         seed = _seed(self._search.base.training.seed, trial.number)
-        tpe = TPESampler(
-            seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP_TRIALS
-        )
-        for _ in range(_MODEL_DRAWS):
-            values = tpe.sample_relative(study, trial, search_space)
-            if not values:
-                break
-            if self._search.is_feasible(values):
-                return values
-        even = RandomSampler(seed=seed)
-        for _ in range(_EVEN_DRAWS):
-            values = {
+        model, even = self._model(seed), RandomSampler(seed=seed)
+        modelled = {
+            name: distribution
+            for name, distribution in search_space.items()
+            if self._search.sampler == "tpe"
+            or not isinstance(distribution, CategoricalDistribution)
+        }
+        for draw in range(_MODEL_DRAWS + _EVEN_DRAWS):
+            values = model.sample_relative(study, trial, modelled) if draw < _MODEL_DRAWS else {}
+            values |= {
                 name: even.sample_independent(study, trial, name, distribution)
                 for name, distribution in search_space.items()
+                if name not in values
             }
             if self._search.is_feasible(values):
                 return values
@@ -102,6 +102,16 @@ class FeasibleSampler(BaseSampler):
     ) -> Any:
         """Never called: all parameters are sampled together."""
         raise AssertionError(f"{param_name} is not a parameter of the space")
+
+    def _model(self, seed: int) -> BaseSampler:
+        """Optuna's sampler; it samples nothing while there are too few trials."""
+        if self._search.sampler == "random":
+            return RandomSampler(seed=seed)
+        if self._search.sampler == "cmaes":
+            return CmaEsSampler(seed=seed)
+        return TPESampler(
+            seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP_TRIALS
+        )
 
 
 def check_feasible(search: Search) -> None:
@@ -139,7 +149,7 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
 
 
 def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
-    """How much each parameter matters for being among the best tenth, the largest first, as
+    """How much each parameter matters for being among the best quarter, the largest first, as
     shares of 1, by PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -150,4 +160,4 @@ def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
         study.add_trial(
             create_trial(value=place, params=frozen.params, distributions=frozen.distributions)
         )
-    return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+    return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator(target_quantile=BEST))

@@ -6,30 +6,28 @@ that may have changed since.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from filelock import FileLock
-
-from ablations.files import PLAN_FILE, SEARCH_FILE, trial_name
+from ablations.files import SEARCH_FILE, trial_name
+from ablations.search.rungs import Pruner, plan_rungs
 from ablations.search.space import Parameter, Space
 from ablations.search.spaces import load_space
 from ablations.tables.changes import Value, columns
 from ablations.tables.find import find_scale
-from ablations.tables.plan import choose_arithmetic, same_arithmetic
+from ablations.tables.plan import choose_arithmetic
 from ablations.tables.scale import Scale
 from experiments.run.experiment import Experiment
-from experiments.run.files import read_json, write_json
-from transformer.config import Config, Precision, differences, from_dict, override, to_dict
+from experiments.run.files import read_json
+from transformer.config import Config, Precision, from_dict, override
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 
-_LOCK_FILE = ".search.lock"
-# Hyperband with a factor of three compares runs after one and three of nine parts. A part is a
-# little longer than a ninth, or runs could be pruned at their last step too.
+Sampler = Literal["tpe", "random", "cmaes"]
+# Hyperband with a factor of three compares runs after one and three of nine parts, where the
+# warm-up allows it.
 _PARTS = 9
 
 
@@ -39,7 +37,8 @@ class Search:
 
     ``base`` and ``parameters`` are those of the scale; all trials share the seed of ``base``. No
     model has more than ``max_parameters`` parameters. ``study`` is the name of the directory in
-    the database, given when it is claimed.
+    the database, given when it is claimed. ``declared`` are the parameters in the units of the
+    space; searches of earlier versions lack them.
     """
 
     space: str
@@ -50,6 +49,9 @@ class Search:
     parameters: tuple[Parameter, ...]
     max_parameters: int | None
     study: str = ""
+    declared: tuple[Parameter, ...] = ()
+    sampler: Sampler = "tpe"
+    pruner: Pruner = "hyperband"
 
     @property
     def name(self) -> str:
@@ -60,6 +62,21 @@ class Search:
     def names(self) -> tuple[str, ...]:
         """Its trials, which are also folders in its directory."""
         return tuple(map(trial_name, range(self.trials)))
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """The steps at which trials may be pruned."""
+        return plan_rungs(self.pruner, self.base, self.parameters)
+
+    @property
+    def axes(self) -> tuple[Parameter, ...]:
+        """The parameters in the units of the space."""
+        return self.declared or self.parameters
+
+    def declare(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The parameters' ``values`` in the units of the space."""
+        pairs = zip(self.parameters, self.axes, strict=True)
+        return {ours.name: ours.unmapped(values[ours.name], theirs) for ours, theirs in pairs}
 
     def configure(self, values: Mapping[str, Value]) -> Config:
         """The base with the ``values`` of the parameters.
@@ -131,6 +148,7 @@ def make_search(
         trials=trials,
         base=override(base, validate_every_steps=every),
         parameters=space.at(scale),
+        declared=space.parameters,
         max_parameters=None if budget is None else int(budget * count_parameters(base.model)),
     )
 
@@ -179,54 +197,3 @@ def load_search(directory: Path) -> Search:
     if not path.is_file():
         raise InputError(f"{directory} is not the directory of a search: it has no {SEARCH_FILE}")
     return from_dict(Search, read_json(path), str(path))
-
-
-def settle_search(directory: Path, search: Search) -> Search:
-    """``search`` with the precision and threads of earlier trials in ``directory``."""
-    found = load_search(directory).base if is_search(directory) else None
-    return replace(search, base=same_arithmetic(search.base, found))
-
-
-def claim_search(directory: Path, search: Search) -> Search:
-    """Make ``directory`` that of the search, or add trials to the search there.
-
-    Raises:
-        InputError: if it belongs to another search or to a table; the message says what differs.
-    """
-    if (directory / PLAN_FILE).exists():
-        raise InputError(f"{directory} belongs to a table: choose another --directory")
-    directory.mkdir(parents=True, exist_ok=True)
-    with FileLock(directory / _LOCK_FILE):
-        found = load_search(directory) if is_search(directory) else None
-        search = settle_search(directory, search)
-        if found is None:
-            search = replace(search, study=f"{search.name}-{secrets.token_hex(4)}")
-        else:
-            search = _extend(found, search, directory)
-        if search != found:
-            write_json(directory / SEARCH_FILE, to_dict(search))
-    return search
-
-
-def _extend(found: Search, search: Search, directory: Path) -> Search:
-    changes = _differences(found, search)
-    if changes:
-        raise InputError(
-            f"{directory} belongs to another search ({'; '.join(changes)}): "
-            "choose another --directory, or remove this one"
-        )
-    return replace(found, trials=max(found.trials, search.trials))
-
-
-def _differences(found: Search, search: Search) -> list[str]:
-    """How space and scale differ or, if they are the same, what else must not change."""
-    before, after = (f"{each.space} at scale {each.scale}" for each in (found, search))
-    return differences(before, after, "search") or differences(_identity(found), _identity(search))
-
-
-def _identity(search: Search) -> dict[str, Any]:
-    return {
-        "base": to_dict(search.base),
-        "parameters": {each.name: to_dict(each) for each in search.parameters},
-        "max_parameters": search.max_parameters,
-    }

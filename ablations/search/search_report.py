@@ -8,36 +8,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ablations.figures.curves import read_curve
-from ablations.figures.search import (
-    draw_history,
-    draw_importances,
-    draw_parallel,
-    draw_slices,
-    draw_trial_curves,
-)
+from ablations.figures.search import draw_trial_curves
 from ablations.report.notes import facts_of_base, facts_of_results
 from ablations.report.page import Column, Facts, Figure, Figures, Page, Table, Text, make_page
 from ablations.report.write import write_page
 from ablations.runner.attempts import locate
+from ablations.search.drawing import draw_search, label, shares_of_importance
+from ablations.search.rungs import count_passed, describe_rungs
 from ablations.search.search import Search, load_search
-from ablations.search.trials import Trial, best, ranked, read_trials
-from ablations.tables.changes import COLUMNS, Value
+from ablations.search.trials import Trial, best, missing_for_importances, read_trials
+from ablations.tables.changes import Value
 from experiments.run.measures import MEASURES
 from experiments.run.progress import RunState
 from transformer import formats
 from transformer.config import Config
 from transformer.evaluation.counts import count_parameters
 
-# The importances of fewer trials are chance.
-_MIN_TRIALS = 10
 _MAX_CURVES = 100
-_NAMES = {
-    **COLUMNS,
-    "learning_rate_factor": "learning-rate factor",
-    "warmup_steps": "warm-up",
-    "adam_beta1": "β1",
-    "adam_beta2": "β2",
-    "clip_norm": "clip norm",
+_CAPTIONS = {
+    "history": "Perplexity on the validation set by trial; the line is the best so far. Marks at "
+    "the upper edge are trials that did not finish.",
+    "curves": "Perplexity on the validation set during training, a line for each trial (of the "
+    f"{_MAX_CURVES} best), the best in blue.",
+    "importances": "Shares of the parameters in what makes a trial one of the best quarter.",
+    "parallel": "Each finished trial as a line through its values, coloured by its rank; the "
+    "values of the others are grey marks. Values are in the units of the space.",
+    "slices": "Perplexity on the validation set against each parameter by itself, in the units of "
+    "the space.",
 }
 _STATES = (
     RunState.DONE,
@@ -57,12 +54,7 @@ def write_search_report(directory: Path) -> Page:
     """
     search = load_search(directory)
     trials = read_trials(search, directory)
-    shares: dict[str, float] = {}
-    if len(ranked(trials)) >= _MIN_TRIALS:
-        from ablations.search.sampler import importances  # imports Optuna, which takes a while
-
-        shares = importances(search, trials)
-    page = compose_search(search, trials, shares, directory)
+    page = compose_search(search, trials, shares_of_importance(search, trials), directory)
     write_page(page, directory)
     return page
 
@@ -79,12 +71,11 @@ def compose_search(
         f"Search {search.space} at scale {search.scale} on {corpus.name} "
         f"({corpus.source_language} → {corpus.target_language}), {search.trials} trials: {states}."
     )
-    shares = {_label(name): share for name, share in importances.items()}
-    matters = f"Fewer than {_MIN_TRIALS} trials have ended, too few to tell what matters."
-    if shares:
-        said = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-        matters = f"What decides whether a trial is among the best tenth: {said}."
-    drawn = _figures(search, trials, shares, directory)
+    matters = f"To tell what matters, {missing_for_importances(trials)}."
+    if importances:
+        said = ", ".join(f"{name} {share:.0%}" for name, share in importances.items())
+        matters = f"What decides whether a trial is among the best quarter: {said}."
+    drawn = _figures(search, trials, importances, directory)
     problems = tuple(f"{trial.name}: {trial.reason}" for trial in trials if trial.reason)
     return make_page(
         f"Search: {search.title}",
@@ -96,7 +87,7 @@ def compose_search(
                 _best_and_base(search, found, trials),
             ],
         ),
-        ("Progress", [drawn("history", "curves")]),
+        ("Progress", [Text(tuple(_pruning(search, trials))), drawn("history", "curves")]),
         (
             "Which parameters matter",
             [Text((matters,), terminal=True), drawn("importances", "parallel", "slices")],
@@ -115,33 +106,29 @@ def _figures(
     search: Search, trials: Sequence[Trial], shares: Mapping[str, float], directory: Path
 ) -> Callable[..., Figures]:
     """A function from names to those of the figures for which there are enough trials."""
-    shown = [trial for trial in trials if trial.values]
     seed, found = search.base.training.seed, best(trials)
-    curves = [
-        read_curve(locate(directory / trial.name), trial.name, seed)
-        for trial in sorted(shown, key=lambda x: x.perplexity or math.inf)[:_MAX_CURVES]
+    begun = [
+        trial.name
+        for trial in sorted(trials, key=lambda x: x.perplexity or math.inf)
+        if trial.values
     ]
-    captions = {
-        "history": "Perplexity on the validation set by trial; the line is the best so far.",
-        "curves": "Perplexity on the validation set during training, a line for each trial "
-        f"(of the {_MAX_CURVES} best), the best in blue.",
-        "importances": "Shares of the parameters in what makes a trial one of the best tenth.",
-        "parallel": "Each trial as a line through its values, coloured by its rank.",
-        "slices": "Perplexity on the validation set against each parameter by itself.",
-    }
-    specs = {
-        "history": draw_history(trials),
-        "curves": draw_trial_curves(curves, found.name if found else None),
-        "importances": draw_importances(shares),
-        "parallel": draw_parallel(shown, search.parameters),
-        "slices": draw_slices(shown, search.parameters),
-    }
+    curves = [read_curve(locate(directory / name), name, seed) for name in begun[:_MAX_CURVES]]
+    specs = draw_search(search, trials, shares)
+    if (spec := draw_trial_curves(curves, found.name if found else None)) is not None:
+        specs["curves"] = spec
     drawn = {
-        name: Figure(name=name, spec=spec, caption=captions[name])
-        for name, spec in specs.items()
-        if spec is not None
+        name: Figure(name=name, spec=spec, caption=_CAPTIONS[name]) for name, spec in specs.items()
     }
     return lambda *names: Figures(tuple(drawn[name] for name in names if name in drawn))
+
+
+def _pruning(search: Search, trials: Sequence[Trial]) -> Iterator[str]:
+    """Where trials are pruned, and how many went on from there."""
+    yield describe_rungs(search.pruner, search.base, search.parameters)
+    early = (RunState.PRUNED, RunState.DIVERGED)
+    ends = [(trial.step, trial.state in early) for trial in trials]
+    if passed := count_passed(search.rungs, ends):
+        yield f"{passed.capitalize()}."
 
 
 def _verdict(search: Search, found: Trial | None) -> str:
@@ -161,13 +148,17 @@ def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial])
     if found is not None:
         same = (x.result for x in trials if x.state == RunState.DONE and x.values == base)
         of_base = next(same, None)
-        for label, name in (("PPL", "perplexity"), ("BLEU", "bleu")):
+        for title, name in (("PPL", "perplexity"), ("BLEU", "bleu")):
             scores = (getattr(result, name, None) for result in (of_base, found.result))
             ours, theirs = (formats.number(score, MEASURES[name].digits) for score in scores)
-            rows.append((label, ours, theirs))
+            rows.append((title, ours, theirs))
         rows += [
-            (_label(x.name), _value(base[x.name]), _value(found.values[x.name]))
-            for x in search.parameters
+            (
+                label(name),
+                _both(units, base[name]),
+                _both(found.declared[name], found.values[name]),
+            )
+            for name, units in search.declare(base).items()
         ]
         of_best = search.configure(found.values)
         rows.append(("params", _millions(search.base), _millions(of_best)))
@@ -178,7 +169,7 @@ def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial])
 def _trials(search: Search, trials: Sequence[Trial], found: Trial | None) -> Table:
     columns = [Column("trial"), Column("state", style="state"), Column("step")]
     columns += [Column("PPL", style="found"), Column("BLEU"), Column("params")]
-    columns += [Column(_label(each.name)) for each in search.parameters]
+    columns += [Column(label(each.name)) for each in search.parameters]
     rows: list[tuple[str, ...]] = []
     styles: list[str] = []
     for trial in trials:
@@ -196,13 +187,21 @@ def _trials(search: Search, trials: Sequence[Trial], found: Trial | None) -> Tab
                         trial.result.bleu if trial.result else None, MEASURES["bleu"].digits
                     ),
                     _millions(search.configure(trial.values)),
-                    *(_value(trial.values[each.name]) for each in search.parameters),
+                    *(
+                        _both(trial.declared[x.name], trial.values[x.name])
+                        for x in search.parameters
+                    ),
                 )
             )
     return Table(columns=tuple(columns), rows=tuple(rows), row_styles=tuple(styles), name="trials")
 
 
 def _notes(search: Search) -> Iterator[str]:
+    if search.axes != search.parameters:
+        yield (
+            "Values of the parameters are in the units of the space, which are the paper's; in "
+            "parentheses are those that the scale made of them."
+        )
     yield (
         "Perplexity is that of the validation set, per word-piece; lower is better. That of a "
         "pruned trial is from the step at which it was pruned, before its learning rate had "
@@ -213,8 +212,9 @@ def _notes(search: Search) -> Iterator[str]:
         "base with other seeds before relying on it."
     )
     yield (
-        "Importances are shares of 1 by PED-ANOVA; pruned trials count as worse than finished "
-        "ones. They depend on the bounds of this space and do not say which value is best."
+        "Importances are shares of 1 by PED-ANOVA, which compares the best quarter of the trials "
+        "with all; pruned ones count as worse than finished ones. They depend on the bounds of "
+        "this space and do not say which value is best."
     )
     if any(each.name == "label_smoothing" for each in search.parameters):
         yield (
@@ -233,12 +233,15 @@ def _notes(search: Search) -> Iterator[str]:
 
 def _facts(search: Search, trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
     yield "base", f"{search.scale}'s, with seed {search.base.training.seed} in all trials"
+    yield "sampler, pruner", f"{search.sampler}, {search.pruner}"
     yield from facts_of_base(search.base)
     yield from facts_of_results([trial.result for trial in trials if trial.result])
 
 
-def _label(name: str) -> str:
-    return _NAMES.get(name, name.replace("_", " "))
+def _both(declared: Value, trained: Value) -> str:
+    """A value in the units of the space, and in parentheses as it was trained if that differs."""
+    rest = "" if declared == trained else f" ({_value(trained)})"
+    return _value(declared) + rest
 
 
 def _value(value: Value) -> str:

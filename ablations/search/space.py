@@ -13,7 +13,7 @@ A space of your own is one small file::
         ),
     )
 
-``python -m ablations search smoothing.py --scale quick --trials 20`` searches it. Values are in
+``python -m ablations search smoothing.py --scale quick --trials 40`` searches it. Values are in
 the paper's units and are mapped by the scale, like those of a table's row; the warm-up too.
 ``scales=(scale("mine", …),)`` adds a scale with a corpus of your own, see
 :mod:`ablations.tables.scale`.
@@ -109,6 +109,18 @@ class Parameter:
             return replace(self, choices=tuple(mapped))
         low, high = (value for value in mapped if isinstance(value, (int, float)))
         return replace(self, low=low, high=high)
+
+    def unmapped(self, value: Value, declared: Parameter) -> Value:
+        """The ``value`` in the units of ``declared``, of which this is the parameter at a scale."""
+        if value in self.choices:
+            return declared.choices[self.choices.index(value)]
+        ours, theirs = self.bounds[-1], declared.bounds[-1]
+        if ours == theirs or isinstance(value, str) or isinstance(ours, str):
+            return value
+        if not (value and ours and isinstance(theirs, (int, float))):
+            return value
+        found = value * theirs / ours
+        return round(found) if isinstance(theirs, int) else found
 
     def _map(self, value: Value, scale: Scale) -> Value:
         if self.name == "warmup_steps" and isinstance(value, (int, float)):

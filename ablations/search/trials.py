@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ablations.runner.attempts import newest, read_pruned, read_result
@@ -19,16 +20,23 @@ from transformer import formats
 from transformer.config import to_dict
 from transformer.errors import InputError
 
+# PED-ANOVA compares the best quarter with all. Of five parameters, that with ten times the effect
+# of the others comes first in over 90 % of searches of 30 trials, in half of those of 10.
+BEST = 0.25
+_ENDED, _FINISHED = 30, 5
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
     """One trial. ``perplexity`` is that of the validation set at the end or, if it was pruned, at
-    ``step``; None if it is not finite or not known yet. ``curve`` has it by step.
+    ``step``; None if it is not finite or not known yet. ``curve`` has it by step. ``declared`` are
+    the ``values`` in the units of the space.
     """
 
     name: str
     state: RunState
     values: Mapping[str, Value] = field(default_factory=dict)
+    declared: Mapping[str, Value] = field(default_factory=dict)
     step: int = 0
     perplexity: float | None = None
     curve: Mapping[int, float] = field(default_factory=dict)
@@ -75,39 +83,31 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
 def _read(search: Search, directory: Path, name: str) -> Trial:
     values = search.values(load_experiment(directory).config)
     curve = valid_perplexities(directory)
+    trial = partial(Trial, name=name, values=values, declared=search.declare(values), curve=curve)
     result = read_result(directory)
     if result is not None:
         finite = math.isfinite(result.perplexity)
-        return Trial(
-            name=name,
+        return trial(
             state=RunState.DONE if finite else RunState.DIVERGED,
-            values=values,
             step=result.steps,
             perplexity=result.perplexity if finite else None,
-            curve=curve,
             result=result,
             reason="" if finite else f"its perplexity is {result.perplexity}",
         )
     pruned = read_pruned(directory)
     if pruned is not None:
         finite = pruned.perplexity is not None
-        return Trial(
-            name=name,
+        return trial(
             state=RunState.PRUNED if finite else RunState.DIVERGED,
-            values=values,
             step=pruned.step,
             perplexity=pruned.perplexity,
-            curve=curve,
             reason="" if finite else f"no finite perplexity at step {pruned.step:,}",
         )
     attempt, progress = read_attempt(directory), read_progress(directory)
     given_up = attempt is not None and attempt.given_up
-    return Trial(
-        name=name,
+    return trial(
         state=RunState.FAILED if given_up else RunState.RUNNING,
-        values=values,
         step=progress.step if progress else 0,
-        curve=curve,
         reason=attempt.failures[-1].reason if attempt and given_up and attempt.failures else "",
     )
 
@@ -128,6 +128,16 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
 def best(trials: Sequence[Trial]) -> Trial | None:
     """The finished trial with the lowest perplexity; None if none has finished."""
     return next((trial for trial in ranked(trials) if trial.state == RunState.DONE), None)
+
+
+def missing_for_importances(trials: Sequence[Trial]) -> str:
+    """How many trials are lacking to tell the importances; empty if there are enough."""
+    ended = ranked(trials)
+    lacking = (
+        (_ENDED - len(ended), "trials must end"),
+        (_FINISHED - sum(trial.state == RunState.DONE for trial in ended), "must finish"),
+    )
+    return " and ".join(f"{count} more {what}" for count, what in lacking if count > 0)
 
 
 def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:

@@ -56,6 +56,7 @@ class Status:
     """All runs in their order at the time ``at``, in seconds since the epoch.
 
     ``seconds_left`` is until the last run ends with the present workers; None if unknown.
+    ``passed`` says how many trials of a search went on from where trials are compared.
     """
 
     title: str
@@ -63,6 +64,7 @@ class Status:
     runs: tuple[Run, ...]
     seconds_left: float | None
     is_starting: bool = False
+    passed: str = ""
 
     @property
     def counts(self) -> Mapping[RunState, int]:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ablations.costs.timing import Timing, predict, until_the_last
-from ablations.files import PLAN_FILE, SEARCH_FILE, trial_name
+from ablations.files import PLAN_FILE, SEARCH_FILE
+from ablations.search.rungs import count_passed
+from ablations.search.search import Search
 from ablations.status.model import ENDED, Run, Status
 from ablations.tables.plan import Plan, load_plan
 from experiments.run.files import read_json
 from experiments.run.progress import RunState
 from transformer.config import Config, from_dict
-from transformer.errors import InputError
 from transformer.evaluation.counts import run_flops
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned:
     """All runs by name with their configurations, None for one that is still to be sampled, and the
-    measures that are a trial's values.
+    measures that are a trial's values. ``rungs`` are the steps at which trials may be pruned.
     """
 
     title: str
     configs: Mapping[str, Config | None]
     measures: tuple[str, ...] = ("perplexity",)
+    rungs: tuple[int, ...] = ()
 
 
 def is_claimed(directory: Path) -> bool:
@@ -68,12 +71,12 @@ def _of_plan(plan: Plan) -> Planned:
 
 
 def _of_search(values: Mapping[str, Any], where: str) -> Planned:
-    try:
-        title = f"search {values['space']} at scale {values['scale']}"
-        trials = int(values["trials"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{where} does not fit this version of the project: {error}") from error
-    return Planned(title=title, configs={trial_name(n): None for n in range(trials)})
+    search = from_dict(Search, dict(values), where)
+    return Planned(
+        title=f"search {search.space} at scale {search.scale}",
+        configs=dict.fromkeys(search.names),
+        rungs=search.rungs,
+    )
 
 
 def make_status(planned: Planned, runs: Sequence[Run], now: float) -> Status:
@@ -92,7 +95,8 @@ def make_status(planned: Planned, runs: Sequence[Run], now: float) -> Status:
         return statistics.fmean(whole.values()) if whole else None
 
     estimated = tuple(replace(run, seconds_left=_left(run, expected(run))) for run in runs)
-    status = Status(title=planned.title, at=now, runs=estimated, seconds_left=None)
+    passed = count_passed(planned.rungs, map(_end, runs))
+    status = Status(title=planned.title, at=now, runs=estimated, seconds_left=None, passed=passed)
     live = [run for run in status.running if status.silent_for(run) is None]
     waiting = [run for run in status.runs if run.state not in ENDED and run not in live]
     waiting.sort(key=lambda run: -run_flops(c) if (c := planned.configs.get(run.name)) else 0.0)
@@ -101,6 +105,12 @@ def make_status(planned: Planned, runs: Sequence[Run], now: float) -> Status:
     if not known or later is None:
         return status
     return replace(status, seconds_left=until_the_last(known, later, len(live)))
+
+
+def _end(run: Run) -> tuple[int, bool]:
+    """The step that a trial has reached, and whether it ended there early."""
+    step = run.progress.step if run.progress else 0
+    return (sys.maxsize if run.state == RunState.DONE else step), run.state == RunState.PRUNED
 
 
 def _all_known(values: Sequence[float | None]) -> list[float] | None:

@@ -26,6 +26,8 @@ _LOG_LINES = 10
 def describe_all(status: Status) -> Iterator[str]:
     """One line in all, one for each host and each run, then the failures with their logs."""
     yield headline(status)
+    if status.passed:
+        yield status.passed
     for host in status.hosts:
         yield describe_host(host, status)
     for run in status.runs:

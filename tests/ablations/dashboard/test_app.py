@@ -133,12 +133,13 @@ def test_damaged_files_and_html_in_texts_do_no_harm(client: TestClient, root: Pa
 
 
 def test_a_search_has_its_figures(tmp_path: Path) -> None:
-    search = small_search(tmp_path / "lr", trials=12)
-    for place, name in enumerate(search.names[:11]):
+    search = small_search(tmp_path / "lr", trials=32)
+    for place, name in enumerate(search.names[:31]):
         values = {"learning_rate_factor": 0.2 + 0.1 * place, "warmup_steps": 20 + place}
         leave(search, tmp_path / "lr" / name, values, perplexity=3.0 + place)
     first, _ = parts_after(tmp_path, lambda: None)
     assert set(first) == {"html", "history", "parallel", "importances", "slices"}
+    assert "trials: 31 of 31 went on from step 668" in first["html"]
     assert "trial-0000, perplexity 3.000: learning_rate_factor 0.2" in first["html"]
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import optuna
 
 from ablations.runner.run_set import RunSet
+from ablations.search.claim import claim_search
+from ablations.search.rungs import Pruner
 from ablations.search.runs import SearchRuns
 from ablations.search.sampler import DIRECTIONS
-from ablations.search.search import Search, claim_search, make_search
+from ablations.search.search import Search, make_search
 from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
 from ablations.tables.changes import Value
@@ -35,9 +37,17 @@ def bowl(values: Mapping[str, Any]) -> float:
     return 3.0 + 4.0 * factor**2 + 0.01 * math.log(values["warmup_steps"] / 101) ** 2
 
 
-def small_search(root: Path, *, space: Space = BASE_LR, trials: int = 7, seed: int = 1) -> Search:
+def small_search(
+    root: Path,
+    *,
+    space: Space = BASE_LR,
+    trials: int = 7,
+    seed: int = 1,
+    pruner: Pruner = "hyperband",
+) -> Search:
     """A search at the tests' scale, claimed."""
-    return claim_search(root, make_search(space, TINY, trials=trials, seed=seed))
+    search = make_search(space, TINY, trials=trials, seed=seed)
+    return claim_search(root, dataclasses.replace(search, pruner=pruner))
 
 
 def curve(search: Search, perplexity: float) -> dict[int, float]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ablations.search.search import claim_search, load_search, prepare_search
+from ablations.search.claim import claim_search
+from ablations.search.search import load_search, prepare_search
 from ablations.search.trials import best, read_trials
 from experiments.run.experiment import load_experiment
 from experiments.run.files import write_json

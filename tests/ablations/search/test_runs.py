@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from optuna.trial import TrialState
@@ -14,10 +15,17 @@ from ablations.files import STUDY_FILE
 from ablations.runner.queue import Queue
 from ablations.runner.storage import Heartbeat, open_storage
 from ablations.runner.storage_url import storage_url
+from ablations.search.claim import claim_search
+from ablations.search.rungs import Pruner
 from ablations.search.runs import SearchRuns
+from ablations.search.search import make_search
+from ablations.search.space import whole
+from ablations.search.spaces import BASE_LR
 from ablations.search.trials import best, read_trial, read_trials
-from tests.ablations.samples import empty_study
+from experiments.run.results import valid_perplexities
+from tests.ablations.samples import TINY, empty_study
 from tests.ablations.search.samples import bowl, give_up, leave, small_search, work_on
+from transformer.config import override
 from transformer.errors import InputError
 
 
@@ -25,21 +33,56 @@ def nowhere(_: Mapping[str, Any]) -> float:
     return math.nan
 
 
-def test_poor_trials_are_pruned_and_good_ones_found(tmp_path: Path) -> None:
-    search = small_search(tmp_path, trials=17)
+@pytest.mark.parametrize("pruner", ["none", "hyperband", "median"])
+def test_poor_trials_are_pruned_at_rungs_and_good_ones_found(
+    tmp_path: Path, pruner: Pruner
+) -> None:
+    search = small_search(tmp_path, trials=17, pruner=pruner)
     study = work_on(SearchRuns(tmp_path), bowl)
     trials = read_trials(search, tmp_path)
-    states = [trial.state for trial in trials]
-    assert set(states) == {"done", "pruned"}
     pruned = [trial for trial in trials if trial.state == "pruned"]
-    every = search.base.training.validate_every_steps
-    assert {trial.step for trial in pruned} <= {every, 3 * every}
+    assert bool(pruned) == (pruner != "none")
+    assert sum(trial.state == "done" for trial in trials) == len(trials) - len(pruned)
+    assert {trial.step for trial in pruned} <= set(search.rungs)
+    assert all(trial.step > cast("int", trial.values["warmup_steps"]) for trial in pruned)
     assert all(x.perplexity == pytest.approx(x.curve[x.step], rel=1e-5) for x in pruned)
     found, first = best(trials), trials[0]
     assert found and found.perplexity is not None
     assert found.perplexity == study.best_value
     assert found.perplexity < bowl(first.values)
     assert first.values == search.values(search.base)
+
+
+def test_no_trial_is_pruned_where_the_warm_up_may_last_to_the_end(tmp_path: Path) -> None:
+    space = replace(BASE_LR, parameters=(whole("warmup_steps", 500, 95_000),))
+    search = small_search(tmp_path, space=space, trials=11)
+    work_on(SearchRuns(tmp_path), lambda values: float(values["warmup_steps"]))
+    assert {trial.state for trial in read_trials(search, tmp_path)} == {"done"}
+
+
+def test_the_last_validation_is_not_reported_as_nothing_is_left_to_save(tmp_path: Path) -> None:
+    search = make_search(BASE_LR, TINY, trials=3, seed=1)
+    search = claim_search(
+        tmp_path, replace(search, base=override(search.base, validate_every_steps=750))
+    )
+    leave(search, tmp_path / "trial-0000", search.first())
+    assert list(valid_perplexities(tmp_path / "trial-0000")) == [750, 1_500]
+    assert list(SearchRuns(tmp_path).reports(tmp_path / "trial-0000")) == [750]
+
+
+def test_a_finished_trial_can_be_compared_at_steps_that_it_did_not_report(tmp_path: Path) -> None:
+    search, work = small_search(tmp_path), SearchRuns(tmp_path)
+    (tmp_path / STUDY_FILE).write_bytes(empty_study())
+    with open_storage(storage_url(None, tmp_path), Heartbeat(1, 3)) as storage:
+        queue = Queue(storage, work, "here")
+        queue.reconcile(judge=False, may_continue=lambda: True)
+        claim = queue.take(lambda name: True)
+        assert claim is not None
+        leave(search, tmp_path / claim.name, claim.trial.params)
+        queue.complete(claim)
+        told = storage.get_trial(claim.trial._trial_id)
+    assert told.state == TrialState.COMPLETE
+    assert told.intermediate_values == read_trial(search, tmp_path, claim.name).curve
 
 
 def test_a_pruned_trial_is_the_same_in_the_study_and_in_the_report(tmp_path: Path) -> None:

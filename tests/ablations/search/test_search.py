@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
 import pytest
 
+from ablations.search.claim import claim_search, settle_search
 from ablations.search.sampler import FeasibleSampler, check_feasible, distributions
-from ablations.search.search import claim_search, load_search, make_search
+from ablations.search.search import Sampler, load_search, make_search
 from ablations.search.space import Space, choice, uniform
 from ablations.search.spaces import BASE_LR, REGULARISATION, SHAPE
 from ablations.tables.plan import claim_plan
@@ -63,6 +65,44 @@ def test_another_search_is_refused_with_the_difference(tmp_path: Path) -> None:
         assert difference in str(error.value)
 
 
+def test_the_sampler_and_the_pruner_are_kept_and_no_other_taken(tmp_path: Path) -> None:
+    search = make_search(REGULARISATION, TINY, trials=7, seed=1)
+    chosen = settle_search(tmp_path, search, sampler="cmaes", pruner="median")
+    claim_search(tmp_path, chosen)
+    again = claim_search(tmp_path, settle_search(tmp_path, search))
+    assert (again.sampler, again.pruner) == ("cmaes", "median")
+    with pytest.raises(InputError, match=r"\(pruner: 'median' -> 'none'\)"):
+        claim_search(tmp_path, settle_search(tmp_path, search, pruner="none"))
+    with pytest.raises(InputError, match="'shape' has choices alone, and CMA-ES models numbers"):
+        settle_search(tmp_path / "b", make_search(SHAPE, TINY, trials=7, seed=1), sampler="cmaes")
+
+
+def test_a_search_of_an_earlier_version_continues(tmp_path: Path) -> None:
+    search = small_search(tmp_path)
+    path = tmp_path / "search.json"
+    old = json.loads(path.read_text())
+    for name in ("sampler", "pruner", "declared"):
+        del old[name]
+    path.write_text(json.dumps(old))
+    found = load_search(tmp_path)
+    assert found.declare(search.first()) == search.first()
+    assert small_search(tmp_path, trials=9) == replace(search, trials=9)
+
+
+def test_values_are_known_in_the_units_of_the_space() -> None:
+    search = make_search(BASE_LR, QUICK, trials=7, seed=1)
+    assert search.values(search.base) == {"learning_rate_factor": 0.5, "warmup_steps": 500}
+    assert search.declare(search.values(search.base)) == {
+        "learning_rate_factor": 0.5,
+        "warmup_steps": 500 * 100_000 // 1_600,
+    }
+    for space in (BASE_LR, SHAPE, REGULARISATION):
+        search = make_search(space, QUICK, trials=7, seed=1)
+        for ours, theirs in zip(search.parameters, space.parameters, strict=True):
+            found = [ours.unmapped(value, theirs) for value in (ours.bounds[0], ours.bounds[-1])]
+            assert found == pytest.approx([theirs.bounds[0], theirs.bounds[-1]])
+
+
 def test_a_tables_directory_is_refused(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     with pytest.raises(InputError, match="belongs to a table"):
@@ -86,15 +126,23 @@ def test_samples_stay_within_the_budget() -> None:
     assert {trial.params["num_heads"] for trial in study.trials} > {8}
 
 
-def test_the_sampler_learns_from_earlier_trials() -> None:
+@pytest.mark.parametrize(
+    ("sampler", "trials", "learns"),
+    [("tpe", 59, True), ("cmaes", 79, True), ("random", 79, False)],
+)
+def test_the_sampler_learns_from_earlier_trials(
+    sampler: Sampler, trials: int, learns: bool
+) -> None:
     """Where nine tenths of even draws are poor, most of the later ones are not."""
-    search = make_search(REGULARISATION, TINY, trials=30, seed=3)
+    space = replace(REGULARISATION, parameters=(*REGULARISATION.parameters, SHAPE.parameters[3]))
+    search = replace(make_search(space, TINY, trials=30, seed=3), sampler=sampler)
     study = optuna.create_study(sampler=FeasibleSampler(search))
-    for _ in range(29):
+    for _ in range(trials):
         trial = study.ask(distributions(search))
         study.tell(trial, abs(trial.params["dropout"] - 0.1))
     later = [abs(trial.params["dropout"] - 0.1) for trial in study.trials[-11:]]
-    assert sum(distance < 0.02 for distance in later) > 3
+    assert (sum(distance < 0.02 for distance in later) > 3) == learns
+    assert len({trial.params["num_heads"] for trial in study.trials}) > 3
 
 
 def test_samples_depend_on_the_seed_and_the_trial_only() -> None:

@@ -2,49 +2,56 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import pytest
 
+from ablations.cli import PROGRAM
 from ablations.report.page import Text
 from ablations.report.plain import to_text
 from ablations.runner.attempts import leave_pruned
 from ablations.search.sampler import importances
 from ablations.search.search import Search
 from ablations.search.search_report import write_search_report
+from ablations.search.space import Space, uniform
 from ablations.search.spaces import REGULARISATION, SHAPE
-from ablations.search.trials import read_trials
+from ablations.search.trials import Trial, missing_for_importances, read_trials
 from ablations.tables.changes import Value
+from experiments.run.progress import RunState
 from tests.ablations.report.pages import drawn, marks, rows_of
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
+from tests.test_help import commands
 
 FACTORS = (0.2, 0.5, 0.7, 0.8, 0.9, 1.1, 1.5, 2.1, 2.5, 3.1, 3.5)
 
 
 def values(index: int) -> dict[str, Value]:
-    return {"learning_rate_factor": FACTORS[index], "warmup_steps": 101 + 37 * (5 * index % 11)}
+    factor = FACTORS[index % 11] * (1 + 0.01 * (index // 11))
+    return {"learning_rate_factor": factor, "warmup_steps": 101 + 37 * (5 * index % 11)}
 
 
 def fill(root: Path, search: Search, count: int) -> None:
     """``count`` trials that ended: every third was pruned."""
-    every = search.base.training.validate_every_steps
+    rung = search.rungs[0]
     for index, name in enumerate(search.names[:count]):
         perplexity = bowl(values(index))
         if index % 3 == 2:
-            leave(search, root / name, values(index), until=every, perplexity=perplexity)
-            leave_pruned(root / name, every, 9 * perplexity)
+            leave(search, root / name, values(index), until=rung, perplexity=perplexity)
+            leave_pruned(root / name, rung, 2 * perplexity)
         else:
             leave(search, root / name, values(index), perplexity=perplexity, bleu=30.0 + index)
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eleven trials that ended, one given up, one under way, one that nobody has begun."""
+    """31 trials that ended, one given up, one under way, one that nobody has begun."""
     directory = tmp_path_factory.mktemp("search")
-    search = small_search(directory, trials=14)
-    fill(directory, search, 11)
-    give_up(search, directory, search.names[11], values(0), "RuntimeError: <Oops> & a | pipe")
-    leave(search, directory / f"{search.names[12]}.attempt-1", values(1), until=0)
+    search = small_search(directory, trials=34)
+    fill(directory, search, 31)
+    give_up(search, directory, search.names[31], values(0), "RuntimeError: <Oops> & a | pipe")
+    leave(search, directory / f"{search.names[32]}.attempt-1", values(1), until=0)
     write_search_report(directory)
     return directory
 
@@ -52,29 +59,31 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
     text = (root / "report.md").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert "14 trials: 8 done, 3 pruned, 1 failed, 1 running, 1 waiting." in text
+    assert "34 trials: 21 done, 10 pruned, 1 failed, 1 running, 1 waiting." in text
     shown = rows_of(root, table=1)
-    assert [row[0] for row in shown] == [f"{number:04}" for number in range(13)]
+    assert [row[0] for row in shown] == [f"{number:04}" for number in range(33)]
     for row in shown:
         line = next(line for line in lines if line.startswith(f"| {row[0]} "))
         assert [cell.strip() for cell in line.strip("|").split("|")] == row
     best = next(row for row in shown if row[1] == "best")
-    assert best[0] == "0003" and best[-2:] == ["0.8", str(values(3)["warmup_steps"])]
-    assert rows_of(root)[2] == ["learning-rate factor", "0.5", "0.8"]
+    assert best[0] == "0013" and best[-2:] == ["0.707", "31400 (471)"]
+    assert "Trials: 21 of 31 went on from step 668." in text
+    assert rows_of(root)[2] == ["learning-rate factor", "0.5", "0.707"]
+    assert rows_of(root)[3] == ["warm-up", "8000 (120)", "31400 (471)"]
 
 
 def test_html_draws_each_trial(root: Path) -> None:
     figures = drawn(root)
     assert list(figures) == ["history", "curves", "importances", "parallel", "slices"]
-    assert len(marks(figures["history"], "symbol")) == 11
+    assert len(marks(figures["history"], "symbol")) == 32  # also the one that was given up
     assert len(marks(figures["importances"], "rect")) == 2
-    assert len(marks(figures["slices"], "symbol")) == 2 * 11
+    assert len(marks(figures["slices"], "symbol")) == 2 * 32
     text = (root / "report.html").read_text(encoding="utf-8")
     assert "&lt;Oops&gt; &amp; a | pipe" in text and "<Oops>" not in text
 
 
 def test_the_parameter_that_matters_is_found(root: Path) -> None:
-    search = small_search(root, trials=14)
+    search = small_search(root, trials=34)
     shares = importances(search, read_trials(search, root))
     assert list(shares) == ["learning_rate_factor", "warmup_steps"]
     assert sum(shares.values()) == pytest.approx(1.0)
@@ -88,8 +97,39 @@ def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     fill(tmp_path, search, 5)
     text = to_text(write_search_report(tmp_path), 80)
     assert "The best is trial-0003" in text
-    assert "Fewer than 10 trials have ended, too few to tell what matters." in text
+    assert "To tell what matters, 25 more trials must end and 1 more must finish." in text
     assert "importances" not in drawn(tmp_path)
+
+
+def test_the_examples_have_as_many_trials_as_the_importances_need() -> None:
+    page = Path(__file__).parents[3] / "docs" / "search.md"
+    texts = [commands(PROGRAM.parser)["search"].format_help(), page.read_text(encoding="utf-8")]
+    counts = re.findall(r"search \S+ --scale \w+ --trials (\d+)", " ".join(texts))
+    assert len(counts) > 3
+    done = Trial(name="", state=RunState.DONE, perplexity=1.0)
+    assert not any(missing_for_importances([done] * int(count)) for count in counts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "low", "high"), [(30, 181, 200), (10, 80, 140)])
+def test_importances_find_one_of_five_with_ten_times_the_effect(
+    tmp_path: Path, count: int, low: int, high: int
+) -> None:
+    """In more than nine of ten searches of 30 trials, and in about half of those of ten."""
+    names = ("dropout", "label_smoothing", "adam_beta1", "adam_beta2", "learning_rate_factor")
+    space = Space(name="five", title="", parameters=tuple(uniform(x, 0.1, 0.9) for x in names))
+    search = small_search(tmp_path, space=space)
+    draw, first = random.Random(1), 0
+    for _ in range(200):
+        trials: list[Trial] = []
+        for _ in range(count):
+            found = {name: draw.uniform(0.1, 0.9) for name in names}
+            squares = {name: (value - 0.42) ** 2 for name, value in found.items()}
+            perplexity = 3.0 + sum(squares.values()) / 10 + 0.9 * squares[names[2]]
+            perplexity += draw.gauss(0.0, 0.0064)
+            trials.append(Trial(name="", state=RunState.DONE, values=found, perplexity=perplexity))
+        first += next(iter(importances(search, trials))) == names[2]
+    assert low <= first <= high, first
 
 
 def test_notes_depend_on_the_space(tmp_path: Path) -> None:

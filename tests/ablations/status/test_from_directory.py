@@ -11,11 +11,13 @@ import pytest
 from ablations.runner import identity
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import Run, Status
+from ablations.status.text import describe_all
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.run.files import write_json
 from experiments.run.progress import Progress, RunState
 from tests.ablations.samples import finish, small_plan
+from tests.ablations.search.samples import small_search
 from tests.ablations.status.samples import CRASH, begin, training
 from transformer.errors import InputError
 
@@ -133,14 +135,15 @@ def test_the_time_of_a_first_attempt_counts_from_its_start(root: Path) -> None:
 
 
 def test_trials_of_a_search(tmp_path: Path) -> None:
-    write_json(tmp_path / "search.json", {"space": "base_lr", "scale": "tiny", "trials": 3})
+    small_search(tmp_path, trials=3)
     begin(tmp_path, "trial-0001", training(400, seconds_left=110.0))
     (tmp_path / "trial-0000").mkdir()
-    write_json(tmp_path / "trial-0000" / "pruned.json", {"step": 170, "perplexity": 9.5})
+    write_json(tmp_path / "trial-0000" / "pruned.json", {"step": 668, "perplexity": 9.5})
     status, runs = read(tmp_path)
     assert [run.state for run in status.runs] == ["pruned", "running", "waiting"]
     assert status.title == "search base_lr at scale tiny"
-    assert runs["trial-0000"].progress == Progress(stage=RunState.DONE, step=170)
+    assert runs["trial-0000"].progress == Progress(stage=RunState.DONE, step=668)
+    assert "trials: 0 of 1 went on from step 668" in list(describe_all(status))
     # The third takes as long as the second does in all.
     assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100)
 

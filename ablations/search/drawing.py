@@ -1,0 +1,48 @@
+"""What the report and the dashboard draw of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ablations.figures.parallel import draw_parallel
+from ablations.figures.search import draw_history, draw_importances, draw_slices
+from ablations.search.search import Search
+from ablations.search.trials import Trial, missing_for_importances
+from ablations.tables.changes import COLUMNS
+from experiments.figures.style import Spec
+
+_NAMES = {
+    **COLUMNS,
+    "learning_rate_factor": "learning-rate factor",
+    "warmup_steps": "warm-up",
+    "adam_beta1": "β1",
+    "adam_beta2": "β2",
+    "clip_norm": "clip norm",
+}
+
+
+def label(name: str) -> str:
+    """What a parameter is called in a report."""
+    return _NAMES.get(name, name.replace("_", " "))
+
+
+def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
+    """How much each parameter matters as a share of 1, by its label; empty for too few trials."""
+    if missing_for_importances(trials):
+        return {}
+    from ablations.search.sampler import importances  # imports Optuna, which takes a while
+
+    return {label(name): share for name, share in importances(search, trials).items()}
+
+
+def draw_search(
+    search: Search, trials: Sequence[Trial], shares: Mapping[str, float]
+) -> dict[str, Spec]:
+    """The figures by name for which there are enough trials."""
+    drawn = {
+        "history": draw_history(trials),
+        "parallel": draw_parallel(trials, search.axes),
+        "importances": draw_importances(shares),
+        "slices": draw_slices(trials, search.axes),
+    }
+    return {name: spec for name, spec in drawn.items() if spec is not None}
