@@ -69,7 +69,7 @@ def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
     assert best[0] == "0013" and best[-2:] == ["0.707", "31400 (471)"]
     assert "Trials: 21 of 31 went on from step 668." in text
     assert rows_of(root)[2] == ["learning-rate factor", "0.5", "0.707"]
-    assert rows_of(root)[3] == ["warm-up", "8000 (120)", "31400 (471)"]
+    assert rows_of(root)[3] == ["warm-up", "20000 (300)", "31400 (471)"]
 
 
 def test_html_draws_each_trial(root: Path) -> None:
