@@ -22,6 +22,7 @@ ALLOWED = {
     "transformer.errors": (),
     "transformer.corpus": ("transformer.errors",),
     "transformer.config": ("transformer.corpus", "transformer.errors"),
+    "transformer.files": ("transformer.errors",),
     "transformer.formats": (),
     "transformer.progress": ("transformer.formats",),
     "transformer.kernels": ("transformer.config",),

@@ -15,9 +15,9 @@ from typing import Literal
 from ablations.complexity.paper import KINDS, LENGTHS, NAMES, STEP_LENGTHS, WIDTHS
 from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
 from experiments.run.experiment import CONFIG_FILE
-from experiments.run.files import read_json, write_atomically, write_json
 from transformer.config import from_dict
 from transformer.errors import InputError
+from transformer.files import read_json, write_atomically, write_json
 
 MEASUREMENTS_FILE = "measurements.jsonl"
 DAMAGED_FILE = "measurements.damaged.txt"

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from experiments.run.attempt import ATTEMPT_FILE, Attempt, Failure, read_attempt, write_attempt
 from experiments.run.experiment import CONFIG_FILE
-from experiments.run.files import read_json, write_json
 from experiments.run.progress import Progress, RunState, read_progress, write_progress
 from experiments.run.results import RESULT_FILE, Result, load_result
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
+from transformer.files import read_json, write_json
 
 PRUNED_FILE = "pruned.json"
 _MOST_KILLS = 10

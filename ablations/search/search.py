@@ -22,10 +22,10 @@ from ablations.tables.find import find_scale
 from ablations.tables.plan import choose_arithmetic, same_arithmetic
 from ablations.tables.scale import Scale
 from experiments.run.experiment import Experiment
-from experiments.run.files import read_json, write_json
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
+from transformer.files import read_json, write_json
 
 _LOCK_FILE = ".search.lock"
 # Hyperband with a factor of three compares runs after one and three of nine parts. A part is a

@@ -12,12 +12,12 @@ from ablations.search.search import Search
 from ablations.tables.changes import Value
 from experiments.run.attempt import read_attempt
 from experiments.run.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
-from experiments.run.files import write_json
 from experiments.run.progress import RunState, read_progress
 from experiments.run.results import Result, valid_perplexities
 from transformer import formats
 from transformer.config import to_dict
 from transformer.errors import InputError
+from transformer.files import write_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,11 +12,11 @@ from ablations.costs.timing import Timing, predict, until_the_last
 from ablations.files import PLAN_FILE, SEARCH_FILE, trial_name
 from ablations.status.model import ENDED, Run, Status
 from ablations.tables.plan import Plan, load_plan
-from experiments.run.files import read_json
 from experiments.run.progress import RunState
 from transformer.config import Config, from_dict
 from transformer.errors import InputError
 from transformer.evaluation.counts import run_flops
+from transformer.files import read_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,9 +12,9 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from experiments.callbacks.clock import Clock, completes_step
 from experiments.run.checkpoints import CHECKPOINTS, is_regular, step_checkpoints
-from experiments.run.files import unfinished
 from experiments.run.ownership import check_not_removed
 from transformer.config import TrainingConfig
+from transformer.files import unfinished
 
 _BEST = "best.ckpt"
 # Resuming falls back on the second newest if the newest is damaged.

@@ -18,10 +18,10 @@ from experiments.evaluate.trained import (
 from experiments.export.check import compare_engines
 from experiments.run.data import DATA_FILE, recorded_data
 from experiments.run.experiment import CONFIG_FILE
-from experiments.run.files import write_json
 from transformer.config import to_dict
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require
+from transformer.files import write_json
 from transformer.pretrained import WEIGHTS_FILE, save_weights
 
 # What each format writes: a folder that holds nothing else may be replaced.

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.run.files import read_json, write_atomically, write_json
 from transformer.errors import InputError
+from transformer.files import read_json, write_atomically, write_json
 from transformer.formats import duration, size
 
 Outcome = dict[str, Any]

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from experiments.run.files import read_json, write_json
 from experiments.run.results import Result
 from transformer.config import Config, differences, from_dict, to_dict
 from transformer.errors import InputError
+from transformer.files import read_json, write_json
 
 # Where a run's figures are logged.
 Log = Literal["wandb", "tensorboard", "csv", "none"]

@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.run.files import read_json, write_json
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
+from transformer.files import read_json, write_json
 
 RESULT_FILE = "result.json"
 METRICS_FILE = "metrics.csv"

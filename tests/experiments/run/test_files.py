@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run.files import read_json, write_atomically, write_json
 from experiments.run.results import load_result, save_result
 from transformer.errors import InputError
+from transformer.files import read_json, write_atomically, write_json
 
 
 @pytest.mark.parametrize("content", ["", "ä\n\u2028\r\n", b"\x00\xff"])
