@@ -31,6 +31,7 @@ ALLOWED = {
         "transformer.config",
         "transformer.corpus",
         "transformer.errors",
+        "transformer.files",
         "transformer.formats",
         "transformer.progress",
     ),
@@ -53,6 +54,7 @@ ALLOWED = {
     "transformer.pretrained": (
         "transformer.config",
         "transformer.errors",
+        "transformer.files",
         "transformer.model",
         "transformer.data",
         "transformer.training.checkpoints",

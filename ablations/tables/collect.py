@@ -18,6 +18,7 @@ from experiments.run.experiment import CONFIG_FILE, load_experiment
 from experiments.run.results import METRICS_FILE, RESULT_FILE, hypotheses_path, samples_path
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
+from transformer.files import rename
 
 _KEPT = (
     CONFIG_FILE,
@@ -82,4 +83,4 @@ def _copy(source: Path, target: Path) -> None:
     for pattern in _KEPT:
         for file in source.glob(pattern):
             shutil.copyfile(file, part / file.name)
-    part.rename(target)
+    rename(part, target)

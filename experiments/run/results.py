@@ -209,6 +209,11 @@ class Sample:
     translation: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Samples:
+    samples: tuple[Sample, ...]
+
+
 def samples_path(directory: Path, split: str) -> Path:
     """Where the run in ``directory`` writes its best and worst translations of ``split``."""
     return directory / f"{split}.samples.json"
@@ -223,7 +228,7 @@ def read_samples(directory: Path, split: str) -> list[Sample]:
     path = samples_path(directory, split)
     if not path.is_file():
         return []
-    return [from_dict(Sample, each, str(path)) for each in read_json(path)["samples"]]
+    return list(from_dict(_Samples, read_json(path), str(path)).samples)
 
 
 def read_metrics(directory: Path) -> tuple[list[list[str]], int]:
