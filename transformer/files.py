@@ -85,7 +85,12 @@ def replacing(path: Path) -> Generator[BinaryIO]:
 
 def write_json(path: Path, value: object) -> None:
     """Write ``value`` atomically as indented JSON, keys in their own order."""
-    write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(path, to_json(value))
+
+
+def to_json(value: object) -> str:
+    """What :func:`write_json` writes."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:

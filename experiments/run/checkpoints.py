@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
+from experiments.run.experiment import CHECKPOINTS
 from transformer.files import rename
 
-CHECKPOINTS = "checkpoints"
 # "-stop" marks one written at a stop or at the end, between two of the regular interval.
 _STEP_FILE = re.compile(r"step-(\d+)(-stop)?\.ckpt")
 # zipfile raises RuntimeError and ValueError if a damaged byte claims compression or encryption.

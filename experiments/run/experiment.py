@@ -14,6 +14,8 @@ from transformer.files import read_json, write_json
 # Where a run's figures are logged.
 Log = Literal["wandb", "tensorboard", "csv", "none"]
 CONFIG_FILE = "config.json"
+DATA_FILE = "data.json"
+CHECKPOINTS = "checkpoints"
 # Where a search writes its best configuration, below the folder of all runs.
 BEST_FILE = "best.json"
 

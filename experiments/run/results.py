@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
-from transformer.files import read_json, write_json
+from transformer.files import read_json, to_json, write_atomically
 
 RESULT_FILE = "result.json"
 METRICS_FILE = "metrics.csv"
@@ -191,7 +191,12 @@ def load_result(directory: Path) -> Result | None:
 
 def save_result(directory: Path, result: Result) -> None:
     """Write the result atomically; from then on the run counts as finished."""
-    write_json(directory / RESULT_FILE, to_dict(result))
+    write_atomically(directory / RESULT_FILE, content_of(result))
+
+
+def content_of(result: Result) -> bytes:
+    """What :func:`save_result` writes."""
+    return to_json(to_dict(result)).encode()
 
 
 def hypotheses_path(directory: Path, split: str) -> Path:

@@ -31,8 +31,8 @@ from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.runs import TableRuns
 from ablations.tables.table import Cell
 from experiments.run.attempt import read_attempt
-from experiments.run.data import DATA_FILE, recorded_data
-from experiments.run.experiment import claim
+from experiments.run.data import recorded_data
+from experiments.run.experiment import DATA_FILE, claim
 from experiments.run.progress import read_progress
 from experiments.run.results import load_result
 from tests.ablations.postgresql import Server
