@@ -26,13 +26,13 @@ from ablations.tables.plan import Plan, claim_plan, load_plan, make_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table import Table, row
 from ablations.tables.table3 import BASE
-from experiments.run.files import write_json
 from experiments.run.measures import valid_scores
 from experiments.run.provenance import commit, versions
 from experiments.run.results import load_result
 from experiments.run.wandb_runs import tracking_mode
 from transformer.data.preparation.prepare import prepare
 from transformer.errors import InputError
+from transformer.files import write_json
 
 _TABLE = Table(name="overhead", title="The overhead of a fleet", base=BASE, rows=(row("base"),))
 

@@ -38,9 +38,9 @@ from ablations.tables.runs import TableRuns
 from ablations.tracking.table_run import track_table_run
 from experiments.run.attempt import read_attempt
 from experiments.run.experiment import CONFIG_FILE, Log
-from experiments.run.files import make_directory, write_atomically
 from transformer.config import Config, Precision
 from transformer.errors import InputError
+from transformer.files import make_directory, write_atomically
 
 # How long the storage may block the worker, whose signals and display wait meanwhile.
 _STORAGE_SECONDS = 2.0

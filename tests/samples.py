@@ -24,6 +24,19 @@ from transformer.model.encoder_decoder import Transformer
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 
+# What a broken disk or a stranger may leave in place of a JSON object.
+DAMAGED_JSON = {
+    "empty": b"",
+    "cut": b"{",
+    "bytes": b"\xff\xfe{}",
+    "list": b"[1]",
+    "null": b"null",
+    "nested list": b"[" * 100_000,
+    "nested object": b'{"a":' * 100_000,
+    "long number": b'{"a": 1' + b"0" * 400 + b"}",
+    "half a character": b'{"a": "\\uD800"}',
+}
+
 # No two sizes are alike, so that an axis taken for another fails.
 TINY_MODEL = ModelConfig(
     vocab_size=61,

@@ -22,6 +22,7 @@ ALLOWED = {
     "transformer.errors": (),
     "transformer.corpus": ("transformer.errors",),
     "transformer.config": ("transformer.corpus", "transformer.errors"),
+    "transformer.files": ("transformer.errors",),
     "transformer.formats": (),
     "transformer.progress": ("transformer.formats",),
     "transformer.kernels": ("transformer.config",),
@@ -30,6 +31,7 @@ ALLOWED = {
         "transformer.config",
         "transformer.corpus",
         "transformer.errors",
+        "transformer.files",
         "transformer.formats",
         "transformer.progress",
     ),
@@ -52,6 +54,7 @@ ALLOWED = {
     "transformer.pretrained": (
         "transformer.config",
         "transformer.errors",
+        "transformer.files",
         "transformer.model",
         "transformer.data",
         "transformer.training.checkpoints",

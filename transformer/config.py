@@ -248,5 +248,5 @@ def from_dict(kind: type[T], values: dict[str, Any], where: str = "configuration
 
     try:
         return dacite.from_dict(kind, values, dacite.Config(cast=[tuple], strict=True))
-    except (dacite.DaciteError, TypeError, KeyError) as error:
+    except (dacite.DaciteError, InputError, TypeError, ValueError, KeyError) as error:
         raise InputError(f"{where} does not fit this version of the project: {error}") from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from transformer.config import ModelConfig, from_dict
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError, require
+from transformer.files import read_json
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import with_current_names
 
@@ -24,8 +24,8 @@ def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
     """
     path = Path(directory) / _CONFIG_FILE
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))["config"]["model"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        values = read_json(path)["config"]["model"]
+    except (InputError, KeyError, TypeError) as error:
         raise InputError(f"{directory} is no export: {path} cannot be used ({error!r})") from error
     config = from_dict(ModelConfig, values, str(path))
     if not (Path(directory) / WEIGHTS_FILE).is_file():

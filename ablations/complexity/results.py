@@ -15,9 +15,9 @@ from typing import Literal
 from ablations.complexity.paper import KINDS, LENGTHS, NAMES, STEP_LENGTHS, WIDTHS
 from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
 from experiments.run.experiment import CONFIG_FILE
-from experiments.run.files import read_json, write_atomically, write_json
 from transformer.config import from_dict
 from transformer.errors import InputError
+from transformer.files import parse_json, read_json, write_atomically, write_json
 
 MEASUREMENTS_FILE = "measurements.jsonl"
 DAMAGED_FILE = "measurements.damaged.txt"
@@ -146,9 +146,9 @@ def load(directory: Path) -> Measurements:
         return found
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            values = json.loads(line)
+            values = parse_json(line.encode())
             found.add(from_dict(Steps if "what" in values else Point, values))
-        except (ValueError, TypeError, InputError):
+        except (ValueError, InputError):
             found.damaged.append(line)
     return found
 

@@ -24,10 +24,10 @@ from ablations.complexity.results import (
 )
 from ablations.report.write import print_page
 from experiments.run.devices import default_device, device_name
-from experiments.run.files import make_directory
 from experiments.run.ownership import lock_directory
 from experiments.run.provenance import commit
 from transformer.errors import InputError
+from transformer.files import make_directory
 from transformer.kernels.threads import torch_threads
 from transformer.progress import show_progress
 

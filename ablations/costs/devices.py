@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from experiments.run.devices import nominal_peak
 from transformer.config import Config, ModelConfig, Precision, TrainingConfig
 from transformer.errors import InputError, unknown_name
 from transformer.evaluation.counts import count_parameters, nominal_flops, training_flops
+from transformer.files import read_json
 
 # CUDA's name and the memory in GB, from NVIDIA's data sheets.
 _GPUS = {
@@ -103,7 +103,7 @@ def _share_of_the_paper() -> float:
 def _benchmarked_share(full: str, results: Path) -> tuple[float, str] | None:
     """The share that ``experiments benchmark`` measured for the base model on such a GPU."""
     for path in sorted(results.glob("benchmark-*.json")):
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         training = found.get("train")
         if found["device"] != full or found["size"] != "base" or training is None:
             continue

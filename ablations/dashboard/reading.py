@@ -17,9 +17,9 @@ from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import Run, Status
 from ablations.tables.plan import Plan, load_plan
 from experiments.figures.style import Spec
-from experiments.run.files import read_json
 from experiments.run.progress import RunState
 from experiments.run.results import METRICS_FILE
+from transformer.files import read_json
 from transformer.formats import number
 
 _LOG_LINES = 10

@@ -20,12 +20,12 @@ from ablations.report.statistics import (
 )
 from ablations.runner.attempts import locate, number
 from ablations.tables.changes import Value
+from ablations.tables.collect import finished_result
 from ablations.tables.plan import Plan, PlannedRow, load_plan
 from ablations.tables.table import Cell
-from experiments.run.experiment import check_configuration
 from experiments.run.measures import MEASURES, Measure
 from experiments.run.progress import Progress, RunState, read_progress
-from experiments.run.results import RESULT_FILE, Result, load_result
+from experiments.run.results import RESULT_FILE, Result
 from transformer.corpus import Corpus
 from transformer.errors import InputError
 
@@ -230,18 +230,10 @@ def _by_seed(row: RowSummary, name: str) -> dict[int, float]:
 def _read(cell: Cell, plan: Plan, directory: Path) -> Run:
     """The result of a run, if it is valid and of this cell."""
     path = locate(cell.directory(directory))
-    experiment = plan.experiment(cell)
     try:
-        result = load_result(path)
-        if result is None:
-            return Unfinished(cell, read_progress(path))
-        check_configuration(path, experiment)  # by its config.json
+        return finished_result(plan, cell, path) or Unfinished(cell, read_progress(path))
     except InputError as error:
         return Unfinished(cell, None, str(error))
-    if (result.experiment, result.seed) != (experiment.name, cell.seed):
-        whose = f"{path / RESULT_FILE} is of {result.experiment}, seed {result.seed}"
-        return Unfinished(cell, None, whose)
-    return result
 
 
 def _row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Run]) -> RowSummary:

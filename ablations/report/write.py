@@ -11,8 +11,8 @@ from ablations.report.html import to_html
 from ablations.report.page import Page
 from ablations.report.plain import to_markdown, to_text
 from experiments.figures.render import draw, on_white
-from experiments.run.files import write_atomically
 from transformer.errors import InputError
+from transformer.files import write_atomically
 
 _DEFAULT_WIDTH = 120
 

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from experiments.run.attempt import ATTEMPT_FILE, Attempt, Failure, read_attempt, write_attempt
 from experiments.run.experiment import CONFIG_FILE
-from experiments.run.files import read_json, write_json
 from experiments.run.progress import Progress, RunState, read_progress, write_progress
 from experiments.run.results import RESULT_FILE, Result, load_result
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
+from transformer.files import read_json, rename, write_json
 
 PRUNED_FILE = "pruned.json"
 _MOST_KILLS = 10
@@ -75,7 +75,7 @@ def take_over(stem: Path, is_done: Callable[[], bool]) -> Path | None:
         elif found == stem and is_done():
             return None
         else:
-            found.rename(target)
+            rename(found, target)
         for lock in target.glob(".lock-*"):  # of earlier attempts: experiments/run/ownership.py
             lock.unlink(missing_ok=True)
     except (FileNotFoundError, FileExistsError):
@@ -92,7 +92,7 @@ def _last_number(directory: Path) -> int:
 def publish(directory: Path, stem: Path) -> bool:
     """Make the attempt the run's final directory; False if it is no longer the newest."""
     try:
-        directory.rename(stem)
+        rename(directory, stem)
     except OSError:
         if directory.exists():
             raise
@@ -151,7 +151,7 @@ def set_aside_broken(directory: Path) -> list[str]:
         if (directory / name).exists() and read(directory) is None
     ]
     for name in broken:
-        (directory / name).replace(directory / f"{name}.broken")
+        rename(directory / name, directory / f"{name}.broken")
     return broken
 
 

@@ -10,9 +10,9 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from ablations.files import STORAGE_FILE, STUDY_FILE
-from experiments.run.files import read_json, write_json
 from experiments.run.progress import PROGRESS_FILE
 from transformer.errors import InputError
+from transformer.files import read_json, write_json
 
 URL_VARIABLE = "OPTUNA_STORAGE"
 _SQLITE = "SQLite's "

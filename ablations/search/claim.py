@@ -13,9 +13,9 @@ from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.search.rungs import Pruner
 from ablations.search.search import Sampler, Search, is_search, load_search
 from ablations.tables.plan import same_arithmetic
-from experiments.run.files import write_json
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
+from transformer.files import write_json
 
 _LOCK_FILE = ".search.lock"
 

@@ -20,10 +20,10 @@ from ablations.tables.find import find_scale
 from ablations.tables.plan import choose_arithmetic
 from ablations.tables.scale import Scale
 from experiments.run.experiment import Experiment
-from experiments.run.files import read_json
 from transformer.config import Config, Precision, from_dict, override
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
+from transformer.files import read_json
 
 Sampler = Literal["tpe", "random", "cmaes"]
 # Hyperband with a factor of three compares runs after one and three of nine parts, where the

@@ -12,13 +12,14 @@ from ablations.runner.attempts import newest, read_pruned, read_result
 from ablations.search.search import Search
 from ablations.tables.changes import Value
 from experiments.run.attempt import read_attempt
+from experiments.run.checksums import check_unchanged
 from experiments.run.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
-from experiments.run.files import write_json
 from experiments.run.progress import RunState, read_progress
 from experiments.run.results import Result, valid_perplexities
 from transformer import formats
 from transformer.config import to_dict
 from transformer.errors import InputError
+from transformer.files import write_json
 
 # PED-ANOVA compares the best quarter with all. Of five parameters, that with ten times the effect
 # of the others comes first in over 90 % of searches of 30 trials, in half of those of 10.
@@ -55,19 +56,13 @@ def is_done(directory: Path) -> bool:
 
 
 def read_trials(search: Search, root: Path) -> tuple[Trial, ...]:
-    """All trials of the search in ``root``, those that have not begun too.
-
-    Raises:
-        InputError: if a file cannot be read.
-    """
+    """All trials of the search in ``root``, those that have not begun too."""
     return tuple(read_trial(search, root, name) for name in search.names)
 
 
 def read_trial(search: Search, root: Path, name: str) -> Trial:
-    """The trial ``name``, finished or as its newest attempt has left it.
-
-    Raises:
-        InputError: if a file cannot be read.
+    """The trial ``name``, finished or as its newest attempt has left it; failed if a file of it has
+    changed or cannot be read.
     """
     while True:
         directory = newest(root / name)
@@ -75,9 +70,9 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
             return Trial(name=name, state=RunState.WAITING)
         try:
             return _read(search, directory, name)
-        except (InputError, OSError):
-            if newest(root / name) == directory:
-                raise  # no other worker has renamed the directory meanwhile
+        except (InputError, OSError) as error:
+            if newest(root / name) == directory:  # no other worker has renamed it meanwhile
+                return Trial(name=name, state=RunState.FAILED, reason=f"left out: {error}")
 
 
 def _read(search: Search, directory: Path, name: str) -> Trial:
@@ -86,6 +81,7 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
     trial = partial(Trial, name=name, values=values, declared=search.declare(values), curve=curve)
     result = read_result(directory)
     if result is not None:
+        check_unchanged(directory)
         finite = math.isfinite(result.perplexity)
         return trial(
             state=RunState.DONE if finite else RunState.DIVERGED,

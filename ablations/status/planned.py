@@ -15,10 +15,10 @@ from ablations.search.rungs import count_passed
 from ablations.search.search import Search
 from ablations.status.model import ENDED, Run, Status
 from ablations.tables.plan import Plan, load_plan
-from experiments.run.files import read_json
 from experiments.run.progress import RunState
 from transformer.config import Config, from_dict
 from transformer.evaluation.counts import run_flops
+from transformer.files import read_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,17 +7,30 @@ small enough to commit or to send to another machine.
 from __future__ import annotations
 
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from ablations.runner.attempts import newest, read_result
+from ablations.runner.attempts import newest
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
-from experiments.run.data import DATA_FILE
-from experiments.run.experiment import CONFIG_FILE, load_experiment
-from experiments.run.results import METRICS_FILE, RESULT_FILE, hypotheses_path, samples_path
-from transformer.config import differences, to_dict
+from experiments.run.checksums import check_unchanged, read_checksums, write_checksums
+from experiments.run.experiment import (
+    CONFIG_FILE,
+    DATA_FILE,
+    check_configuration,
+    load_experiment,
+)
+from experiments.run.results import (
+    METRICS_FILE,
+    RESULT_FILE,
+    Result,
+    hypotheses_path,
+    load_result,
+    samples_path,
+)
 from transformer.errors import InputError
+from transformer.files import rename
 
 _KEPT = (
     CONFIG_FILE,
@@ -32,16 +45,15 @@ _KEPT = (
 def collect(source: Path, target: Path) -> list[Cell]:
     """Copy the finished runs of ``source`` that ``target`` has not begun, and add them to its plan.
 
+    A run that a report would leave out is left out here too, with a warning.
+
     Returns:
         The runs that were copied.
 
     Raises:
-        InputError: if ``source`` is not a table's, ``target`` belongs to another table or scale,
-            or a run was trained with another configuration than its row's.
+        InputError: if ``source`` is not a table's, or ``target`` belongs to another table or scale.
     """
     plan = _finished_part(source)
-    for cell in plan.cells:
-        _refuse_another(plan, cell, cell.directory(source))
     claim_plan(target, plan)
     missing = [cell for cell in plan.cells if newest(cell.directory(target)) is None]
     for cell in missing:
@@ -52,26 +64,39 @@ def collect(source: Path, target: Path) -> list[Cell]:
 def _finished_part(directory: Path) -> Plan:
     """The plan of ``directory``, reduced to the seeds that have a result."""
     plan = load_plan(directory)
-    rows = [
-        replace(
-            row,
-            seeds=tuple(
-                seed for seed in row.seeds if read_result(Cell(row.name, seed).directory(directory))
-            ),
-        )
+
+    def is_finished(cell: Cell) -> bool:
+        path = cell.directory(directory)
+        try:
+            if finished_result(plan, cell, path) is None:
+                return False
+            load_experiment(path)  # without which nobody could tell what it is
+        except InputError as error:
+            warnings.warn(f"left out: {error}", stacklevel=4)
+            return False
+        return True
+
+    rows = (
+        replace(row, seeds=tuple(x for x in row.seeds if is_finished(Cell(row.name, x))))
         for row in plan.rows
-    ]
+    )
     return replace(plan, rows=tuple(rows))
 
 
-def _refuse_another(plan: Plan, cell: Cell, directory: Path) -> None:
-    found, planned = load_experiment(directory).config, plan.experiment(cell).config
-    changes = differences(to_dict(planned), to_dict(found))
-    if changes:
-        raise InputError(
-            f"{directory} is not a run of {plan.table} at scale {plan.scale} "
-            f"({'; '.join(changes)}): remove it there first"
-        )
+def finished_result(plan: Plan, cell: Cell, directory: Path) -> Result | None:
+    """The result of the run of ``cell`` in ``directory``; None if it has not finished.
+
+    Raises:
+        InputError: if the result is damaged or of another run, or what the run left has changed.
+    """
+    result, experiment = load_result(directory), plan.experiment(cell)
+    if result is None:
+        return None
+    check_unchanged(directory)
+    check_configuration(directory, experiment)  # by its config.json
+    if (result.experiment, result.seed) != (experiment.name, cell.seed):
+        raise InputError(f"{directory / RESULT_FILE} is of {result.experiment}, seed {result.seed}")
+    return result
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -82,4 +107,7 @@ def _copy(source: Path, target: Path) -> None:
     for pattern in _KEPT:
         for file in source.glob(pattern):
             shutil.copyfile(file, part / file.name)
-    part.rename(target)
+    if sums := read_checksums(source):
+        kept = {name: x for name, x in sums.items() if (part / name).exists()}
+        write_checksums(part, kept)
+    rename(part, target)

@@ -21,11 +21,11 @@ from ablations.tables.scale import Scale, division
 from ablations.tables.table import Cell, Reported, Row, Table
 from experiments.run.devices import native_precision
 from experiments.run.experiment import Experiment
-from experiments.run.files import read_json, write_json
 from experiments.run.measures import MEASURES
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.corpus import Corpus
 from transformer.errors import InputError
+from transformer.files import read_json, write_json
 
 _LOCK_FILE = ".plan.lock"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.run.files import write_atomically
 from experiments.run.wandb_runs import STEP
+from transformer.files import write_atomically
 
 # Keeps the address of the workspace, so that a later push updates it.
 _ADDRESS_FILE = Path("wandb") / "workspace-url.txt"

@@ -12,10 +12,10 @@ from experiments.attention.page import attention_page
 from experiments.evaluate.trained import load_trained
 from experiments.figures.render import to_pdf, to_png, to_svg
 from experiments.run.experiment import load_experiment
-from experiments.run.files import write_atomically
 from experiments.run.results import RESULT_FILE
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import Attention, Kind, attend
+from transformer.files import write_atomically
 from transformer.pretrained import WEIGHTS_FILE
 
 _ENDINGS = (".html", ".svg", ".pdf", ".png")

@@ -20,9 +20,9 @@ from experiments.benchmark.memory import bytes_held
 from experiments.benchmark.timing import Row
 from experiments.benchmark.training import step_of
 from experiments.benchmark.workload import Size, config_of, workload
-from experiments.run.files import read_json, write_json
 from transformer.config import Precision, override
 from transformer.data.batches import Batch
+from transformer.files import read_json, write_json
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
 

@@ -20,7 +20,6 @@ from random import Random
 from experiments.benchmark.memory import watch_peak_memory
 from experiments.catalog.find import find_experiment
 from experiments.run.devices import device_name
-from experiments.run.files import read_json, write_json
 from experiments.run.provenance import commit, versions
 from transformer.config import ModelConfig, from_dict
 from transformer.data.buckets import Buckets
@@ -35,6 +34,7 @@ from transformer.data.store import TokenStore
 from transformer.data.text import read_aligned
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
+from transformer.files import read_json, write_json
 from transformer.formats import duration, size
 from transformer.progress import show_activity
 

@@ -16,9 +16,9 @@ from experiments.benchmark.growth import MemoryGrowth, measure_growth
 from experiments.benchmark.training import TrainingSpeed, measure_training
 from experiments.benchmark.workload import Size, workload
 from experiments.run.devices import default_device, device_name
-from experiments.run.files import write_json
 from experiments.run.provenance import commit, versions
 from transformer.errors import InputError
+from transformer.files import write_json
 
 What = Literal["train", "memory", "decode", "data"]
 Speed = TrainingSpeed | MemoryGrowth | DecodingSpeed | DataSpeed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,11 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from experiments.callbacks.clock import Clock, completes_step
-from experiments.run.checkpoints import CHECKPOINTS, is_regular, step_checkpoints
-from experiments.run.files import unfinished
+from experiments.run.checkpoints import is_regular, step_checkpoints
+from experiments.run.experiment import CHECKPOINTS
 from experiments.run.ownership import check_not_removed
 from transformer.config import TrainingConfig
+from transformer.files import replacing
 
 _BEST = "best.ckpt"
 # Resuming falls back on the second newest if the newest is damaged.
@@ -30,22 +30,14 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         """Write ``checkpoint`` to ``path``; leave nothing behind if that fails."""
         del storage_options
         target = Path(path)
-        target.parent.mkdir(
-            exist_ok=True
-        )  # no parents: a run that was taken over is not made again
-        temporary = unfinished(target)
+        # No parents: a run that was taken over is not made again.
+        target.parent.mkdir(exist_ok=True)
         try:
-            with temporary.open("wb") as file:
+            with replacing(target) as file:
                 torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException as error:
-            temporary.unlink(missing_ok=True)
-            cause = error if isinstance(error, OSError) else error.__context__
-            if isinstance(
-                cause, OSError
-            ):  # a full disk, which torch reports as an error of its own
+        except RuntimeError as error:  # torch's own for a full disk
+            cause = error.__context__
+            if isinstance(cause, OSError):
                 raise OSError(cause.errno, cause.strerror, str(target)) from error
             raise
 

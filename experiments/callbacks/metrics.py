@@ -14,7 +14,6 @@ import lightning.pytorch as lightning
 
 from experiments.callbacks.clock import Clock, completes_step
 from experiments.run.devices import is_first_rank
-from experiments.run.files import write_atomically
 from experiments.run.results import (
     COLUMNS,
     METRICS_FILE,
@@ -22,6 +21,7 @@ from experiments.run.results import (
     VALIDATION_COLUMNS,
     read_metrics,
 )
+from transformer.files import write_atomically
 
 
 class MetricsCsv(lightning.Callback):

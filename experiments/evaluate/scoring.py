@@ -16,7 +16,6 @@ from experiments.run.checkpoints import has_checkpoints, to_average
 from experiments.run.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
 from experiments.run.display import Display
 from experiments.run.experiment import Experiment
-from experiments.run.files import write_atomically, write_json
 from experiments.run.progress import Progress, RunState
 from experiments.run.provenance import commit, versions
 from experiments.run.results import (
@@ -35,6 +34,7 @@ from transformer.errors import InputError
 from transformer.evaluation.bleu import Bleu, bleu, sentence_chrf, tokenised_bleu
 from transformer.evaluation.counts import count_parameters, nominal_flops, training_flops
 from transformer.evaluation.perplexity import Decode, Perplexity, perplexity, translate
+from transformer.files import write_atomically, write_json
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import average_weights
 from transformer.training.precision import effective_precision

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.run.checksums import check_unchanged
 from experiments.run.data import recorded_data
 from experiments.run.experiment import Experiment, load_experiment
 from experiments.run.measures import MEASURES
@@ -71,7 +72,8 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
     """Compare two runs by the translations of ``split`` that they wrote.
 
     Raises:
-        InputError: if one is no run or wrote none, or they translated different text.
+        InputError: if one is no run or wrote none, has changed since, or they translated different
+            text.
     """
     for path in (first, second):
         if path.is_file():
@@ -81,6 +83,8 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
             )
     from experiments.evaluate.trained import text_of_split  # imports torch
 
+    for path in (first, second):
+        check_unchanged(path)
     experiment = load_experiment(first)
     _check_same_split(experiment, load_experiment(second), split)
     ours, theirs = (_hypotheses(run, split) for run in (first, second))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.catalog.find import find_experiment
 from experiments.run.checkpoints import damaged_checkpoints, step_checkpoints
+from experiments.run.checksums import check_files, read_checksums
 from experiments.run.data import recorded_data, run_vocabulary
 from experiments.run.experiment import CONFIG_FILE, load_experiment
 from transformer.data.preparation.integrity import verify
@@ -23,25 +24,32 @@ def verify_all(name: str, vocab_size: int | None) -> None:
     """
     directory = Path(name)
     if (directory / CONFIG_FILE).is_file():
-        checked = [
-            *_of_run(directory),
-            *verify(load_experiment(directory).config, recorded_data(directory)),
-        ]
+        checked = _of_run(directory)
     elif directory.is_dir():
         raise InputError(
             f"{name} is not the directory of a run; for a folder of text: files:{name}"
         )
     else:
-        checked = list(verify(find_experiment(name, vocab_size=vocab_size).config))
-    problems = [(path, problem) for path, problem in checked if problem]
-    for path, problem in problems:
-        print(f"{path}: {problem}")
+        checked = verify(find_experiment(name, vocab_size=vocab_size).config)
+    count = problems = 0
+    for path, problem in checked:
+        count += 1
+        if problem:
+            problems += 1
+            print(f"{path}: {problem}")
     if problems:
-        raise InputError(f"{name}: {len(problems)} of {len(checked)} files are not as they were")
-    print(f"{len(checked)} files, all as they were")
+        raise InputError(f"{name}: {problems} of {count} files are not as they were")
+    print(f"{count} files, all as they were")
 
 
 def _of_run(directory: Path) -> Iterator[tuple[Path, str]]:
+    sums = read_checksums(directory)
+    yield from check_files(directory, sums) if sums else _of_unfinished(directory)
+    yield from verify(load_experiment(directory).config, recorded_data(directory))
+
+
+def _of_unfinished(directory: Path) -> Iterator[tuple[Path, str]]:
+    """Also of runs that finished before checksums were recorded."""
     try:
         run_vocabulary(directory)
         problem = ""

@@ -16,12 +16,12 @@ from experiments.evaluate.trained import (
     text_of_split,
 )
 from experiments.export.check import compare_engines
-from experiments.run.data import DATA_FILE, recorded_data
-from experiments.run.experiment import CONFIG_FILE
-from experiments.run.files import write_json
+from experiments.run.data import recorded_data
+from experiments.run.experiment import CONFIG_FILE, DATA_FILE
 from transformer.config import to_dict
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require
+from transformer.files import rename, write_json
 from transformer.pretrained import WEIGHTS_FILE, save_weights
 
 # What each format writes: a folder that holds nothing else may be replaced.
@@ -110,6 +110,6 @@ def _new_folder(path: Path) -> Generator[Path]:
         yield temporary
         if path.exists():
             shutil.rmtree(path)
-        temporary.rename(path)
+        rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

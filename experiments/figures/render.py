@@ -9,8 +9,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from experiments.figures.style import VEGA_LITE, Spec
-from experiments.run.files import write_atomically
 from transformer.data.fetching.cache import cache_directory
+from transformer.files import write_atomically
 
 if TYPE_CHECKING:
     from loky import ProcessPoolExecutor

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.run.files import read_json, write_atomically, write_json
 from transformer.errors import InputError
+from transformer.files import read_json, rename, write_atomically, write_json
 from transformer.formats import duration, size
 
 Outcome = dict[str, Any]
@@ -43,7 +43,7 @@ class Record:
         if all(found.get(key) == environment[key] for key in _IDENTITY):
             return cls(path, environment, earlier["parts"])
         kept = path.with_name(f"{path.stem}-{found.get('source')}{path.suffix}")
-        path.rename(kept)
+        rename(path, kept)
         print(f"{path} is of other code or another device: kept as {kept}")
         return cls(path, environment)
 

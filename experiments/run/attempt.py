@@ -9,10 +9,10 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.run.files import read_json, write_json
 from experiments.run.progress import printable
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
+from transformer.files import read_json, write_json
 
 ATTEMPT_FILE = "attempt.json"
 WANDB_ID_FILE = "wandb-id.txt"

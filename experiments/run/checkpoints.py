@@ -11,7 +11,9 @@ from pathlib import Path
 
 import torch
 
-CHECKPOINTS = "checkpoints"
+from experiments.run.experiment import CHECKPOINTS
+from transformer.files import rename
+
 # "-stop" marks one written at a stop or at the end, between two of the regular interval.
 _STEP_FILE = re.compile(r"step-(\d+)(-stop)?\.ckpt")
 # zipfile raises RuntimeError and ValueError if a damaged byte claims compression or encryption.
@@ -54,7 +56,7 @@ def newest_sound(directory: Path) -> tuple[int, Path] | None:
         step, path = found.pop()
         if _is_sound(path):
             return step, path
-        path.rename(path.with_name(f"{path.name}.damaged"))
+        rename(path, path.with_name(f"{path.name}.damaged"))
         then = "continuing from the one before it" if found else "starting over"
         warnings.warn(f"{path} is damaged: {then}", stacklevel=2)
     return None

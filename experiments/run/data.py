@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from experiments.run.experiment import load_experiment
-from experiments.run.files import write_atomically, write_json
+from experiments.run.experiment import DATA_FILE, load_experiment
 from transformer.config import to_dict
 from transformer.data.fetching.cache import sha256_of
 from transformer.data.prepared import VOCABULARY_FILE, Manifest, PreparedCorpus, read_manifest
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
-
-DATA_FILE = "data.json"
+from transformer.files import write_atomically, write_json
 
 
 def recorded_data(directory: Path) -> Manifest | None:

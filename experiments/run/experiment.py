@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from experiments.run.files import read_json, write_json
 from experiments.run.results import Result
 from transformer.config import Config, differences, from_dict, to_dict
 from transformer.errors import InputError
+from transformer.files import read_json, write_json
 
 # Where a run's figures are logged.
 Log = Literal["wandb", "tensorboard", "csv", "none"]
 CONFIG_FILE = "config.json"
+DATA_FILE = "data.json"
+CHECKPOINTS = "checkpoints"
 # Where a search writes its best configuration, below the folder of all runs.
 BEST_FILE = "best.json"
 

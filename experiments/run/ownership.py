@@ -11,8 +11,8 @@ from filelock import FileLock, Timeout
 from experiments.run.attempt import read_attempt
 from experiments.run.devices import is_first_rank
 from experiments.run.experiment import CONFIG_FILE
-from experiments.run.files import make_directory, remove_unfinished
 from transformer.errors import InputError
+from transformer.files import make_directory, remove_unfinished
 
 # A run whose process has just been killed may hold its lock for a moment longer.
 _LOCK_SECONDS = 10

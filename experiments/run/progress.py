@@ -11,9 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from experiments.run.files import read_json, write_json
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
+from transformer.files import read_json, write_json
 
 PROGRESS_FILE = "progress.json"
 # A run's process exits with this after a signal and a checkpoint (EX_TEMPFAIL of sysexits.h).

@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.run.files import read_json, write_json
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
+from transformer.files import read_json, to_json, write_atomically
 
 RESULT_FILE = "result.json"
 METRICS_FILE = "metrics.csv"
@@ -193,7 +193,12 @@ def load_result(directory: Path) -> Result | None:
 
 def save_result(directory: Path, result: Result) -> None:
     """Write the result atomically; from then on the run counts as finished."""
-    write_json(directory / RESULT_FILE, to_dict(result))
+    write_atomically(directory / RESULT_FILE, content_of(result))
+
+
+def content_of(result: Result) -> bytes:
+    """What :func:`save_result` writes."""
+    return to_json(to_dict(result)).encode()
 
 
 def hypotheses_path(directory: Path, split: str) -> Path:
@@ -211,6 +216,11 @@ class Sample:
     translation: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Samples:
+    samples: tuple[Sample, ...]
+
+
 def samples_path(directory: Path, split: str) -> Path:
     """Where the run in ``directory`` writes its best and worst translations of ``split``."""
     return directory / f"{split}.samples.json"
@@ -225,7 +235,7 @@ def read_samples(directory: Path, split: str) -> list[Sample]:
     path = samples_path(directory, split)
     if not path.is_file():
         return []
-    return [from_dict(Sample, each, str(path)) for each in read_json(path)["samples"]]
+    return list(from_dict(_Samples, read_json(path), str(path)).samples)
 
 
 def read_metrics(directory: Path) -> tuple[list[list[str]], int]:

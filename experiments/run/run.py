@@ -14,6 +14,7 @@ from experiments.callbacks.metrics import LogAxes, MetricsCsv
 from experiments.callbacks.stopping import StopEarly
 from experiments.evaluate.scoring import score_run
 from experiments.run.checkpoints import newest_sound
+from experiments.run.checksums import SUMS_FILE, record_checksums
 from experiments.run.data import record_data, recorded_data
 from experiments.run.devices import (
     World,
@@ -26,7 +27,7 @@ from experiments.run.display import Display
 from experiments.run.experiment import Experiment, Limits, Log, check_configuration, claim
 from experiments.run.ownership import check_not_removed, explain_removal, lock_directory
 from experiments.run.progress import RunState
-from experiments.run.results import Result, load_result, save_result
+from experiments.run.results import Result, content_of, load_result, save_result
 from experiments.run.tracking import Tracking
 from transformer.data.module import TranslationDataModule
 from transformer.errors import InputError
@@ -85,6 +86,7 @@ def run(
         result = load_result(directory)
         if result is not None and limits.reached(result, experiment.config.training.max_steps):
             return result
+        (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
         data = _prepare(experiment, directory, display)
         with Tracking(experiment, directory, log) as tracking, explain_removal(directory):
             trainer, clock = _train(
@@ -94,6 +96,7 @@ def run(
                 return None
             result = score_run(experiment, directory, data.corpus, trainer, clock, display)
             check_not_removed(directory)
+            record_checksums(directory, content_of(result))
             save_result(directory, result)
             display.start(RunState.DONE)
             tracking.summarise(result)

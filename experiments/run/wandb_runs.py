@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from experiments.run.attempt import WANDB_ID_FILE, read_attempt, wandb_id
 from experiments.run.experiment import Experiment
-from experiments.run.files import write_atomically
 from experiments.run.provenance import commit
 from experiments.run.results import read_samples
 from transformer.config import to_dict
+from transformer.files import write_atomically
 
 PROJECT = "attention-is-all-you-need"
 # The step of a figure, as Lightning names it.

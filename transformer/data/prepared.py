@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config import from_dict, to_dict
+from transformer.config import from_dict
 from transformer.data.buckets import Buckets
 from transformer.data.fetching.cache import sha256_of
 from transformer.data.store import TokenStore
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
+from transformer.files import read_json
 
 VOCABULARY_FILE = "vocabulary.model"
 REPORT_FILE = "report.json"
@@ -120,7 +121,7 @@ class PreparedCorpus:
     def report(self) -> list[TextReport]:
         """How many lines of each text were kept and dropped."""
         path = self.directory / REPORT_FILE
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = json.loads(path.read_text(encoding="utf-8"))  # prepare() has checked its sum
         return [from_dict(TextReport, entry, str(path)) for entry in entries]
 
 
@@ -153,21 +154,13 @@ def make_manifest(directory: Path, sources: Sequence[tuple[str, str]]) -> Manife
     return dataclasses.replace(manifest, digest=_digest(manifest))
 
 
-def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Write ``manifest`` as JSON."""
-    path.write_text(json.dumps(to_dict(manifest), indent=2) + "\n", encoding="utf-8")
-
-
 def read_manifest(path: Path) -> Manifest:
-    """Read what :func:`write_manifest` wrote.
+    """Read the manifest of a prepared folder, or the copy of it in a run's directory.
 
     Raises:
         InputError: if it cannot be read or was altered.
     """
-    try:
-        manifest = from_dict(Manifest, json.loads(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): restore it") from error
+    manifest = from_dict(Manifest, read_json(path), str(path))
     if manifest.digest != _digest(manifest):
         raise InputError(f"{path} is damaged (its digest does not match its checksums): restore it")
     return manifest

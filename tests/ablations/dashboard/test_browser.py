@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ablations.tables.table import Cell
-from experiments.run.files import write_json
 from experiments.run.progress import Progress, RunState
 from tests.ablations.dashboard.test_command import start
 from tests.ablations.samples import finish, leave_curve
 from tests.ablations.status.samples import training
 from tests.browser import complaints, violations
 from transformer.config import to_dict
+from transformer.files import write_json
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ablations.report.report import write_report
-from experiments.run.files import write_json
 from experiments.run.results import samples_path
 from tests.ablations.samples import fill_table3
 from tests.browser import complaints, violations
+from transformer.files import write_json
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -31,9 +31,8 @@ from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.runs import TableRuns
 from ablations.tables.table import Cell
 from experiments.run.attempt import read_attempt
-from experiments.run.data import DATA_FILE, recorded_data
-from experiments.run.experiment import claim
-from experiments.run.files import write_json
+from experiments.run.data import recorded_data
+from experiments.run.experiment import DATA_FILE, claim
 from experiments.run.progress import read_progress
 from experiments.run.results import load_result
 from tests.ablations.postgresql import Server
@@ -50,6 +49,7 @@ from tests.ablations.samples import (
 from transformer.config import to_dict
 from transformer.data.prepared import make_manifest
 from transformer.errors import InputError
+from transformer.files import write_json
 
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
 

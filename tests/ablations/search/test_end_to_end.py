@@ -14,9 +14,9 @@ from ablations.search.claim import claim_search
 from ablations.search.search import load_search, prepare_search
 from ablations.search.trials import best, read_trials
 from experiments.run.experiment import load_experiment
-from experiments.run.files import write_json
 from tests.samples import write_corpus
 from transformer.config import to_dict
+from transformer.files import write_json
 
 ROOT = Path(__file__).parents[3]
 SPACE = """

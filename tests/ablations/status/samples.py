@@ -8,9 +8,9 @@ from typing import Any
 
 from ablations.runner.process import LOG_FILE
 from experiments.run.attempt import Attempt, Failure, write_attempt
-from experiments.run.files import write_json
 from experiments.run.progress import Progress, RunState
 from transformer.config import to_dict
+from transformer.files import write_json
 
 CRASH = Failure(
     attempt=1, reason="exit code 1: RuntimeError: it broke", lines=("in line 3", "it broke"), at=7.0

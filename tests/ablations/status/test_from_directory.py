@@ -14,12 +14,12 @@ from ablations.status.model import Run, Status
 from ablations.status.text import describe_all
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
-from experiments.run.files import write_json
 from experiments.run.progress import Progress, RunState
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.search.samples import small_search
 from tests.ablations.status.samples import CRASH, begin, training
 from transformer.errors import InputError
+from transformer.files import write_json
 
 
 def read(root: Path) -> tuple[Status, dict[str, Run]]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablations.tables.table import Cell
-from experiments.run.files import write_json
 from tests.ablations.samples import result
 from tests.ablations.storm.fleet import ROOT
 from tests.samples import write_corpus
 from transformer.config import to_dict
+from transformer.files import write_json
 
 _TABLE = """
 from pathlib import Path

@@ -11,8 +11,9 @@ from ablations.report.summary import summarise
 from ablations.tables.collect import collect
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
+from experiments.run.checksums import read_checksums, record_checksums
 from experiments.run.experiment import claim
-from experiments.run.results import load_result, save_result
+from experiments.run.results import content_of, load_result, save_result
 from tests.ablations.samples import result, small_plan
 from transformer.config import override
 from transformer.errors import InputError
@@ -76,11 +77,9 @@ def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -
     for path in BASE.directory(source).glob("config.json"):
         path.unlink()
     claim(BASE.directory(source), other.experiment(BASE))
-    with pytest.raises(
-        InputError, match=r"base/seed-1 is not a run of pair.*warmup_steps: 300 -> 7"
-    ):
-        collect(source, tmp_path / "target")
-    assert not (tmp_path / "target").exists()
+    why = r"left out: .*base/seed-1 belongs to another configuration .*warmup_steps: 7 -> 300"
+    with pytest.warns(UserWarning, match=why):
+        assert collect(source, tmp_path / "target") == [NARROW]
 
 
 def test_another_table_is_refused(source: Path, tmp_path: Path) -> None:
@@ -88,3 +87,30 @@ def test_another_table_is_refused(source: Path, tmp_path: Path) -> None:
     claim_plan(target, dataclasses.replace(small_plan(), scale="other"))
     with pytest.raises(InputError, match="scale: 'other' -> 'tiny'"):
         collect(source, target)
+
+
+def test_a_run_without_its_configuration_does_not_stop_the_others(
+    source: Path, tmp_path: Path
+) -> None:
+    (BASE.directory(source) / "config.json").unlink()
+    with pytest.warns(UserWarning, match=r"left out: .*base/seed-1 .*has no config\.json"):
+        assert collect(source, tmp_path / "target") == [NARROW]
+
+
+def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_path: Path) -> None:
+    directory, target = NARROW.directory(source), tmp_path / "target"
+    for cell in (BASE, NARROW):
+        found = load_result(cell.directory(source))
+        assert found is not None
+        record_checksums(cell.directory(source), content_of(found))
+    path = directory / "result.json"
+    path.write_text(path.read_text().replace('"bleu": 20.0', '"bleu": 30.0'))
+    with pytest.warns(UserWarning, match=rf"left out: {path} changed since the run finished"):
+        assert collect(source, target) == [BASE]
+    base, narrow = summarise(source).rows
+    assert len(base.results) == 1 and narrow.results == ()
+    assert f"left out: {path} changed since the run finished" in str(narrow.unfinished[0])
+    copied = BASE.directory(target)
+    assert sorted(read_checksums(copied)) == sorted(x.name for x in copied.glob("*.[cjt]*"))
+    (copied / "metrics.csv").write_text("")
+    assert summarise(target).results == ()

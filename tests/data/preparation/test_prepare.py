@@ -142,7 +142,7 @@ MOMENTS = [
     (_PREPARE, "Buckets", "of", 1),
     (_PREPARE, "", "write_store", 2),
     (_PREPARE, "", "to_dict", 1),
-    (_PREPARE, "", "write_manifest", 1),
+    (_PREPARE, "", "write_json", 1),
     ("shutil", "", "rmtree", 1),  # all files exist; only the work folder is left
 ]
 

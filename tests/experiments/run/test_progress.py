@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from experiments.run.attempt import Failure
-from experiments.run.files import write_json
 from experiments.run.progress import (
     Progress,
     RunState,
@@ -17,6 +16,7 @@ from experiments.run.progress import (
     record_end,
     write_progress,
 )
+from transformer.files import write_json
 
 
 @pytest.mark.parametrize(

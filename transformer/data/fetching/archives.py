@@ -14,6 +14,7 @@ from typing import IO, cast
 
 from transformer.data.fetching.cache import check_space, exclusive, is_verified, mark_verified
 from transformer.errors import InputError
+from transformer.files import rename
 from transformer.progress import show_progress
 
 _CHUNK = 2**20
@@ -87,7 +88,7 @@ def _write(
             shutil.copyfileobj(source, out, _CHUNK)
             out.flush()
             os.fsync(out.fileno())
-        temporary.replace(path)
+        rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     mark_verified(path, name)

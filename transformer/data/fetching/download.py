@@ -21,6 +21,7 @@ from transformer.data.fetching.cache import (
     sha256_of,
 )
 from transformer.errors import InputError
+from transformer.files import rename
 from transformer.progress import show_progress
 
 # (connect, read) in seconds
@@ -88,7 +89,7 @@ def _copy(origin: Path, file: TextFile, path: Path, sha256: str) -> None:
                 digest.update(chunk)
                 show(done := done + len(chunk))
         check_sha256(sha256, digest.hexdigest(), origin)
-        temporary.replace(path)
+        rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -110,7 +111,7 @@ def download(origin: str, path: Path, sha256: str, size: int | None = None) -> N
     for _ in range(2):
         transfer.complete()
         if transfer.digest.hexdigest() == sha256:
-            transfer.partial.replace(path)
+            rename(transfer.partial, path)
             return
         found = f"{transfer.digest.hexdigest()} ({transfer.received} bytes{transfer.kind})"
         transfer.discard()

@@ -13,6 +13,7 @@ from pathlib import Path
 from transformer.data.fetching.cache import cache_directory, exclusive
 from transformer.data.text import read_text
 from transformer.errors import InputError, unknown_name
+from transformer.files import rename, write_atomically
 
 # sacreBLEU itself sets no time-out.
 _TIMEOUT_SECONDS = 300
@@ -54,9 +55,7 @@ def text_side(location: str) -> Path:
     path = cache_directory() / "testsets" / f"{name.replace('/', '_')}.{pair}.{side}"
     with exclusive(path, f"writes {path.name}"):
         if not path.exists() or path.read_bytes() != content:
-            temporary = path.with_name(f"{path.name}.part")
-            temporary.write_bytes(content)
-            temporary.replace(path)
+            write_atomically(path, content)
     return path
 
 
@@ -111,7 +110,7 @@ def _fetch(name: str, pair: str) -> None:
             _ask_sacrebleu(name, pair, temporary)
             folder.mkdir(exist_ok=True)
             for path in (temporary / name).glob(f"*.{pair}.*"):
-                path.replace(folder / path.name)
+                rename(path, folder / path.name)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 

@@ -9,6 +9,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from transformer.files import parse_json
+
 Record = dict[str, Any]
 
 
@@ -95,7 +97,7 @@ class Journal:
 
 def _parse(line: bytes) -> Record | None:
     try:
-        return json.loads(line) if line.endswith(b"\n") else None
+        return parse_json(line) if line.endswith(b"\n") else None
     except ValueError:
         return None
 

@@ -35,12 +35,12 @@ from transformer.data.prepared import (
     make_manifest,
     read_manifest,
     refuse_changed,
-    write_manifest,
 )
 from transformer.data.store import TokenStore, write_store
 from transformer.data.text import read_aligned
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
+from transformer.files import rename, write_json
 from transformer.progress import show_activity
 
 # Learning the vocabulary of more pairs takes so long that one may want to interrupt it.
@@ -83,14 +83,14 @@ def prepare(
             try:
                 _write(config, local, part, work, workers)
                 sources = _sources_read(corpus, contents, local)
-                write_manifest(part / MANIFEST_FILE, make_manifest(part, sources))
+                write_json(part / MANIFEST_FILE, to_dict(make_manifest(part, sources)))
             except InputError:
                 shutil.rmtree(part)
                 shutil.rmtree(work)
                 raise
             except OSError as error:
                 raise _with_advice(error) from error
-            part.replace(directory)
+            rename(part, directory)
         shutil.rmtree(work, ignore_errors=True)
     if damaged := damaged_files(directory, whole=False):
         raise InputError(

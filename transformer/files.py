@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from transformer.errors import InputError
 
 _UNFINISHED = ".part"
+# What a file system says that cannot sync a folder.
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
+_MOST_DIGITS = 20  # as many as a seed of 64 bits has
 
 
 def unfinished(path: Path) -> Path:
@@ -41,15 +47,35 @@ def make_directory(path: Path) -> None:
         raise InputError(f"{path} cannot be made ({why}): choose another --directory") from error
 
 
+def rename(path: Path, target: Path) -> None:
+    """Rename a file or a folder so that the new name survives a power cut; a file is replaced."""
+    path.rename(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(folder)
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace ``path``: after a crash, and for any reader, it is the whole old or new file."""
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: Path) -> Generator[BinaryIO]:
+    """A file to write that replaces ``path`` in the end; nothing is left behind if that fails."""
     temporary = unfinished(path)
     try:
         with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        rename(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
@@ -59,7 +85,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def write_json(path: Path, value: object) -> None:
     """Write ``value`` atomically as indented JSON, keys in their own order."""
-    write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(path, to_json(value))
+
+
+def to_json(value: object) -> str:
+    """What :func:`write_json` writes."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -69,13 +100,34 @@ def read_json(path: Path) -> dict[str, Any]:
         InputError: if the file cannot be read or does not hold a JSON object.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise InputError(
             f"{path} cannot be read as JSON ({error}); delete it to have it made again"
         ) from error
+
+
+def parse_json(content: bytes) -> dict[str, Any]:
+    """The JSON object in ``content``.
+
+    Raises:
+        ValueError: if it holds none, or one that no file of ours can: nested without end, with a
+            number beyond 64 bits or half a character.
+    """
+    try:
+        value = json.loads(content.decode(), parse_int=_integer)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if not isinstance(value, dict):
-        raise InputError(f"{path} does not hold a JSON object; delete it to have it made again")
+        raise ValueError("it is not an object")
+    if b"\\ud" in content.lower():  # half of a pair could be read, but neither written nor printed
+        json.dumps(value, ensure_ascii=False).encode()
     return value
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits")
+    return int(digits)

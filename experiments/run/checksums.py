@@ -1,0 +1,85 @@
+"""The checksums of a finished run's files, in ``SHA256SUMS``, which ``sha256sum -c`` reads too.
+
+Runs that finished before there were any have no such file, and nothing is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from experiments.run.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE
+from experiments.run.results import METRICS_FILE, RESULT_FILE
+from transformer.data.fetching.cache import sha256_of
+from transformer.errors import InputError
+from transformer.files import write_atomically
+
+SUMS_FILE = "SHA256SUMS"
+# What no later command writes: not the log, the progress, attempts, exports or W&B's files.
+_RECORDED = (
+    CONFIG_FILE,
+    DATA_FILE,
+    METRICS_FILE,
+    "*.model",
+    "*.hypotheses.txt",
+    "*.samples.json",
+    f"{CHECKPOINTS}/*.ckpt",
+)
+_LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
+
+
+def record_checksums(directory: Path, result: bytes) -> None:
+    """Record all that a run leaves, with the content of the ``result`` that is saved next."""
+    paths = sorted(path for pattern in _RECORDED for path in directory.glob(pattern))
+    sums = {path.relative_to(directory).as_posix(): sha256_of(path) for path in paths}
+    write_checksums(directory, sums | {RESULT_FILE: hashlib.sha256(result).hexdigest()})
+
+
+def write_checksums(directory: Path, sums: Mapping[str, str]) -> None:
+    """Write the checksums of files, by their paths in ``directory``."""
+    lines = (f"{sum_}  {name}\n" for name, sum_ in sums.items())
+    write_atomically(directory / SUMS_FILE, "".join(lines))
+
+
+def read_checksums(directory: Path) -> dict[str, str]:
+    """The checksum of each file of a finished run; empty if it has none, or has not finished.
+
+    Raises:
+        InputError: if the record is damaged.
+    """
+    path = directory / SUMS_FILE
+    if not path.is_file() or not (directory / RESULT_FILE).is_file():
+        return {}
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    found = [_LINE.fullmatch(line) for line in lines]
+    sums = {match[2]: match[1] for match in found if match}
+    if len(sums) < len(lines) or RESULT_FILE not in sums:
+        raise InputError(f"{path} is damaged: restore it, or delete it to do without the check")
+    return sums
+
+
+def check_files(directory: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Each file, and what is wrong with it; empty if nothing is."""
+    for name, expected in sums.items():
+        path = directory / name
+        if not path.is_file():
+            yield path, "missing, but was there when the run finished"
+        else:
+            yield path, "" if sha256_of(path) == expected else "changed since the run finished"
+
+
+def check_unchanged(directory: Path) -> None:
+    """Check the files of a finished run that tables are made from, all but its checkpoints.
+
+    Raises:
+        InputError: if one has changed or is missing.
+    """
+    sums = read_checksums(directory)
+    small = {name: x for name, x in sums.items() if not name.startswith(f"{CHECKPOINTS}/")}
+    problems = [f"{path} {problem}" for path, problem in check_files(directory, small) if problem]
+    if problems:
+        raise InputError(
+            f"{'; '.join(problems)}: restore it, or remove the run's directory and start it again"
+        )

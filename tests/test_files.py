@@ -1,0 +1,56 @@
+"""Small files are written whole or not at all, and read back as they were."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.samples import DAMAGED_JSON
+from transformer.errors import InputError
+from transformer.files import read_json, rename, write_atomically, write_json
+
+
+@pytest.mark.parametrize("content", DAMAGED_JSON.values(), ids=DAMAGED_JSON)
+def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, tmp_path: Path):
+    path = tmp_path / "file.json"
+    write_json(path, {"b": "ä", "a": [1]})
+    assert path.read_text(encoding="utf-8").startswith('{\n  "b": "ä",\n')
+    assert read_json(path) == {"b": "ä", "a": [1]}
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"file\.json .*delete it to have it made again"):
+        read_json(path)
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_new_name_is_on_disk_before_anything_else_happens(
+    is_folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A rename is kept in the folder, which is synced after it."""
+    synced: list[tuple[int, list[str]]] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino, [x.name for x in tmp_path.iterdir()]))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if is_folder:
+        (tmp_path / "old").mkdir()
+        rename(tmp_path / "old", tmp_path / "new")
+    else:
+        write_json(tmp_path / "new", {})
+    assert synced[-1] == (tmp_path.stat().st_ino, ["new"])
+
+
+def test_a_file_system_that_syncs_no_folders_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_atomically(tmp_path / "file", "text")
+    assert (tmp_path / "file").read_text() == "text"
