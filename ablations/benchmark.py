@@ -98,7 +98,7 @@ def _calibrate(trials: int, seconds: float) -> tuple[Plan, str]:
     """A table whose runs take ``seconds`` each, and the device's name."""
     config = QUICK.apply(BASE)
     prepare(config)
-    device, timings = measure({"base": config})
+    device, timings, _ = measure({"base": config})
     seconds_per_step = timings[0].seconds / config.training.max_steps
     scale = dataclasses.replace(QUICK, max_steps=max(1, round(seconds / seconds_per_step)))
     return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), device.name

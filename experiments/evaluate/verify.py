@@ -42,7 +42,7 @@ def verify_all(name: str, vocab_size: int | None) -> None:
     print(f"{count} files, all as they were")
 
 
-def _of_run(directory: Path) -> Iterator[tuple[Path, str]]:
+def _of_run(directory: Path) -> Iterator[tuple[Path | str, str]]:
     sums = read_checksums(directory)
     yield from check_files(directory, sums) if sums else _of_unfinished(directory)
     yield from verify(load_experiment(directory).config, recorded_data(directory))
