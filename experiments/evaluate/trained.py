@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from transformer.config import DecodingConfig, override
 from transformer.data.fetching.testsets import sacrebleu_text
 from transformer.data.preparation.prepare import prepare
 from transformer.data.prepared import Manifest
-from transformer.data.text import decode_line, read_aligned
+from transformer.data.text import MAX_LINE, bounded_lines, decode_line, read_aligned
 from transformer.data.trees import escape, to_penn
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError, require
@@ -121,7 +122,8 @@ def translate_stream(
     """Translate each line, in order, some hundred lines at a time.
 
     Raises:
-        InputError: if the run cannot be used, or a line is not UTF-8.
+        InputError: if the run cannot be used, or a line is not UTF-8. A line that is too long stays
+            empty, with a warning.
     """
     for _, translation in _decode_stream(directory, stream, options):
         yield translation
@@ -139,8 +141,8 @@ def parse_stream(
     if corpus.task != "parsing":
         raise InputError(f"{directory} does not parse, it translates: use translate {directory}")
     for sentence, line in _decode_stream(directory, stream, options, escape):
-        (tree,) = parse_lines(corpus, [sentence], [line]).trees
-        yield to_penn(tree)
+        trees = parse_lines(corpus, [sentence], [line]).trees if line or not sentence else []
+        yield "".join(map(to_penn, trees))
 
 
 def _decode_stream(
@@ -151,13 +153,26 @@ def _decode_stream(
 ) -> Iterator[tuple[str, str]]:
     """Each line after ``change``, with what the model makes of it."""
     trained, decoding, decode = open_decoder(directory, options or DecodingOptions())
-    lines = (
-        change(decode_line(line.removesuffix(b"\n").removesuffix(b"\r"), "standard input", number))
-        for number, line in enumerate(stream, start=1)
-    )
+    lines = (change(_read_line(*line)) for line in enumerate(bounded_lines(stream), start=1))
+    first_line = 1
     while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
-        decoded = translate(trained.model, trained.vocabulary, chunk, decoding, decode=decode)
+        decoded = translate(
+            trained.model,
+            trained.vocabulary,
+            chunk,
+            decoding,
+            decode=decode,
+            first_line=first_line,
+        )
         yield from zip(chunk, decoded, strict=True)
+        first_line += len(chunk)
+
+
+def _read_line(number: int, line: bytes) -> str:
+    if len(line) > MAX_LINE:
+        warnings.warn(f"line {number:,} has more than {MAX_LINE:,} bytes: left empty", stacklevel=2)
+        return ""
+    return decode_line(line, "standard input", number)
 
 
 def evaluate_run(

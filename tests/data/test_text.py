@@ -5,12 +5,14 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from transformer.data.text import (
+    MAX_LINE,
     aligned_lines,
     normalise,
     read_aligned,
@@ -118,3 +120,26 @@ def test_empty_texts_are_named(tmp_path: Path) -> None:
     one, other = write(tmp_path / "a.en", b""), write(tmp_path / "a.de", b"")
     with pytest.raises(InputError, match=f"{one} and {other} are empty"):
         read_aligned(one, other)
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_of_an_overlong_line_comes_the_beginning(ending: bytes, tmp_path: Path) -> None:
+    longest, longer = b"a" * MAX_LINE, b"b" * (MAX_LINE + 1)
+    path = tmp_path / "text"
+    for start in (b"", b"\xef\xbb\xbf"):
+        path.write_bytes(start + ending.join([longest, longer, 3 * longer, b"end", longer]))
+        assert list(read_lines(path)) == [longest, longer, longer, b"end", longer]
+    with pytest.raises(InputError, match=r"text, line 2 has more than 65,536 bytes: split it"):
+        read_text(path)
+
+
+def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "text.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(50):
+            file.write(b"a" * 2**20)
+    tracemalloc.start()
+    (line,) = read_lines(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(line) == MAX_LINE + 1 and peak < 2**20

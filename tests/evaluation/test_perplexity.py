@@ -11,6 +11,7 @@ import torch
 from tests.samples import TINY_MODEL, number_pairs
 from transformer.config import BOS_ID, DecodingConfig
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.errors import InputError
 from transformer.evaluation.perplexity import perplexity, translate
 from transformer.kernels.dropout import Dropout
 from transformer.model.encoder_decoder import Transformer
@@ -101,3 +102,15 @@ def test_progress_counts_lines(model: Transformer, vocabulary: Vocabulary) -> No
     config = DecodingConfig(beam_size=1, max_extra_length=3)
     translate(model, vocabulary, SOURCES, config, on_progress=done.append)
     assert done == list(range(1, 30))
+
+
+def test_pairs_that_are_too_long_are_left_out_with_a_warning(
+    model: Transformer, vocabulary: Vocabulary
+) -> None:
+    expected = perplexity(model, vocabulary, SOURCES, REFERENCES)
+    endless = "one " * 3_000
+    with pytest.warns(UserWarning, match=rf"line {len(SOURCES) + 1} has .* left out of the perp"):
+        found = perplexity(model, vocabulary, [*SOURCES, endless], [*REFERENCES, "one"])
+    assert found == expected
+    with pytest.warns(UserWarning), pytest.raises(InputError, match="every line is too long"):
+        perplexity(model, vocabulary, ["one"], [endless])

@@ -17,12 +17,15 @@ from transformer.errors import InputError
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _AT_ONCE = 10_000
+# In bytes. No sentence is as long; such lines would only take memory.
+MAX_LINE = 2**16
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a text file, decompressed by its suffix, without their line ends.
 
-    Lines end with LF or CRLF only; Unicode's other line separators do not end a line.
+    Lines end with LF or CRLF only; Unicode's other line separators do not end a line. Of a line
+    of more than ``MAX_LINE`` bytes comes its beginning, longer than that by a byte.
 
     Raises:
         InputError: if the file is missing, truncated or damaged.
@@ -42,12 +45,22 @@ def _lines(stored: BinaryIO, path: Path) -> Iterator[bytes]:
     opener = _OPENERS.get(path.suffix)
     try:
         file = stored if opener is None else cast(IO[bytes], opener(stored, "rb"))
-        for number, line in enumerate(file):
-            if number == 0:
-                line = line.removeprefix(_BYTE_ORDER_MARK)
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
+        yield from bounded_lines(file)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """As :func:`read_lines`, of an open file: the rest of an overlong line is skipped unread."""
+    most = MAX_LINE + len(_BYTE_ORDER_MARK) + len(b"\r\n")
+    first = True
+    while line := file.readline(most):
+        end = line
+        while len(end) == most and not end.endswith(b"\n"):
+            end = file.readline(most)
+        line = line.removeprefix(_BYTE_ORDER_MARK) if first else line
+        first = False
+        yield line.removesuffix(b"\n").removesuffix(b"\r")[: MAX_LINE + 1]
 
 
 def normalise(line: str) -> str:
@@ -59,7 +72,7 @@ def read_text(path: Path) -> list[str]:
     """All lines of a text that must be complete, such as a test set.
 
     Raises:
-        InputError: naming the line that is not UTF-8.
+        InputError: naming the line that is overlong or not UTF-8.
     """
     return [decode_line(line, str(path), n) for n, line in enumerate(read_lines(path), 1)]
 
@@ -68,8 +81,10 @@ def decode_line(line: bytes, name: str, number: int) -> str:
     """Decode a line of a text that must be complete.
 
     Raises:
-        InputError: if it is not UTF-8.
+        InputError: if it is overlong or not UTF-8.
     """
+    if len(line) > MAX_LINE:
+        raise InputError(f"{name}, line {number} has more than {MAX_LINE:,} bytes: split it")
     try:
         return normalise(line.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -112,7 +127,8 @@ def read_aligned(source: Path, target: Path) -> tuple[list[str], list[str]]:
     """All lines of two texts that must be complete, such as a test set.
 
     Raises:
-        InputError: if they are empty or of different lengths, naming both, or not UTF-8.
+        InputError: if they are empty or of different lengths, naming both, or a line is overlong or
+            not UTF-8.
     """
     if sum(len(lines.source) for lines in aligned_lines(source, target, _AT_ONCE)) == 0:
         raise InputError(f"{source} and {target} are empty")

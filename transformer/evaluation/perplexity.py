@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,12 @@ from transformer.data.buckets import batches_by_length
 from transformer.data.store import PairsInMemory
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences
+from transformer.errors import InputError
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.loss import smoothed_cross_entropy
+
+# Attention takes memory with the square of a sentence's length; training sees a tenth of this.
+MAX_PIECES = 2_048
 
 # Like decode_sentences: from sources to (index, translation), in any order.
 Decode = Callable[[list[list[int]]], Iterable[tuple[int, list[int]]]]
@@ -43,10 +48,21 @@ def perplexity(
     *,
     tokens_per_batch: int = 4_096,
 ) -> Perplexity:
-    """Perplexity of the references given the sources, in fp32."""
+    """Perplexity of the references given the sources, in fp32.
+
+    Pairs with a side of more than ``MAX_PIECES`` are left out, with a warning.
+
+    Raises:
+        InputError: if no pair is left.
+    """
     model.eval()
     device = model.embedding.weight.device
-    pairs = PairsInMemory(vocabulary.encode(list(sources)), vocabulary.encode(list(references)))
+    encoded = vocabulary.encode(list(sources)), vocabulary.encode(list(references))
+    lengths = [max(len(source), len(target)) for source, target in zip(*encoded, strict=True)]
+    rows = _short_enough(lengths, 1, "left out of the perplexity")
+    if not rows:
+        raise InputError("there is no perplexity: every line is too long")
+    pairs = PairsInMemory(*([side[row] for row in rows] for side in encoded))
     nll, tokens = 0.0, 0
     for indices in batches_by_length(pairs.lengths, tokens_per_batch):
         batch = collate(pairs, indices).to(device)
@@ -62,7 +78,7 @@ def perplexity(
         )
         nll += batch_nll.item()
         tokens += batch.target_tokens
-    characters = sum(len(line) + 1 for line in references)
+    characters = sum(len(references[row]) + 1 for row in rows)
     return Perplexity(per_token=_exp(nll / tokens), per_char=_exp(nll / characters))
 
 
@@ -74,22 +90,40 @@ def translate(
     *,
     decode: Decode | None = None,
     on_progress: Callable[[int], Any] | None = None,
+    first_line: int = 1,
 ) -> list[str]:
     """Translate lines of text; an empty line stays empty.
+
+    So does, with a warning, a line of more than ``MAX_PIECES``.
 
     Args:
         decode: a search to use instead of :func:`decode_sentences`
         on_progress: called with the number of lines done so far
+        first_line: the number of the first one in the text that they are from
     """
     translations = [""] * len(lines)
-    rows = [row for row, line in enumerate(lines) if line.strip()]
-    sources = vocabulary.encode([lines[row] for row in rows])
+    encoded = vocabulary.encode(list(lines))
+    short = _short_enough([len(pieces) for pieces in encoded], first_line, "left empty")
+    rows = [row for row in short if lines[row].strip()]
+    sources = [encoded[row] for row in rows]
     decoded = decode_sentences(model, sources, config) if decode is None else decode(sources)
     for done, (index, hypothesis) in enumerate(decoded, start=1):
         (translations[rows[index]],) = vocabulary.decode([hypothesis])
         if on_progress is not None:
             on_progress(done)
     return translations
+
+
+def _short_enough(lengths: Sequence[int], first_line: int, fate: str) -> list[int]:
+    """The rows of at most ``MAX_PIECES``; the ``fate`` of each other one is a warning."""
+    for row, length in enumerate(lengths):
+        if length > MAX_PIECES:
+            warnings.warn(
+                f"line {first_line + row:,} has {length:,} word-pieces, of which a model takes at "
+                f"most {MAX_PIECES:,}: {fate}",
+                stacklevel=3,
+            )
+    return [row for row, length in enumerate(lengths) if length <= MAX_PIECES]
 
 
 def _exp(x: float) -> float:

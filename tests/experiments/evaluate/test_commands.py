@@ -124,6 +124,21 @@ def test_every_line_is_translated_in_its_place(finished: Path, command: Command)
         assert alone.stdout == f"{line}\n"
 
 
+def test_a_line_that_is_too_long_stays_empty_and_the_others_are_translated(
+    finished: Path, command: Command
+):
+    words, endless = b"seven " * 50_000, b"x" * 2**20
+    lines = [b"one two", b"one " * 3_000, b"three", words, endless, b"one two"]
+    ended = command("experiments", "translate", finished, stdin=b"\n".join(lines))
+    alone = command("experiments", "translate", finished, stdin=b"one two\nthree\n").stdout
+    first, second = alone.splitlines()
+    assert (ended.code, ended.stdout.splitlines()) == (0, [first, "", second, "", "", first])
+    two, four, five = sorted(ended.stderr.splitlines())
+    assert two.startswith("warning: line 2 has ") and two.endswith(" 2,048: left empty")
+    assert four == "warning: line 4 has more than 65,536 bytes: left empty"
+    assert five == "warning: line 5 has more than 65,536 bytes: left empty"
+
+
 def _translate(directory: Path, text: bytes) -> list[str]:
     return list(translate_stream(directory, io.BytesIO(text)))
 

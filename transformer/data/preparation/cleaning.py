@@ -14,15 +14,13 @@ import numpy as np
 
 from transformer.data.preparation.journal import Journal, Record
 from transformer.data.preparation.workers import map_in_order, useful_workers
-from transformer.data.text import Lines, aligned_lines, normalise
+from transformer.data.text import MAX_LINE, Lines, aligned_lines, normalise
 from transformer.errors import InputError
 from transformer.progress import show_progress
 
 # What a process works on at a time, and what a kill may lose: tenths of a second.
 CHUNK_PAIRS = 20_000
 _CHUNK_BYTES = 100 * CHUNK_PAIRS
-# In bytes. No sentence is as long; such lines would only take memory.
-_MAX_LINE = 2**16
 # A file with a larger share of undecodable lines is in another encoding altogether.
 _MAX_INVALID = 0.1
 _SAMPLE_SEED = 2017
@@ -170,7 +168,7 @@ def clean_lines(lines: Lines, *, with_hashes: bool) -> tuple[list[bytes], Counte
 def _clean(source: bytes, target: bytes) -> tuple[bytes, str]:
     if b"\0" in source or b"\0" in target:
         return b"", NUL
-    if len(source) > _MAX_LINE or len(target) > _MAX_LINE:
+    if len(source) > MAX_LINE or len(target) > MAX_LINE:
         return b"", OVERLONG
     try:
         pair = normalise(source.decode("utf-8")), normalise(target.decode("utf-8"))
