@@ -155,7 +155,7 @@ def plan(json: bool, **words: Any) -> int:
     from ablations.costs.estimate import describe, plan_table, to_json
 
     estimate = plan_table(**words)
-    print(dumps(to_json(estimate), ensure_ascii=False) if json else "\n".join(describe(estimate)))
+    print(dumps(to_json(estimate)) if json else "\n".join(describe(estimate)))
     return 0
 
 

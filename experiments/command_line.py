@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import errno
 import inspect
+import io
 import os
 import re
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from transformer.errors import InputError
@@ -149,14 +151,15 @@ class Program:
             disk, 130 after Ctrl-C, and 141 if nobody reads the output any more. Bugs of ours keep
             their traceback.
         """
-        show_warnings_in_one_line()
-        arguments = vars(self.parser.parse_args())
-        command: Callable[..., int] = arguments.pop("command")
+        prepare_streams()
         try:
-            return command(**arguments)
+            try:
+                arguments = vars(self.parser.parse_args())
+                command: Callable[..., int] = arguments.pop("command")
+                return command(**arguments)
+            finally:
+                _flush()
         except BrokenPipeError:
-            # Buffered output is written at exit, where nobody could catch the error.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
         except (InputError, OSError) as error:
             if not is_bad_input(error):
@@ -164,7 +167,8 @@ class Program:
             denied = isinstance(error, OSError) and error.errno in _DENIED
             remedy = ": check whose it is, or choose a place that you may write to"
             message = f"{self._prog}: error: {error}{remedy * denied}"
-            print(message, file=sys.stderr)
+            with suppress(OSError):  # of a full disk, which may be what there is to say
+                print(message, file=sys.stderr)
             return BAD_INPUT
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
@@ -177,9 +181,31 @@ def is_bad_input(error: Exception) -> bool:
     )
 
 
-def show_warnings_in_one_line() -> None:
-    """Print warnings without the file and the line that gave them."""
+def prepare_streams() -> None:
+    """Open the standard streams that the caller closed, print ``?`` for what a terminal cannot
+    show, and warnings without the file and the line that gave them.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # or the next file to be opened would be taken for it
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     warnings.formatwarning = lambda message, *_args, **_more: f"warning: {message}\n"
+
+
+def _flush() -> None:
+    """Write what is buffered; at exit nobody could catch the error."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def stop_signals() -> list[signal.Signals]:

@@ -14,7 +14,7 @@ def duration(seconds: float | None) -> str:
         >>> duration(185.2)
         '3 min 05 s'
     """
-    if seconds is None:
+    if seconds is None or not isfinite(seconds):
         return MISSING
     whole = round(seconds)
     if whole < 60:

@@ -20,7 +20,7 @@ from ablations.runner.process import LOG_FILE
 from experiments.command_line import (
     BAD_INPUT,
     is_bad_input,
-    show_warnings_in_one_line,
+    prepare_streams,
     stop_signals,
 )
 from experiments.run.devices import is_first_rank, launched_world
@@ -75,7 +75,7 @@ def run_as_rank(directory: Path, accumulate: int, log: Log) -> int:
 
 def _run(directory: Path, accumulate: int, log: Log) -> int:
     """Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged."""
-    show_warnings_in_one_line()
+    prepare_streams()
     started_at = time.time()
     try:
         experiment = load_experiment(directory)

@@ -24,7 +24,7 @@ from experiments.run.experiment import Experiment
 from experiments.run.measures import MEASURES
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.corpus import Corpus
-from transformer.errors import InputError
+from transformer.errors import InputError, unknown_name
 from transformer.files import read_json, write_json
 
 _LOCK_FILE = ".plan.lock"
@@ -83,6 +83,14 @@ class Plan:
     rows: tuple[PlannedRow, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
     study: str = ""
+
+    def __post_init__(self) -> None:
+        for name in self.measures:
+            if name not in MEASURES:
+                raise unknown_name("measure", name, MEASURES)
+        for row in self.rows:
+            if not row.published:
+                row.configure(self.base)  # refuses what is no configuration
 
     @property
     def division(self) -> str:

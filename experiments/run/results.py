@@ -5,8 +5,10 @@ Nothing here imports torch, so that reports are quick.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from transformer.config import from_dict, to_dict
@@ -115,6 +117,11 @@ class Result:
     parses: Parses | None = None
     test_parses: Parses | None = None
     peak_memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.finished_at)
+        if not 0 <= self.train_seconds < math.inf:
+            raise ValueError(f"train_seconds is {self.train_seconds}")
 
     @property
     def f1(self) -> float | None:
