@@ -10,8 +10,8 @@ from ablations.figures.curves import Curve, draw_curves, read_curve, read_traini
 from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.runner.attempts import locate
 from ablations.runner.process import last_log_lines
-from ablations.search.shown import draw_search, in_words, shares_of_importance
 from ablations.search.search import Search, load_search
+from ablations.search.shown import draw_search, in_words, shares_of_importance
 from ablations.search.trials import Trial, best, ranked, read_trial
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import Run, Status

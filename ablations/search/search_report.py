@@ -13,9 +13,9 @@ from ablations.report.notes import facts_of_base, facts_of_results
 from ablations.report.page import Column, Facts, Figure, Figures, Page, Table, Text, make_page
 from ablations.report.write import write_page
 from ablations.runner.attempts import locate
-from ablations.search.shown import draw_search, in_words, label, shares_of_importance
 from ablations.search.rungs import count_passed, describe_rungs
 from ablations.search.search import Search, load_search
+from ablations.search.shown import draw_search, in_words, label, shares_of_importance
 from ablations.search.trials import Trial, best, missing_for_importances, read_trials
 from experiments.run.measures import MEASURES
 from experiments.run.progress import RunState
