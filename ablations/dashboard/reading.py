@@ -10,8 +10,8 @@ from ablations.figures.curves import Curve, draw_curves, read_curve, read_traini
 from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.runner.attempts import locate
 from ablations.runner.process import last_log_lines
-from ablations.search.drawing import draw_search, shares_of_importance
 from ablations.search.search import Search, load_search
+from ablations.search.shown import draw_search, in_words, shares_of_importance
 from ablations.search.trials import Trial, best, ranked, read_trial
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import Run, Status
@@ -160,7 +160,6 @@ def _describe_best(trial: Trial | None) -> str:
     if trial is None:
         return ""
     values = ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in trial.values.items()
+        f"{name} {in_words(trial.declared[name], value)}" for name, value in trial.values.items()
     )
     return f"{trial.name}, perplexity {number(trial.perplexity, 3)}: {values}"

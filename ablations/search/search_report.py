@@ -13,11 +13,10 @@ from ablations.report.notes import facts_of_base, facts_of_results
 from ablations.report.page import Column, Facts, Figure, Figures, Page, Table, Text, make_page
 from ablations.report.write import write_page
 from ablations.runner.attempts import locate
-from ablations.search.drawing import draw_search, label, shares_of_importance
 from ablations.search.rungs import count_passed, describe_rungs
 from ablations.search.search import Search, load_search
+from ablations.search.shown import draw_search, in_words, label, shares_of_importance
 from ablations.search.trials import Trial, best, missing_for_importances, read_trials
-from ablations.tables.changes import Value
 from experiments.run.measures import MEASURES
 from experiments.run.progress import RunState
 from transformer import formats
@@ -155,8 +154,8 @@ def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial])
         rows += [
             (
                 label(name),
-                _both(units, base[name]),
-                _both(found.declared[name], found.values[name]),
+                in_words(units, base[name]),
+                in_words(found.declared[name], found.values[name]),
             )
             for name, units in search.declare(base).items()
         ]
@@ -188,7 +187,7 @@ def _trials(search: Search, trials: Sequence[Trial], found: Trial | None) -> Tab
                     ),
                     _millions(search.configure(trial.values)),
                     *(
-                        _both(trial.declared[x.name], trial.values[x.name])
+                        in_words(trial.declared[x.name], trial.values[x.name])
                         for x in search.parameters
                     ),
                 )
@@ -236,16 +235,6 @@ def _facts(search: Search, trials: Sequence[Trial]) -> Iterator[tuple[str, str]]
     yield "sampler, pruner", f"{search.sampler}, {search.pruner}"
     yield from facts_of_base(search.base)
     yield from facts_of_results([trial.result for trial in trials if trial.result])
-
-
-def _both(declared: Value, trained: Value) -> str:
-    """A value in the units of the space, and in parentheses as it was trained if that differs."""
-    rest = "" if declared == trained else f" ({_value(trained)})"
-    return _value(declared) + rest
-
-
-def _value(value: Value) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _millions(config: Config) -> str:

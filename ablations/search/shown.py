@@ -1,4 +1,4 @@
-"""What the report and the dashboard draw of a search."""
+"""What the report and the dashboard show of a search in the same way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ablations.figures.parallel import draw_parallel
 from ablations.figures.search import draw_history, draw_importances, draw_slices
 from ablations.search.search import Search
 from ablations.search.trials import Trial, missing_for_importances
-from ablations.tables.changes import COLUMNS
+from ablations.tables.changes import COLUMNS, Value
 from experiments.figures.style import Spec
 
 _NAMES = {
@@ -24,6 +24,13 @@ _NAMES = {
 def label(name: str) -> str:
     """What a parameter is called in a report."""
     return _NAMES.get(name, name.replace("_", " "))
+
+
+def in_words(declared: Value, trained: Value) -> str:
+    """A value in the units of the space, and in parentheses as it was trained if that differs."""
+    both = (declared,) if declared == trained else (declared, trained)
+    shown, *rest = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in both)
+    return f"{shown} ({rest[0]})" if rest else shown
 
 
 def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
