@@ -9,6 +9,7 @@ import subprocess
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
@@ -122,15 +123,24 @@ def test_the_space_of_ones_own_is_one(tmp_path: Path) -> None:
     assert [each.name for each in space.parameters] == ["label_smoothing", "d_ff"]
 
 
+def test_the_corpus_of_ones_own_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpus(tmp_path / "numbers")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(snippet("files_corpus("), names)
+    assert names["config"].data.corpus.name == "numbers_de_en"
+    assert all(Path(file.location).is_file() for file in names["corpus"].files)
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning:lightning")
 @pytest.mark.filterwarnings("ignore:Starting from v1.9.0, `tensorboardX`:UserWarning")
 def test_the_library_example_trains_scores_loads_and_translates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus = write_corpus(tmp_path / "numbers")
-    code = "from pathlib import Path\n" + snippet("Trainer(max_epochs")
+    code = snippet("Trainer(max_epochs")
     for given, small in (
-        ("corpus=MULTI30K_EN_DE", f"corpus=folder_corpus(Path({str(corpus)!r}))"),
+        ("corpus=MULTI30K_EN_DE", f"corpus=folder_corpus({str(corpus)!r})"),
         ("    MULTI30K_EN_DE,", "    folder_corpus,"),
         ("vocab_size=4_000", "vocab_size=61"),
         ("max_epochs=2", "max_epochs=2, limit_train_batches=2"),

@@ -7,11 +7,14 @@ from collections.abc import Collection, Sequence
 
 from ablations.files import FIGURES
 from ablations.report.page import Facts, Figures, Page, Part, Table, Text
+from experiments.run.progress import printable
 
-# Characters that are marks anywhere, and those at a line's start that begin a heading or a list.
+# Marks anywhere, underscores but those inside a word, entities, and what begins a block.
 _MARKS = re.compile(
-    r"[\\`*<>\[\]&$]|(?<!\w)_|_(?!\w)|~~|^[-=](?=[-=]*$)|(?:^[-+#]|(?<=^\d)[.)]|(?<=^\d\d)[.)])(?=\s)"
+    r"[\\`*<>\[\]$]|~(?=[~\w])|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)"
+    r"|^#(?=#{0,5}(\s|$))|^[-+](?=\s|$|-+$)"
 )
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 
 
 def to_markdown(page: Page) -> str:
@@ -90,4 +93,5 @@ def _aligned(
 
 def _escape(text: str) -> str:
     """Escape what Markdown would read as a mark in what a run or a user wrote."""
-    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
+    marked = _MARKS.sub(r"\\\g<0>", " ".join(printable(text).split()))
+    return _NUMBERED.sub(r"\1\\\2", marked)

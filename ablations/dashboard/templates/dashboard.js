@@ -59,6 +59,8 @@ const config = {
   legend: text, title: { color: "currentColor", anchor: "start" }, view: { stroke: "#8884" },
 };
 
+const AXIS = 70; // pixels that a panel needs next to its width
+
 async function draw(id) {
   const figure = figures.get(id), element = document.getElementById(id);
   if (!window.vegaEmbed || !element || !figure || figure.busy) return;
@@ -66,10 +68,11 @@ async function draw(id) {
   const spec = figure.spec, { skeleton, data } = takeData(spec);
   delete skeleton.title; // the page has it as the caption
   const room = element.closest(".figures").clientWidth;
-  if (skeleton.columns) {
-    const parts = skeleton.concat, frame = 85; // beside a panel: its axis and the gap to the next
-    skeleton.columns = Math.max(1, Math.min(parts.length, Math.floor(room / 320)));
-    for (const part of parts) part.width = Math.max(part.width, Math.floor(room / skeleton.columns) - frame);
+  if (skeleton.concat) { // in rows of equal length, as wide as there is room
+    const panels = skeleton.concat.length;
+    const rows = Math.ceil(panels / Math.max(1, Math.floor(room / 300)));
+    skeleton.columns = Math.ceil(panels / rows);
+    for (const panel of skeleton.concat) panel.width = Math.floor(room / skeleton.columns) - AXIS;
   }
   if (skeleton.layer) Object.assign(skeleton, { width: Math.min(skeleton.width + 120, room), autosize: { type: "fit-x", contains: "padding" } });
   const shape = JSON.stringify(skeleton);

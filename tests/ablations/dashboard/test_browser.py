@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ablations.report.report import write_report
 from ablations.tables.table import Cell
 from experiments.run.progress import Progress, RunState
 from tests.ablations.dashboard.test_command import start
@@ -83,6 +84,33 @@ def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Page) -> 
         page.set_viewport_size({"width": 390, "height": 844})
         assert page.evaluate("document.documentElement.scrollWidth") == 390
         assert violations(page) == []
+
+
+def test_curves_are_as_wide_as_there_is_room(root: Path, page: Page) -> None:
+    with serving(root, "0") as address:
+        for width in (640, 1280, 1920):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(address)
+            page.locator(".figures svg").wait_for()
+            room, drawn = page.locator(".figures").evaluate(
+                "f => [f.clientWidth, f.querySelector('svg').getBoundingClientRect().width]"
+            )
+            assert 0.9 * room < drawn <= room
+
+
+def test_the_report_is_interactive_and_runs_no_other_script(root: Path, browser: Browser) -> None:
+    write_report(root / "pair-tiny")
+    path = root / "pair-tiny" / "report.html"
+    path.write_text(path.read_text().replace("<main>", "<main><script>foreign = 1</script>"))
+    with serving(root, "0") as address, closing(browser.new_page()) as page:
+        found = complaints(page, "http://127.0.0.1:")
+        page.goto(f"{address}/d/pair-tiny/report")
+        page.locator("figure").first.scroll_into_view_if_needed()
+        page.locator("figure .vega-embed").first.wait_for()
+        page.get_by_role("button", name="base").first.click()
+        assert page.evaluate("typeof foreign") == "undefined"
+        (refused,) = found
+    assert "Content Security Policy" in refused
 
 
 def test_a_script_in_a_name_is_text(root: Path, page: Page) -> None:

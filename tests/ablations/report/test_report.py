@@ -13,8 +13,8 @@ from vl_convert import vegalite_to_svg
 
 from ablations.figures.table import draw_agreement
 from ablations.report.page import Table as PageTable
-from ablations.report.page import Text, make_page
-from ablations.report.plain import to_markdown, to_text
+from ablations.report.page import Text
+from ablations.report.plain import to_text
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell, Table, row
@@ -247,17 +247,3 @@ def test_latex_compiles(table3: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
     assert r"$\infty$" in (tmp_path / "table.tex").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("text", "escaped"),
-    [
-        ("# no heading", "\\# no heading"),
-        ("1. no list\n- nor this", "1\\. no list - nor this"),
-        ("- no list", "\\- no list"),
-        ("a $x$ &lt; ~~b~~", "a \\$x\\$ \\&lt; \\~~b\\~~"),
-        ("-0.5 to 1.2, #3 ~", "-0.5 to 1.2, #3 ~"),
-    ],
-)
-def test_markdown_escapes_what_runs_and_users_wrote(text: str, escaped: str) -> None:
-    assert to_markdown(make_page("A", ("", [Text((text,))]))) == f"# A\n\n{escaped}\n"
