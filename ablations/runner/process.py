@@ -147,7 +147,7 @@ class Orphan:
         self._deadline = time.monotonic() + _ORPHAN_SECONDS
         with suppress(OSError):
             if directory is not None:
-                self._name = (directory / PROCESS_FILE).read_text(encoding="utf-8").strip()
+                self._name = (directory / PROCESS_FILE).read_text("utf-8", "replace").strip()
         self.existed = self._is_alive()
         if self.existed:
             self._signal(signal.SIGTERM)

@@ -175,8 +175,10 @@ class Worker:
             self._release(slot, claim)
             self._note(f"{name}: {run.describe_end()}")
         elif not run.is_newest():
-            self._release(slot, claim, "taken over by another attempt")
-            self._note(f"{name}: another attempt has taken it over")
+            removed = newest(self._run_set.root / name) is None
+            why = "its directory was removed" if removed else "another attempt has taken it over"
+            self._release(slot, claim, why)
+            self._note(f"{name}: {why}")
         elif state == RunState.REFUSED:
             self._release(slot, claim, run.refusal())
             self._refuse(InputError(f"{name}: {run.refusal()}"))

@@ -84,6 +84,6 @@ def wandb_id(directory: Path) -> str | None:
     It is added to the ``wandb_ids`` of the next attempt.
     """
     try:
-        return (directory / WANDB_ID_FILE).read_text(encoding="utf-8").strip() or None
+        return (directory / WANDB_ID_FILE).read_text("utf-8", "replace").strip() or None
     except (FileNotFoundError, NotADirectoryError):
         return None

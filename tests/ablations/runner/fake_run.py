@@ -2,12 +2,13 @@
 
 What it does is named by ``behaviour.json`` in the table's directory, which maps a cell to
 ``crash``, ``diverge``, ``refuse``, ``slow``, ``hang``, ``stubborn`` (it hears no signal),
-``kill`` or ``abort`` (a crash after the result); without an entry it finishes. It imports nothing
-of the project, so that it starts at once.
+``kill``, ``abort`` (a crash after the result) or ``remove`` (its directory is removed, once);
+without an entry it finishes. It imports nothing of the project, so that it starts at once.
 """
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -44,6 +45,9 @@ def main(directory: Path) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     if behaviour == "refuse":
         print("toy is missing: fetch it")
+        return 2
+    if behaviour == "remove" and (root / "started.txt").read_text().count(cell) == 1:
+        shutil.rmtree(directory)
         return 2
     if behaviour == "slow":
         time.sleep(1)

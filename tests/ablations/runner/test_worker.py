@@ -202,6 +202,13 @@ def test_a_result_is_kept_if_its_worker_died_before_publishing_it(tmp_path: Path
     assert load_result(BASE.directory(tmp_path)) is not None
 
 
+def test_a_run_whose_directory_is_removed_is_started_again(tmp_path: Path) -> None:
+    outcome, told = work_on(tmp_path, {BASE: "remove"})
+    assert outcome is None
+    assert "base/seed-1: its directory was removed\nbase/seed-1: started\n" in told
+    assert {load_result(cell.directory(tmp_path)) is None for cell in (BASE, NARROW)} == {False}
+
+
 def test_bad_input_stops_the_worker(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^base/seed-1: toy is missing: fetch it$"):
         work_on(tmp_path, {BASE: "refuse"})

@@ -1,0 +1,131 @@
+"""Whatever is in a file of a table, each command names the file or does without it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablations.cli import PROGRAM
+from ablations.dashboard.reading import Reader, read_study
+from ablations.files import PLAN_FILE, STORAGE_FILE
+from ablations.runner.storage_url import registered_storage
+from ablations.tables.plan import claim_plan
+from ablations.tables.table import Cell
+from experiments import cli as experiments_cli
+from experiments.run.attempt import Attempt, write_attempt
+from experiments.run.experiment import claim
+from experiments.run.progress import Progress, RunState, write_progress
+from experiments.run.results import save_result
+from tests.ablations.samples import result, small_plan
+from tests.samples import DAMAGED_JSON
+from transformer.errors import InputError
+from transformer.files import write_json
+
+BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
+OF_RUN = (
+    "config.json", "data.json", "result.json", "progress.json", "attempt.json",
+    "valid.samples.json",
+)  # fmt: skip
+STRANGE = (None, [], {}, "x", -1, 0.5, float("nan"), float("inf"), 10**400)
+
+
+def _table(root: Path) -> Path:
+    plan = claim_plan(root, small_plan())
+    for cell in (BASE, NARROW):
+        directory = cell.directory(root)
+        claim(directory, plan.experiment(cell))
+        save_result(directory, result(cell, 5.0, 20.0))
+        write_json(directory / "data.json", {"sources": [], "files": {}, "digest": "0" * 16})
+        write_progress(directory, Progress(stage=RunState.DONE, step=9, max_steps=9))
+        attempt = Attempt(
+            study="s", cell=str(cell), number=1, worker="w", host="h", started_at=1.0, failures=()
+        )
+        write_attempt(directory, attempt)
+        sample = {"chrf": 1.0, "source": "a", "reference": "b", "translation": "c"}
+        write_json(directory / "valid.samples.json", {"samples": [sample]})
+    write_json(root / STORAGE_FILE, {"storage": "sqlite:study.sqlite3"})
+    return root
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _table(tmp_path_factory.mktemp("sound") / "table")
+
+
+@pytest.fixture(autouse=True)
+def _no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(specs: Mapping[str, Any]) -> dict[str, tuple[str, bytes]]:
+        return dict.fromkeys(specs, ("<svg/>", b""))
+
+    monkeypatch.setattr("ablations.report.write.draw", draw)
+    monkeypatch.setattr("ablations.report.report.start_drawing", lambda: None)
+
+
+def _commands(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The exit code of each command that reads a table."""
+    codes: dict[str, int] = {}
+    target = root.with_name("copy")
+    for words in (f"status {root}", f"report {root}",
+                  f"collect {root} --into {target}"):  # fmt: skip
+        monkeypatch.setattr(sys, "argv", ["ablations", *words.split()])
+        codes[words.split()[0]] = PROGRAM.run()
+    shutil.rmtree(target, ignore_errors=True)
+    monkeypatch.setattr(sys, "argv", ["experiments", "verify", str(BASE.directory(root))])
+    codes["verify"] = experiments_cli.PROGRAM.run()
+    try:
+        read_study(root)
+        for spec in Reader(root).read().figures.values():
+            json.dumps(spec, allow_nan=False)
+        registered_storage(root)
+        codes["dashboard"] = 0
+    except InputError as error:
+        print(error)
+        codes["dashboard"] = 2
+    return codes
+
+
+@pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE, STORAGE_FILE])
+def test_a_damaged_file_is_named_or_does_not_matter(
+    name: str,
+    sound: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = shutil.copytree(sound, tmp_path / "table")
+    for label in ("cut", "null", "nested list", "long number"):  # read_json has a test of all
+        (root / name).write_bytes(DAMAGED_JSON[label])
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            codes = _commands(root, monkeypatch)
+        printed = capsys.readouterr()
+        assert set(codes.values()) <= {0, 2}, (label, codes)
+        said = "".join([printed.out, printed.err, *(str(each.message) for each in warned)])
+        if not name.endswith(("progress.json", "samples.json")):  # only displayed, or not read
+            assert str(root / name) in said, label
+        if name != PLAN_FILE:  # without which there is no table
+            for command in ("status", "report", "collect"):
+                assert codes[command] == 0, (label, command)
+
+
+@pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE, STORAGE_FILE])
+def test_a_strange_value_is_no_crash(
+    name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = shutil.copytree(sound, tmp_path / "table")
+    values = json.loads((root / name).read_text())
+    # Each field once, and each strange value for some.
+    for field, strange in zip(values, itertools.cycle(STRANGE), strict=False):
+        (root / name).write_text(json.dumps(values | {field: strange}))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            codes = _commands(root, monkeypatch)
+        assert set(codes.values()) <= {0, 2}, (field, strange)
