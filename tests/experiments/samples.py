@@ -77,10 +77,16 @@ def assert_same_end(directory: Path, other: Path) -> None:
 
 
 def outcome(directory: Path) -> dict[str, object]:
-    """The result without times and the commit."""
+    """The result without times, memory and the commit."""
     result = load_result(directory)
     assert result is not None
-    incidental = ("train_seconds", "tokens_per_second", "finished_at", "commit")
+    incidental = {
+        "train_seconds",
+        "tokens_per_second",
+        "peak_memory_bytes",
+        "finished_at",
+        "commit",
+    }
     return {k: v for k, v in dataclasses.asdict(result).items() if k not in incidental}
 
 

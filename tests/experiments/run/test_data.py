@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from experiments.run.checkpoints import step_checkpoints
+from experiments.run.checksums import record_checksums
 from experiments.run.data import recorded_data
 from experiments.run.results import load_result
 from experiments.run.run import run
@@ -122,6 +123,7 @@ def test_runs_scored_on_different_text_are_not_compared(
     changed = from_dict(Manifest, data)
     data["digest"] = prepared._digest(changed)  # pyright: ignore[reportPrivateUsage]
     (other / "data.json").write_text(json.dumps(data))
+    record_checksums(other, (other / "result.json").read_bytes())
     ended = command("experiments", "compare", finished, other)
     assert ended.code == 2
     assert "different text: valid/reference.txt differs" in ended.stderr
