@@ -20,7 +20,7 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 
 Positions = Literal["sinusoidal", "learned"]
 Precision = Literal["auto", "bf16", "fp32"]
-Schedule = Literal["inverse_sqrt", "linear"]
+Schedule = Literal["inverse_sqrt", "linear", "cosine"]
 
 
 def _check(condition: bool, name: str, value: object, expected: str) -> None:
@@ -105,13 +105,13 @@ class DataConfig:
 class TrainingConfig:
     """Sections 5.2 to 5.4.
 
-    ``schedule`` is equation 3 or, for short runs, its warm-up followed by a straight line to zero
-    at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision`` ``auto`` is bf16
-    where the hardware multiplies it natively. ``threads`` is the number of CPU threads per process,
-    None for torch's choice; another number rounds differently. ``clip_norm`` bounds the norm of the
-    gradient (the paper does not clip). ``average_checkpoints`` is how many of the last checkpoints
-    are averaged for evaluation (section 6.1; 1 for Table 3); the average of ``also_average`` of
-    them is scored on the validation set as well. Checkpoints are written every
+    ``schedule`` is equation 3 or, for short runs, its warm-up followed by a straight line or half a
+    cosine to zero at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision``
+    ``auto`` is bf16 where the hardware multiplies it natively. ``threads`` is the number of CPU
+    threads per process, None for torch's choice; another number rounds differently. ``clip_norm``
+    bounds the norm of the gradient (the paper does not clip). ``average_checkpoints`` is how many
+    of the last checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); the average of
+    ``also_average`` of them is scored on the validation set as well. Checkpoints are written every
     ``checkpoint_every_steps`` or, if set, every ``checkpoint_every_minutes`` of training, which is
     10 in the paper. ``compile`` lets ``torch.compile`` fuse the operations between the matrix
     products, which pays off on GPUs; only rounding differs.

@@ -76,7 +76,7 @@ def test_sinusoids_extend_beyond_max_positions() -> None:
 def test_sinusoids_move_with_the_module() -> None:
     """Otherwise a compiled step would copy them to the GPU."""
     module = embedding(TINY_MODEL).to("meta")
-    assert module._encode_positions(0, 3).is_meta
+    assert module.encode_positions(0, 3).is_meta
     tokens = torch.full((1, 97), 5, device="meta")
     assert module(tokens).is_meta  # extended
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from transformer.kernels.key_value_cache import KeyValueCache, in_memory_order
-from transformer.model.encoder_decoder import DecoderLayer, Transformer, additive_mask, padding_mask
+from transformer.model.encoder_decoder import Transformer, additive_mask, padding_mask
 
 
 class IncrementalDecoder:
@@ -19,12 +19,11 @@ class IncrementalDecoder:
     def __init__(self, model: Transformer, src: Tensor) -> None:
         self.position = 0
         self._model = model
-        self._layers = [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
-        self._caches = [KeyValueCache() for _ in self._layers]
+        self._caches = [KeyValueCache() for _ in model.decoder]
         self._memory_mask = padding_mask(src)
         memory = model.encode(src, self._memory_mask)
         self._memory = [
-            _contiguous(*layer.cross_attention.keys_values(memory)) for layer in self._layers
+            _contiguous(*layer.cross_attention.keys_values(memory)) for layer in model.decoder
         ]
         # (batch, 1, beam, entries): 0 where a hypothesis descends from a cached entry, else -inf
         self._past_mask = self._memory_mask.new_empty(src.size(0), 1, 1, 0)
@@ -36,17 +35,17 @@ class IncrementalDecoder:
             tokens: ``(batch, beam)``, the word-pieces at ``position``, which then advances
         """
         batch, beam = tokens.shape
-        embedding = self._model.embedding
-        states = embedding(tokens.reshape(-1, 1), self.position).view(batch, beam, -1)
+        model = self._model
+        states = model.embedding(tokens.reshape(-1, 1), self.position).view(batch, beam, -1)
         # Each hypothesis descends from its parent's entries and from the one that it adds now.
         own = additive_mask(~torch.eye(beam, dtype=torch.bool, device=tokens.device))
         past = self._past_mask.expand(-1, -1, beam, -1)
         self._past_mask = torch.cat([past, own.expand(batch, 1, beam, beam)], dim=3)
         self.position += 1
-        for layer, cache, memory in zip(self._layers, self._caches, self._memory, strict=True):
-            past = cache.append(*layer.self_attention.keys_values(states))
-            states = layer.attend(states, past, self._past_mask, memory, self._memory_mask)
-        return embedding.logits(states)
+        for layer, cache, memory in zip(model.decoder, self._caches, self._memory, strict=True):
+            projected = *memory, self._memory_mask
+            states = layer(states, self._past_mask, projected, cache)
+        return model.output.logits(states)
 
     def select_hypotheses(self, parents: Tensor) -> None:
         """Continue with these hypotheses of each sentence, ``(batch, beam)``; some may repeat."""

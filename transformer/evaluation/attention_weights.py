@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -135,8 +134,12 @@ def _kind(name: str) -> Kind:
 
 
 def _weights(attention: MultiHeadAttention, x: Tensor, key: Tensor, mask: Tensor) -> Tensor:
-    """softmax(QK^T / sqrt(d_k)) of equation 1, ``(batch, num_heads, queries, keys)``."""
+    """What each head attends to, ``(batch, num_heads, queries, keys)``.
+
+    Values that are the rows of the identity come out as the weights with which they are mixed.
+    """
     batch, length, _ = x.shape
     query = attention.query(x).view(batch, length, attention.num_heads, attention.d_k)
-    logits = query.transpose(1, 2) @ key.transpose(-2, -1) / math.sqrt(attention.d_k)
-    return torch.softmax(logits + mask, dim=-1)
+    identity = torch.eye(key.size(2), device=key.device, dtype=key.dtype)
+    values = identity.expand(*key.shape[:2], -1, -1)
+    return attention.attend(query.transpose(1, 2), key, values, mask)

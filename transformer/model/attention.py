@@ -11,6 +11,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer.kernels.key_value_cache import KeyValueCache
 from transformer.kernels.softmax import softmax_base2
 
 
@@ -52,26 +53,37 @@ class MultiHeadAttention(nn.Module):
 
     def reset_parameters(self) -> None:
         """Xavier-uniform for each of the paper's matrices separately, W^K and W^V included."""
-        key, value = self.key_value.weight.split(
-            [self.num_heads * self.d_k, self.num_heads * self.d_v]
-        )
-        for weight in (self.query.weight, key, value, self.output.weight):
+        for weight in (
+            self.query.weight,
+            *self._split(self.key_value.weight, 0),
+            self.output.weight,
+        ):
             nn.init.xavier_uniform_(weight)
+
+    def _split(self, joined: Tensor, dim: int) -> tuple[Tensor, ...]:
+        keys = joined.size(dim) * self.d_k // (self.d_k + self.d_v)
+        return joined.split([keys, joined.size(dim) - keys], dim)
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Project ``(batch, keys, d_model)`` to ``(batch, num_heads, keys, d_k)`` and ``d_v``."""
-        batch, length, _ = memory.shape
-        key, value = self.key_value(memory).split(
-            [self.num_heads * self.d_k, self.num_heads * self.d_v], dim=-1
-        )
-        key = key.view(batch, length, self.num_heads, self.d_k).transpose(1, 2)
-        value = value.view(batch, length, self.num_heads, self.d_v).transpose(1, 2)
-        return key, value
+        key, value = self._split(self.key_value(memory), -1)
+        return _heads(key, self.d_k), _heads(value, self.d_v)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend from ``x`` ``(batch, queries, d_model)`` to projected keys and values."""
-        batch, length, _ = x.shape
-        query = self.query(x).view(batch, length, self.num_heads, self.d_k).transpose(1, 2)
-        heads = scaled_dot_product_attention(query, key, value, mask)
-        joined = heads.transpose(1, 2).reshape(batch, length, self.num_heads * self.d_v)
-        return self.output(joined)
+        heads = self.attend(_heads(self.query(x), self.d_k), key, value, mask)
+        return self.output(heads.transpose(1, 2).flatten(2))
+
+    def within(self, x: Tensor, mask: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+        """Attend from ``x`` to itself and to what ``cache`` holds, which takes ``x`` in."""
+        past = self.keys_values(x)
+        return self(x, *(past if cache is None else cache.append(*past)), mask)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """Equation 1, which a variant may replace."""
+        return scaled_dot_product_attention(query, key, value, mask)
+
+
+def _heads(joined: Tensor, width: int) -> Tensor:
+    """``(batch, length, num_heads * width)`` to ``(batch, num_heads, length, width)``."""
+    return joined.unflatten(-1, (-1, width)).transpose(1, 2)

@@ -63,9 +63,10 @@ class Embedding(PaddedMatrix):
             ``(batch, length, d_model)``
         """
         embedded = F.embedding(tokens, self.weight) * math.sqrt(self.d_model)
-        return self.dropout(embedded + self._encode_positions(start, tokens.size(1)))
+        return self.dropout(embedded + self.encode_positions(start, tokens.size(1)))
 
-    def _encode_positions(self, start: int, length: int) -> Tensor:
+    def encode_positions(self, start: int, length: int) -> Tensor:
+        """What positions from ``start`` on add to their embeddings, ``(length, d_model)``."""
         if self.positions is not None:
             index = torch.arange(start, start + length, device=self.positions.device)
             return self.positions[index.clamp_(max=self.positions.size(0) - 1)]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from transformer.config import PAD_ID, ModelConfig
 from transformer.kernels.dropout import Dropout
+from transformer.kernels.key_value_cache import KeyValueCache
+from transformer.kernels.padded_matrix import PaddedMatrix
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.embeddings import Embedding
 
@@ -38,13 +43,13 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.norm = nn.LayerNorm(config.d_model)
 
-    def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
-        """Both ``(..., d_model)``; returns the same shape."""
-        return self.norm(x + self.dropout(sublayer_output))
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """``(..., d_model)`` to the same shape, which ``sublayer`` keeps too."""
+        return self.norm(x + self.dropout(sublayer(x)))
 
 
-def _attention(config: ModelConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(config.d_model, config.num_heads, config.d_k, config.d_v)
+# The encoder's output for one layer: its keys, its values, and the additive mask of padding.
+Memory = tuple[Tensor, Tensor, Tensor]
 
 
 class EncoderLayer(nn.Module):
@@ -52,16 +57,16 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
+        sizes = config.d_model, config.num_heads, config.d_k, config.d_v
+        self.self_attention = MultiHeadAttention(*sizes)
         self.self_attention_norm = PostNorm(config)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = PostNorm(config)
 
     def forward(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """``(batch, src, d_model)`` to the same shape; ``src_mask`` is additive."""
-        key, value = self.self_attention.keys_values(src)
-        src = self.self_attention_norm(src, self.self_attention(src, key, value, src_mask))
-        return self.feed_forward_norm(src, self.feed_forward(src))
+        src = self.self_attention_norm(src, lambda x: self.self_attention.within(x, src_mask))
+        return self.feed_forward_norm(src, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -69,31 +74,22 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
+        sizes = config.d_model, config.num_heads, config.d_k, config.d_v
+        self.self_attention = MultiHeadAttention(*sizes)
         self.self_attention_norm = PostNorm(config)
-        self.cross_attention = _attention(config)
+        self.cross_attention = MultiHeadAttention(*sizes)
         self.cross_attention_norm = PostNorm(config)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = PostNorm(config)
 
-    def forward(self, tgt: Tensor, tgt_mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
-        """``(batch, tgt, d_model)`` to the same shape; both masks are additive."""
-        past = self.self_attention.keys_values(tgt)
-        projected = self.cross_attention.keys_values(memory)
-        return self.attend(tgt, past, tgt_mask, projected, memory_mask)
-
-    def attend(
-        self,
-        tgt: Tensor,
-        past: tuple[Tensor, Tensor],
-        tgt_mask: Tensor,
-        memory: tuple[Tensor, Tensor],
-        memory_mask: Tensor,
+    def forward(
+        self, tgt: Tensor, tgt_mask: Tensor, memory: Memory, cache: KeyValueCache | None = None
     ) -> Tensor:
-        """The layer with the keys and values of both attentions already projected."""
-        tgt = self.self_attention_norm(tgt, self.self_attention(tgt, *past, tgt_mask))
-        tgt = self.cross_attention_norm(tgt, self.cross_attention(tgt, *memory, memory_mask))
-        return self.feed_forward_norm(tgt, self.feed_forward(tgt))
+        """``(batch, tgt, d_model)`` to the same shape, which may follow what ``cache`` holds."""
+        past = tgt_mask, cache
+        tgt = self.self_attention_norm(tgt, lambda x: self.self_attention.within(x, *past))
+        tgt = self.cross_attention_norm(tgt, lambda x: self.cross_attention(x, *memory))
+        return self.feed_forward_norm(tgt, self.feed_forward)
 
 
 def padding_mask(tokens: Tensor) -> Tensor:
@@ -115,14 +111,16 @@ def additive_mask(hidden: Tensor) -> Tensor:
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder of section 3. Tokens are ids; 0 is padding."""
+    """The encoder-decoder of section 3 on ids; a variant is a subclass with other parts."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
         self.embedding = Embedding(config)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        self.encoder = cast(Sequence[EncoderLayer], encoder)
+        self.decoder = cast(Sequence[DecoderLayer], decoder)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -131,9 +129,14 @@ class Transformer(nn.Module):
             if isinstance(module, MultiHeadAttention | FeedForward | Embedding):
                 module.reset_parameters()
 
+    @property
+    def output(self) -> PaddedMatrix:
+        """The pre-softmax map, which shares its matrix with the embeddings (section 3.4)."""
+        return self.embedding
+
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Logits ``(batch, tgt, vocab_size)`` of the word-piece after each of ``tgt``."""
-        return self.embedding.logits(self.states(src, tgt))
+        return self.output.logits(self.states(src, tgt))
 
     def states(self, src: Tensor, tgt: Tensor) -> Tensor:
         """The decoder's output ``(batch, tgt, d_model)``, before the pre-softmax map.
@@ -157,5 +160,6 @@ class Transformer(nn.Module):
         states = self.embedding(tgt)
         tgt_mask = causal_mask(tgt.size(1), tgt.device)
         for layer in self.decoder:
-            states = layer(states, tgt_mask, memory, memory_mask)
+            projected = *layer.cross_attention.keys_values(memory), memory_mask
+            states = layer(states, tgt_mask, projected)
         return states

@@ -16,7 +16,7 @@ from transformer.kernels.halves import loss_of_halves
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import adapt, record_accumulation
 from transformer.training.loss import smoothed_cross_entropy
-from transformer.training.optimizer import GradientCheck, adam, learning_rate
+from transformer.training.optimizer import GradientCheck, learning_rate, make_optimizer
 from transformer.training.precision import autocast
 
 
@@ -46,8 +46,10 @@ class TransformerModule(lightning.LightningModule):
         self._valid_sums = torch.zeros(2, dtype=torch.float64)
 
     def configure_optimizers(self) -> Any:
-        """Adam and the warm-up schedule of section 5.3."""
-        return adam(self.parameters(), self.config.training, self.learning_rate_after)
+        """The model's optimizer, with the schedule of section 5.3."""
+        optimizer = make_optimizer(self.model, self.config.training)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.learning_rate_after)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def learning_rate_after(self, steps: int) -> float:
         """The learning rate of step ``steps + 1``."""
@@ -62,7 +64,7 @@ class TransformerModule(lightning.LightningModule):
         states = self.model.states(src, tgt[:, :-1]).flatten(0, 1)
         return smoothed_cross_entropy(
             states.index_select(0, real_targets),
-            self.model.embedding.weight,
+            self.model.output.weight,
             tgt[:, 1:].flatten().index_select(0, real_targets),
             self.config.training.label_smoothing,
             self.config.model.vocab_size,

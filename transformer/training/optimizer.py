@@ -1,45 +1,56 @@
-"""Adam and its learning rate (section 5.3), and the check of every gradient that it takes.
+"""The optimizer and the learning rate of section 5.3, and the check of every gradient.
 
 Importing it does not import torch: reports compute learning rates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from transformer.config import TrainingConfig
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 
 def learning_rate(step: int, d_model: int, config: TrainingConfig) -> float:
     """d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5), equation 3, times the factor.
 
     ``step`` counts from 1. The peak, at ``warmup_steps``, is (d_model · warmup_steps)^-0.5. From
-    there the ``linear`` schedule falls on a straight line that reaches zero after ``max_steps``.
+    there the ``linear`` schedule falls on a straight line that reaches zero after ``max_steps``,
+    and ``cosine`` on half a wave (Loshchilov and Hutter 2017).
     """
     warmup = config.warmup_steps
     peak = config.learning_rate_factor * (d_model * warmup) ** -0.5
     if step <= warmup:
         return peak * step / warmup
+    steps, left = config.max_steps + 1 - warmup, max(0, config.max_steps + 1 - step)
     if config.schedule == "linear":
-        return peak * max(0, config.max_steps + 1 - step) / (config.max_steps + 1 - warmup)
+        return peak * left / steps
+    if config.schedule == "cosine":
+        return peak * (1 - math.cos(math.pi * left / steps)) / 2
     return peak * (warmup / step) ** 0.5
 
 
-def adam(
-    parameters: Iterable[nn.Parameter], config: TrainingConfig, rate_after: Callable[[int], float]
-) -> dict[str, Any]:
-    """Adam, with the learning rate after each number of steps, in the form Lightning takes it."""
-    from torch.optim import Adam
-    from torch.optim.lr_scheduler import LambdaLR
+@runtime_checkable
+class OwnOptimizer(Protocol):
+    """A variant that is trained by an optimizer of its own."""
 
+    def optimizer(self, config: TrainingConfig) -> Optimizer:
+        """With learning rates of 1, which the schedule multiplies."""
+        ...
+
+
+def make_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
+    """Adam (section 5.3), or the model's own; the schedule multiplies its learning rate of 1."""
+    from torch.optim import Adam
+
+    if isinstance(model, OwnOptimizer):
+        return model.optimizer(config)
     betas = (config.adam_beta1, config.adam_beta2)
-    optimizer = Adam(parameters, lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True)
-    scheduler = LambdaLR(optimizer, rate_after)
-    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+    return Adam(model.parameters(), lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True)
 
 
 class NonFiniteError(Exception):
