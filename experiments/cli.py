@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.command_line import LOG, Program, arg
+from experiments.command_line import LOG, VARIANT, Program, arg
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _EXPERIMENT = (
 )
 _MODEL = (
     arg("directory", type=Path, metavar="DIR", help="the directory of a run, or safetensors"),
+    VARIANT,
     arg(
         "--average",
         type=int,

@@ -13,9 +13,11 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from transformer.errors import InputError
+from transformer.variant import trust
 
 # Ctrl-C, SIGTERM, a closed terminal, and what SLURM can send before it takes a machine away: the
 # first one ends a run after a checkpoint.
@@ -43,6 +45,16 @@ LOG = arg(
     default="wandb",
     metavar="LOGGER",
     help="wandb, tensorboard, csv or none",
+)
+
+
+VARIANT = arg(
+    "--variant",
+    action="append",
+    default=[],
+    type=Path,
+    metavar="FILE",
+    help="a file of yours that defines the model's variant",
 )
 
 
@@ -156,6 +168,8 @@ class Program:
             try:
                 arguments = vars(self.parser.parse_args())
                 command: Callable[..., int] = arguments.pop("command")
+                for file in arguments.pop("variant", ()):
+                    trust(file)
                 return command(**arguments)
             finally:
                 _flush()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from transformer.model.encoder_decoder import Transformer
     from transformer.pretrained import load_pretrained
     from transformer.training.module import TransformerModule
+    from transformer.variant import replace_parts, variant_name
 
 _MODULES = {
     "transformer.config": "Config ModelConfig DataConfig TrainingConfig DecodingConfig override",
@@ -51,6 +52,7 @@ _MODULES = {
     "transformer.model.encoder_decoder": "Transformer",
     "transformer.pretrained": "load_pretrained",
     "transformer.training.module": "TransformerModule",
+    "transformer.variant": "replace_parts variant_name",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -82,6 +84,8 @@ __all__ = [  # noqa: RUF022 - in the order in which they are needed
     "TransformerModule",
     "TranslationDataModule",
     "Transformer",
+    "replace_parts",
+    "variant_name",
     "load_pretrained",
     "translate",
     "bleu",

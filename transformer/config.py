@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast, get_args, get_type_hints
 
@@ -50,7 +51,8 @@ class ModelConfig:
 
     ``d_k`` and ``d_v`` are widths per head and need not multiply with ``num_heads`` to
     ``d_model``. ``vocab_size`` is the number of word-pieces, which both languages share;
-    ``max_positions`` bounds the length of a sentence for learned positions only.
+    ``max_positions`` bounds the length of a sentence for learned positions only. ``model`` names a
+    variant, see :mod:`transformer.variant`; None is the paper's.
     """
 
     vocab_size: int = 37_000
@@ -63,6 +65,7 @@ class ModelConfig:
     dropout: float = 0.1
     positions: Positions = "sinusoidal"
     max_positions: int = 512
+    model: str | None = None
 
     def __post_init__(self) -> None:
         _check_at_least(self, 1, "num_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v")
@@ -70,6 +73,9 @@ class ModelConfig:
         _check_at_least(self, 8, "vocab_size")
         _check_fraction(self, "dropout")
         _check_choice("positions", self.positions, Positions)
+        if self.model is not None:
+            named = re.fullmatch(r"[\w.]+:\w+@\w+", self.model)
+            _check(named is not None, "model", self.model, "as transformer.variant_name names it")
         _check(self.d_model % 2 == 0, "d_model", self.d_model, "even (pairs of sine and cosine)")
 
 

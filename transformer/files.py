@@ -1,13 +1,17 @@
-"""Small files that other processes read while we write them."""
+"""Small files that other processes read while we write them, and files of Python."""
 
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import os
+import sys
+import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 
 from transformer.errors import InputError
@@ -131,3 +135,37 @@ def _integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number has {len(digits)} digits")
     return int(digits)
+
+
+def load_file(path: Path, kind: str) -> ModuleType:
+    """Run a Python file and return it as a module.
+
+    Args:
+        path: of the file
+        kind: what it should declare, such as "table", for the message
+
+    Raises:
+        InputError: if it is missing or fails, with the line that failed.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no {kind} file {path}")
+    name = f"file:{path.resolve()}"  # no name of another module
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} cannot be loaded as Python")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except InputError as error:
+        raise InputError(f"{path}{_line(error, spec.origin)}: {error}") from error
+    except Exception as error:  # any failure of a user's file is bad input
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"{path}{_line(error, spec.origin)}: {message}") from error
+    return module
+
+
+def _line(error: Exception, file: str | None) -> str:
+    """The line of the file that failed; a syntax error names it itself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f", line {lines[-1]}" if lines else ""

@@ -11,6 +11,7 @@ from transformer.errors import InputError, require
 from transformer.files import read_json
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import with_current_names
+from transformer.variant import build
 
 WEIGHTS_FILE = "model.safetensors"
 _CONFIG_FILE = "config.json"
@@ -47,7 +48,7 @@ def load_weights(config: ModelConfig, directory: Path) -> Transformer:
     from safetensors.torch import load_file
 
     path = directory / WEIGHTS_FILE
-    model = Transformer(config)
+    model = build(config)
     try:
         model.load_state_dict(with_current_names(load_file(path)))
     except (OSError, SafetensorError, RuntimeError) as error:

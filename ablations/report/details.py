@@ -22,6 +22,7 @@ from experiments.run.results import (
 )
 from transformer import formats
 from transformer.errors import InputError
+from transformer.variant import class_name
 
 _LOG_LINES = 15
 _FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
@@ -51,7 +52,9 @@ def setting(name: str, value: Value) -> str:
     """The value of a setting as the table shows it."""
     if isinstance(value, int) and name == "max_steps":
         return formats.steps(value)
-    return "none" if value is None else str(value)
+    if value is None:
+        return "paper's" if name == "model" else "none"
+    return class_name(str(value)) if name == "model" else str(value)
 
 
 def _configuration(summary: Summary, row: RowSummary) -> list[tuple[str, str]]:

@@ -40,7 +40,8 @@ def state(row: RowSummary) -> str:
 def results_table(summary: Summary) -> Table:
     """Settings, figures and, in a terminal, changes; with the state of rows without a result."""
     rows = summary.rows
-    columns = [*_settings(summary), *_scores(summary), *_sizes(summary), _changes(summary)]
+    columns = [*_settings(summary), *_scores(summary), *_sizes(summary)]
+    columns += [*_references(summary), _changes(summary)]
     lines = [[row.row.name, *(cell(row) for _, cell in columns)] for row in rows]
     heads = [Column("row"), *(column for column, _ in columns)]
     styles = [_style(row) for row in rows]
@@ -109,6 +110,12 @@ def _sizes(summary: Summary) -> Iterator[Cells]:
     if any(row.row.reported.parameters_millions for row in summary.rows):
         column = Column("paper", "params (M)", style="theirs", only="page")
         yield column, partial(_nth, parameters, 1)
+
+
+def _references(summary: Summary) -> Iterator[Cells]:
+    """What others found, if rows say so."""
+    if any(row.row.reference for row in summary.rows):
+        yield Column("reference", style="theirs words", optional=1), lambda row: row.row.reference
 
 
 def _nth(cells: Callable[[RowSummary], Sequence[str]], index: int, row: RowSummary) -> str:

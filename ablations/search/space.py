@@ -22,7 +22,7 @@ the paper's units and are mapped by the scale, like those of a table's row; the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ablations.files import check_name
 from ablations.tables.changes import CHANGES, Value, check_change
@@ -30,6 +30,10 @@ from ablations.tables.scale import MAPPED, Scale
 from ablations.tables.table3 import BASE
 from transformer.config import Config, TrainingConfig, override
 from transformer.errors import InputError
+from transformer.variant import variant_name
+
+if TYPE_CHECKING:
+    from transformer.model.encoder_decoder import Transformer
 
 # Trials are compared at the same steps, by perplexity on the same word-pieces, rounded alike.
 _SHARED = (
@@ -150,13 +154,19 @@ def whole(name: str, low: int, high: int, *, log: bool = False) -> Parameter:
     return Parameter(name=name, kind="int", low=low, high=high, log=log)
 
 
-def choice(name: str, *choices: Value, sets: tuple[str, ...] = ()) -> Parameter:
+def choice(name: str, *choices: Value | type[Transformer], sets: tuple[str, ...] = ()) -> Parameter:
     """One of a few values; the settings in ``sets`` take the same one.
+
+    For ``model`` they are variants, as for a table's row, and None for the paper's.
 
     Raises:
         InputError: for a setting that cannot be searched, or fewer than two different values.
     """
-    return Parameter(name=name, kind="choice", choices=choices, sets=sets)
+    values = tuple(
+        variant_name(x) if isinstance(x, type) or (name == "model" and isinstance(x, str)) else x
+        for x in choices
+    )
+    return Parameter(name=name, kind="choice", choices=values, sets=sets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

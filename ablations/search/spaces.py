@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ablations.search.space import Space, choice, uniform, whole
 from ablations.tables import table4
-from experiments.catalog.user_files import load_file
 from transformer.errors import InputError, unknown_name
+from transformer.files import load_file
 
 # The bounds include what the built-in scales set, with room on either side.
 BASE_LR = Space(

@@ -61,7 +61,13 @@ class Changes(Settings, total=False):
     target_language: str
 
 
-CHANGES: dict[str, object] = get_type_hints(Changes)
+class RowChanges(Changes, total=False):
+    """What a row changes, its variant of the model by name."""
+
+    model: str | None
+
+
+CHANGES: dict[str, object] = get_type_hints(RowChanges)
 SCALE_SETTINGS: dict[str, object] = get_type_hints(Settings)
 # Table 3's columns, in its order, under its names.
 COLUMNS = {

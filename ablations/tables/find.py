@@ -9,17 +9,18 @@ from typing import Protocol
 
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES
+from ablations.tables.since import TABLE as SINCE
 from ablations.tables.table import Row, Table
 from ablations.tables.table2 import TABLE as TABLE2
 from ablations.tables.table3 import TABLE as TABLE3
 from ablations.tables.table4 import TABLE as TABLE4
-from experiments.catalog.user_files import load_file
 from transformer.config import Config
 from transformer.errors import InputError, unknown_name
+from transformer.files import load_file
 
 # A longer range is taken for a typing error.
 _MOST_SEEDS = 1_000
-TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4)}
+TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4, SINCE)}
 # It has no rows to train; ablations.complexity measures it.
 LAYERS_TABLE = "table1"
 

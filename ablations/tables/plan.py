@@ -46,6 +46,7 @@ class PlannedRow:
     seeds: tuple[int, ...]
     corpus: Corpus | None = None
     published: bool = False
+    reference: str = ""
 
     def settings(self, base: Config) -> dict[str, Value]:
         """The row on top of ``base``; of a published one only the language is known."""
@@ -196,6 +197,7 @@ def make_plan(
             scaled=scaled,
             seeds=tuple(sorted(seeds)) if row.name in wanted else (),
             corpus=None if config.data.corpus == base.data.corpus else config.data.corpus,
+            reference=row.reference,
         )
 
     return Plan(

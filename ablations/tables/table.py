@@ -24,14 +24,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from ablations.files import check_name, check_row_name
-from ablations.tables.changes import CHANGES, Changes, check_change
+from ablations.tables.changes import CHANGES, Changes, RowChanges, check_change
 from ablations.tables.scale import Scale
 from experiments.run.measures import MEASURES
 from transformer.config import Config, override
 from transformer.errors import InputError, unknown_name
+from transformer.variant import variant_name
+
+if TYPE_CHECKING:
+    from transformer.model.encoder_decoder import Transformer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,13 +56,15 @@ class Reported:
 class Row:
     """One row of a table: what differs from the base, in the paper's units.
 
-    A ``published`` system is listed with the paper's figures and never run.
+    A ``published`` system is listed with the paper's figures and never run. ``reference`` says in
+    a word or two what others found.
     """
 
     name: str
     reported: Reported
-    changes: Changes
+    changes: RowChanges
     published: bool = False
+    reference: str = ""
 
 
 def row(
@@ -71,11 +77,15 @@ def row(
     test_bleu: float | None = None,
     test_f1: float | None = None,
     flops: float | None = None,
+    model: type[Transformer] | str | None = None,
+    reference: str = "",
     **changes: Unpack[Changes],
 ) -> Row:
     """A row as the paper prints it: name, PPL, BLEU, parameters in millions, then the changes.
 
     Args:
+        model: a variant, as its class or as ``module:Class``, which imports nothing yet
+        reference: what others found, such as "better"
         test_bleu: of the test set, as in Table 2
         test_f1: of the test set, as in Table 4
         flops: of training, as in Table 2
@@ -85,11 +95,12 @@ def row(
             folder's.
     """
     check_row_name(name)
-    for change, value in changes.items():
-        try:
+    try:
+        for change, value in changes.items():
             check_change("row", CHANGES, change, value)
-        except InputError as error:
-            raise InputError(f"row {name!r}: {error}") from error
+        variant: RowChanges = {} if model is None else {"model": variant_name(model)}
+    except InputError as error:
+        raise InputError(f"row {name!r}: {error}") from error
     reported = Reported(
         perplexity=perplexity,
         bleu=bleu,
@@ -98,7 +109,7 @@ def row(
         test_f1=test_f1,
         flops=flops,
     )
-    return Row(name=name, reported=reported, changes=changes)
+    return Row(name=name, reported=reported, changes={**changes, **variant}, reference=reference)
 
 
 def published(
@@ -111,7 +122,7 @@ def published(
 ) -> Row:
     """A system of other authors, with the figures that the paper quotes."""
     reported = Reported(test_bleu=test_bleu, test_f1=test_f1, flops=flops)
-    return Row(name=name, reported=reported, changes=changes, published=True)
+    return Row(name=name, reported=reported, changes={**changes}, published=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 from experiments.run.experiment import Experiment
 from transformer.config import config_fields, override
 from transformer.errors import InputError, unknown_name
+from transformer.variant import class_name, variant_name
 
 # Fields that have another place on the command line.
 _ELSEWHERE = {
@@ -50,8 +51,9 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
             raise InputError(f"--set takes no {field}: give it as {_ELSEWHERE[field]}")
         if field in values:
             raise InputError(f"--set has {field} twice")
-        values[field] = _parse(field, text, kind)
-    words = "-".join(f"{field}={values[field]}" for field in fields if field in values)
+        values[field] = variant_name(text) if field == "model" else _parse(field, text, kind)
+    shown = {x: class_name(str(value)) if x == "model" else value for x, value in values.items()}
+    words = "-".join(f"{field}={shown[field]}" for field in fields if field in values)
     if len(words) > _MOST_LETTERS:
         raise InputError(
             f"--set makes the run's name longer by over {_MOST_LETTERS} letters: give fewer, or "

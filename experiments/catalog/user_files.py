@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import re
-import traceback
 from pathlib import Path
-from types import ModuleType
 
 from experiments.catalog.multi30k import recipe
 from experiments.run.experiment import Experiment
@@ -15,6 +12,7 @@ from transformer.config import override
 from transformer.corpus import Corpus
 from transformer.data.corpora.folders import anchored, folder_corpus
 from transformer.errors import InputError
+from transformer.files import load_file
 
 FILES = "files:"
 _LANGUAGES = re.compile(r":([a-z]{2,3})-([a-z]{2,3})$")
@@ -64,36 +62,3 @@ def experiment_of_file(path: Path) -> Experiment:
             tags=("files",),
         )
     raise InputError(f"{path}: no CORPUS = Corpus(…) and no EXPERIMENT = Experiment(…) in it")
-
-
-def load_file(path: Path, kind: str) -> ModuleType:
-    """Run a Python file and return it as a module.
-
-    Args:
-        path: of the file
-        kind: what it should declare, such as "table", for the message
-
-    Raises:
-        InputError: if it is missing or fails, with the line that failed.
-    """
-    if not path.is_file():
-        raise InputError(f"there is no {kind} file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path} cannot be loaded as Python")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except InputError as error:
-        raise InputError(f"{path}{_line(error, spec.origin)}: {error}") from error
-    except Exception as error:  # any failure of a user's file is bad input
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"{path}{_line(error, spec.origin)}: {message}") from error
-    return module
-
-
-def _line(error: Exception, file: str | None) -> str:
-    """The line of the file that failed; a syntax error names it itself."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == file]
-    return f", line {lines[-1]}" if lines else ""

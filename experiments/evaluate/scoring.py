@@ -30,6 +30,7 @@ from transformer.config import DecodingConfig, to_dict
 from transformer.corpus import Corpus
 from transformer.data.prepared import PreparedCorpus
 from transformer.data.vocabulary import Vocabulary
+from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
 from transformer.evaluation.bleu import Bleu, bleu, sentence_chrf, tokenised_bleu
 from transformer.evaluation.counts import count_parameters, nominal_flops, training_flops
@@ -38,6 +39,7 @@ from transformer.files import write_atomically, write_json
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import average_weights
 from transformer.training.precision import effective_precision
+from transformer.variant import build
 
 if TYPE_CHECKING:  # a translation needs no Lightning, whose import takes seconds
     import lightning.pytorch as lightning
@@ -197,10 +199,17 @@ def choose_checkpoints(
 def load_average(
     experiment: Experiment, checkpoints: list[Path], device: torch.device
 ) -> Transformer:
-    """The model with the mean of the checkpoints' weights."""
-    model = Transformer(experiment.config.model)
+    """The model with the mean of the checkpoints' weights.
+
+    Raises:
+        InputError: if it is a variant that is not known here, has changed, or breaks the cache.
+    """
+    model = build(experiment.config.model)
     model.load_state_dict(average_weights(checkpoints))
-    return model.to(device).eval()
+    model.to(device).eval()
+    if experiment.config.model.model is not None:
+        check_cache(model)
+    return model
 
 
 def score(

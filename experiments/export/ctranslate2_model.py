@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig
 from transformer.data.vocabulary import Vocabulary
+from transformer.errors import InputError
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.embeddings import Embedding, sinusoids
 from transformer.model.encoder_decoder import (
@@ -39,7 +40,15 @@ def write_ctranslate2_model(
 
     Args:
         quantization: what CTranslate2 calls a type, such as int8 or float16; None for float32
+
+    Raises:
+        InputError: for a variant, which CTranslate2 would compute as the paper's model.
     """
+    if type(model) is not Transformer:
+        raise InputError(
+            f"CTranslate2 has no {type(model).__name__}: use --engine torch, or --format "
+            "safetensors"
+        )
     spec = _specify(model, vocabulary)
     spec.validate()
     spec.optimize(quantization=quantization)

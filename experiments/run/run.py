@@ -30,6 +30,7 @@ from experiments.run.progress import RunState
 from experiments.run.results import Result, content_of, load_result, save_result
 from experiments.run.tracking import Tracking
 from transformer.data.module import TranslationDataModule
+from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
 from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
@@ -167,5 +168,7 @@ def _train(
         lambda: f"in step {trainer.global_step + 1} of training", _SMALLER_STEPS
     ):
         module = TransformerModule(experiment.config)
+        if experiment.config.model.model is not None:
+            check_cache(module.model)  # rather than after hours of training
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock

@@ -1,8 +1,16 @@
-"""Parameters and FLOPs of a configuration, computed without building the model."""
+"""Parameters and FLOPs of a configuration, counted on a model without memory."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
 from transformer.config import Config, ModelConfig
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.model.encoder_decoder import Transformer
 
 
 def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
@@ -11,15 +19,9 @@ def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
     Args:
         vocab_size: in place of the configuration's
     """
-    width = config.d_model
-    attention = 2 * width * config.num_heads * (config.d_k + config.d_v)
-    feed_forward = 2 * width * config.d_ff + config.d_ff + width
-    norm = 2 * width
-    encoder_layer = attention + feed_forward + 2 * norm
-    decoder_layer = 2 * attention + feed_forward + 3 * norm
-    rows = config.vocab_size if vocab_size is None else vocab_size
-    rows += config.max_positions if config.positions == "learned" else 0
-    return rows * width + config.num_layers * (encoder_layer + decoder_layer)
+    if vocab_size is not None:
+        config = dataclasses.replace(config, vocab_size=vocab_size)
+    return _parameters(config)
 
 
 def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) -> float:
@@ -29,13 +31,47 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
     pass and twice that in the backward pass. Softmax, normalisation and the products over
     positions are left out: together about 1 % at the lengths of sentences.
     """
-    heads = config.num_heads * (config.d_k + config.d_v)
-    attention_half = config.d_model * heads  # W^Q and W^O; W^K and W^V are as large again
-    feed_forward = 2 * config.d_model * config.d_ff
-    per_source = config.num_layers * (3 * attention_half + feed_forward)
-    per_target = config.num_layers * (3 * attention_half + feed_forward)
-    output = config.d_model * config.vocab_size
-    return 6.0 * (per_source * source_tokens + (per_target + output) * target_tokens)
+    per_source, per_target = _products(config)
+    return 6.0 * (per_source * source_tokens + per_target * target_tokens)
+
+
+@functools.cache
+def _parameters(config: ModelConfig) -> int:
+    model = _model(config)
+    saved = model.state_dict()  # without the rows that pad the embedding
+    return sum(saved[name].numel() for name, _ in model.named_parameters())
+
+
+@functools.cache
+def _products(config: ModelConfig) -> tuple[int, int]:
+    """Multiplications of weights for each source and each target token."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, aten = _model(config), torch.ops.aten
+
+    def products(source: int, target: int) -> int:
+        src, tgt = (torch.ones(1, n, dtype=torch.long, device="meta") for n in (source, target))
+        with FlopCounterMode(display=False) as counter:
+            model.states(src, tgt)
+        found = counter.get_flop_counts()["Global"]
+        return (found.get(aten.mm, 0) + found.get(aten.addmm, 0)) // 2
+
+    few, output = products(2, 2), model.output.vocab_size * model.output.d_model
+    return products(3, 2) - few, products(2, 3) - few + output
+
+
+def _model(config: ModelConfig) -> Transformer:
+    """The model on the meta device; the paper's where the variant is not known, for estimates."""
+    import torch
+
+    from transformer.variant import build
+
+    with torch.device("meta"):
+        try:
+            return build(config).eval()
+        except InputError:
+            return build(dataclasses.replace(config, model=None)).eval()
 
 
 def step_flops(config: Config) -> float:

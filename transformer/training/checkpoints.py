@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 _ACCUMULATE = "accumulate_grad_batches"
@@ -51,7 +50,7 @@ def _load_weights(path: Path) -> dict[str, Tensor]:
     return with_current_names(own)
 
 
-def adapt(checkpoint: dict[str, Any], accumulate: int | None, parameters: Sequence[Tensor]) -> None:
+def adapt(checkpoint: dict[str, Any], accumulate: int | None) -> None:
     """Adapt a loaded checkpoint, in place, to this version and to ``accumulate`` micro-batches.
 
     Only its weights, if there are no optimizer states or ``accumulate`` is None (no Trainer).
@@ -59,7 +58,6 @@ def adapt(checkpoint: dict[str, Any], accumulate: int | None, parameters: Sequen
     checkpoint["state_dict"] = with_current_names(checkpoint["state_dict"])
     if accumulate is not None and "optimizer_states" in checkpoint:
         _recount_batches(checkpoint, accumulate)
-        _pad_moments(checkpoint, parameters)
 
 
 def record_accumulation(checkpoint: dict[str, Any], accumulate: int) -> None:
@@ -79,12 +77,3 @@ def _recount_batches(checkpoint: dict[str, Any], accumulate: int) -> None:
         unfinished = counts["ready"] - counts["completed"]
         ready = counts["ready"] * accumulate // before
         counts.update(ready=ready, started=ready, processed=ready, completed=ready - unfinished)
-
-
-def _pad_moments(checkpoint: dict[str, Any], parameters: Sequence[Tensor]) -> None:
-    """Give Adam's moments the shapes of their parameters: embeddings once had no padding rows."""
-    for index, state in checkpoint["optimizer_states"][0]["state"].items():
-        for name in ("exp_avg", "exp_avg_sq"):
-            moment: Tensor = state[name]
-            missing = parameters[index].size(0) - moment.size(0)
-            state[name] = F.pad(moment, (0, 0) * (moment.dim() - 1) + (0, missing))

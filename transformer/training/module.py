@@ -13,11 +13,11 @@ from torch import Tensor
 from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch
 from transformer.kernels.halves import loss_of_halves
-from transformer.model.encoder_decoder import Transformer
 from transformer.training.checkpoints import adapt, record_accumulation
 from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.optimizer import GradientCheck, learning_rate, make_optimizer
 from transformer.training.precision import autocast
+from transformer.variant import build
 
 
 class TransformerModule(lightning.LightningModule):
@@ -34,7 +34,7 @@ class TransformerModule(lightning.LightningModule):
         self.config = config
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.training.seed)
-            self.model = Transformer(config.model)
+            self.model = build(config.model)
         compile = config.training.compile
         if compile:
             # Otherwise DDP cuts the graph where its buckets end.
@@ -140,7 +140,7 @@ class TransformerModule(lightning.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adapt checkpoints of older versions, or with another number of micro-batches."""
         accumulate = None if self._trainer is None else self.trainer.accumulate_grad_batches
-        adapt(checkpoint, accumulate, list(self.parameters()))
+        adapt(checkpoint, accumulate)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add up the plain loss over the validation set."""

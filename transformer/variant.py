@@ -1,0 +1,230 @@
+"""Variants of the model: how a configuration names one, and what builds it.
+
+A name is ``module:Class@digest``, with a digest of the source. The module is an installed one, or
+the name of a file that was given on the command line; nothing else is ever imported. Importing
+this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from transformer.config import ModelConfig
+from transformer.errors import InputError
+from transformer.files import load_file
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from transformer.model.encoder_decoder import Transformer
+
+    Part = TypeVar("Part", bound=nn.Module)
+
+# The files that may be imported, for the processes that this one starts.
+FILES_VARIABLE = "TRANSFORMER_VARIANTS"
+
+
+def replace_parts(model: nn.Module, kind: type[Part], make: Callable[[Part], nn.Module]) -> None:
+    """Put ``make(part)`` in the place of each part of ``model`` that is a ``kind``."""
+    for parent in list(model.modules()):
+        for name, part in list(parent.named_children()):
+            if isinstance(part, kind):
+                setattr(parent, name, make(part))
+
+
+def build(config: ModelConfig) -> Transformer:
+    """The model of ``config``, its weights drawn from torch's current generator.
+
+    Raises:
+        InputError: if its variant is not known here, has changed, or cannot be built.
+    """
+    from transformer.model.encoder_decoder import Transformer
+
+    if config.model is None:
+        return Transformer(config)
+    kind = load(config.model)
+    try:
+        model = kind(config)
+    except Exception as error:  # any failure of a user's class is bad input
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"the variant {config.model} cannot be built: {message}") from error
+    model.reset_parameters()  # parts that were put in place after the first time
+    return model
+
+
+def load(name: str) -> type[Transformer]:
+    """The class of the variant called ``name``.
+
+    Raises:
+        InputError: if it is not known here, or its source has changed.
+    """
+    from transformer.model.encoder_decoder import Transformer
+
+    path, _, digest = name.partition("@")
+    module, _, kind = path.rpartition(":")
+    source = _source(module)
+    if (found := source_digest(module, kind)) != digest:
+        raise InputError(
+            f"{kind} in {source} is not the {kind} of this model (digest {found}, not {digest}): "
+            "restore its source, or train again in another directory"
+        )
+    code = load_file(source, "variant") if module in _trusted() else importlib.import_module(module)
+    variant = getattr(code, kind)
+    if not (isinstance(variant, type) and issubclass(variant, Transformer)):
+        raise InputError(f"{kind} in {source} is no subclass of transformer.Transformer")
+    return variant
+
+
+def variant_name(variant: type[Transformer] | str) -> str:
+    """The name of a class, of ``module:Class``, or of ``FILE.py:Class``, whose file is trusted.
+
+    Raises:
+        InputError: if there is no such class.
+    """
+    if isinstance(variant, str):
+        module, colon, kind = variant.partition("@")[0].rpartition(":")
+        if not colon:
+            raise InputError(f"{variant!r} is no variant: write FILE.py:Class or module:Class")
+        file = Path(module) if module.endswith(".py") else None
+    else:
+        module, kind = variant.__module__, variant.__qualname__
+        file = None if _is_installed(module) else _file_of(variant)
+    if file is not None:
+        trust(file)
+        module = file.stem
+    return f"{module}:{kind}@{source_digest(module, kind)}"
+
+
+def class_name(name: str) -> str:
+    """The class alone of a variant's name."""
+    return name.partition("@")[0].rpartition(":")[2]
+
+
+def _file_of(variant: type[Transformer]) -> Path:
+    try:
+        return Path(inspect.getfile(variant))
+    except (TypeError, OSError) as error:
+        raise InputError(f"{variant.__qualname__} is in no file: write it into one") from error
+
+
+def trust(path: Path) -> None:
+    """Let the variants of a file be imported, here and in the processes that this one starts.
+
+    Raises:
+        InputError: if there is no such file.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    files = _trusted() | {path.stem: path.resolve()}
+    os.environ[FILES_VARIABLE] = os.pathsep.join(map(str, files.values()))
+
+
+def _trusted() -> dict[str, Path]:
+    paths = map(Path, filter(None, os.environ.get(FILES_VARIABLE, "").split(os.pathsep)))
+    return {path.stem: path for path in paths}
+
+
+@functools.cache
+def _is_installed(module: str) -> bool:
+    """Whether its package is; a file in the working directory is not."""
+    package = module.partition(".")[0]
+    return package == __package__ or package in importlib.metadata.packages_distributions()
+
+
+def _source(module: str) -> Path:
+    """The file of a module.
+
+    Raises:
+        InputError: if it is neither installed nor trusted.
+    """
+    if module in _trusted():
+        return _trusted()[module]
+    with suppress(ImportError):
+        spec = importlib.util.find_spec(module) if _is_installed(module) else None
+        if spec and spec.origin:
+            return Path(spec.origin)
+    file = f"{module.rpartition('.')[2]}.py"
+    raise InputError(f"a variant is in {module}, which is not installed: add --variant …/{file}")
+
+
+def source_digest(module: str, kind: str) -> str:
+    """A hash of all that defines a class in its file and in those beside it.
+
+    Comments, docstrings and what the class does not use do not count.
+
+    Raises:
+        InputError: if there is no such class, or its file is no Python.
+    """
+    needed: set[str] = set()
+    _collect(module, kind, set(), needed)
+    if not needed:
+        raise InputError(f"there is no {kind} in {_source(module)}")
+    return hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
+
+
+def _collect(module: str, name: str, seen: set[tuple[str, str]], needed: set[str]) -> None:
+    """Add the statements that bind ``name`` in ``module`` to ``needed``, and those they use."""
+    if (module, name) in seen:
+        return
+    seen.add((module, name))
+    for statement in _statements(module):
+        if name not in _bound(statement):
+            continue
+        needed.add(ast.unparse(_without_docstrings(statement)))
+        if isinstance(statement, ast.ImportFrom) and (file := _neighbour(module, statement)):
+            original = {alias.asname or alias.name: alias.name for alias in statement.names}
+            _collect(file, original[name], seen, needed)
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name):
+                _collect(module, node.id, seen, needed)
+
+
+def _statements(module: str) -> list[ast.stmt]:
+    path = _source(module)
+    try:
+        return ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as Python: {error}") from error
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement of a module defines."""
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+        return {statement.name}
+    nodes = list(ast.walk(statement))
+    imported = (
+        alias for x in nodes if isinstance(x, ast.Import | ast.ImportFrom) for alias in x.names
+    )
+    stored = {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+    return stored | {(alias.asname or alias.name).partition(".")[0] for alias in imported}
+
+
+def _neighbour(module: str, statement: ast.ImportFrom) -> str | None:
+    """The module of the same package from which a statement imports, if it is one."""
+    package = module.rpartition(".")[0]
+    name = statement.module or ""
+    full = ".".join(filter(None, (package, name))) if statement.level == 1 else name
+    beside = full.rpartition(".")[0] == package and statement.level < 2
+    return (
+        full
+        if beside and (_source(module).parent / f"{name.rpartition('.')[2]}.py").is_file()
+        else None
+    )
+
+
+def _without_docstrings(statement: ast.stmt) -> ast.stmt:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return statement

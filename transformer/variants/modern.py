@@ -1,0 +1,38 @@
+"""All that Llama took over (Touvron et al. 2023, section 2.2), and an output matrix of its own."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from transformer.config import ModelConfig
+from transformer.kernels.padded_matrix import PaddedMatrix
+from transformer.model.encoder_decoder import Transformer
+from transformer.variants.layers import PreNormTransformer, RMSNormTransformer, SwiGLUTransformer
+from transformer.variants.optimizers import AdamWTransformer
+from transformer.variants.positions import RotaryTransformer
+
+
+class UntiedTransformer(Transformer):
+    """The pre-softmax map has a matrix of its own; the embeddings stay shared."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.projection = PaddedMatrix(config.vocab_size, config.d_model)
+        nn.init.normal_(self.projection.weight[: config.vocab_size], std=config.d_model**-0.5)
+
+    @property
+    def output(self) -> PaddedMatrix:
+        """The matrix of the pre-softmax map."""
+        return self.projection
+
+
+# A class's parts are put in from right to left: norms are replaced where pre-norm has put them.
+class ModernTransformer(
+    UntiedTransformer,
+    AdamWTransformer,
+    RotaryTransformer,
+    SwiGLUTransformer,
+    RMSNormTransformer,
+    PreNormTransformer,
+):
+    """Pre-norm, RMSNorm, SwiGLU, rotary positions, no biases, AdamW, untied embeddings."""

@@ -1,0 +1,73 @@
+"""Other optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.optim import Adam, AdamW, Muon, Optimizer
+
+from transformer.config import TrainingConfig
+from transformer.model.encoder_decoder import Transformer
+
+
+class AdamWTransformer(Transformer):
+    """Decoupled weight decay of all matrices (Loshchilov and Hutter 2019)."""
+
+    weight_decay = 0.1
+
+    def optimizer(self, config: TrainingConfig) -> Optimizer:
+        """Gains and biases are not decayed."""
+        vectors = [weight for weight in self.parameters() if weight.dim() < 2]
+        matrices = [weight for weight in self.parameters() if weight.dim() >= 2]
+        groups = [
+            {"params": matrices, "weight_decay": self.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        betas = config.adam_beta1, config.adam_beta2
+        return AdamW(groups, lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True)
+
+
+class MuonTransformer(Transformer):
+    """Orthogonalised momentum for the layers' matrices (Jordan et al. 2024), Adam for the rest.
+
+    Its steps are as large as Adam's (Liu et al. 2025), so the learning rate can stay.
+    """
+
+    def optimizer(self, config: TrainingConfig) -> Optimizer:
+        layers = (*self.encoder, *self.decoder)
+        matrices = [weight for x in layers for weight in x.parameters() if weight.dim() == 2]
+        taken = set(map(id, matrices))
+        others = [weight for weight in self.parameters() if id(weight) not in taken]
+        betas = config.adam_beta1, config.adam_beta2
+        return JointOptimizer(
+            Muon(matrices, lr=1.0, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
+            Adam(others, lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True),
+        )
+
+
+class JointOptimizer(Optimizer):
+    """Several optimizers, each for its own parameters, with one schedule and one state."""
+
+    def __init__(self, *parts: Optimizer) -> None:
+        self.parts = parts
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        self._share()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._share()
+
+    def _share(self) -> None:
+        groups = iter(self.param_groups)
+        for part in self.parts:
+            part.state = self.state
+            part.param_groups = [next(groups) for _ in part.param_groups]
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A step of each."""
+        first, *others = self.parts
+        loss = first.step(closure)
+        for part in others:
+            part.step()
+        return loss
