@@ -35,13 +35,31 @@ ALLOWED = {
         "transformer.formats",
         "transformer.progress",
     ),
+    "transformer.variant": (
+        "transformer.config",
+        "transformer.errors",
+        "transformer.files",
+        "transformer.model",
+    ),
+    "transformer.variants": (
+        "transformer.config",
+        "transformer.kernels",
+        "transformer.model",
+        "transformer.variant",
+    ),
     "transformer.training": (
         "transformer.config",
         "transformer.kernels",
         "transformer.model",
         "transformer.data.batches",
+        "transformer.variant",
     ),
-    "transformer.decoding": ("transformer.config", "transformer.kernels", "transformer.model"),
+    "transformer.decoding": (
+        "transformer.config",
+        "transformer.errors",
+        "transformer.kernels",
+        "transformer.model",
+    ),
     "transformer.evaluation": (
         "transformer.config",
         "transformer.errors",
@@ -50,6 +68,7 @@ ALLOWED = {
         "transformer.data",
         "transformer.training",
         "transformer.decoding",
+        "transformer.variant",
     ),
     "transformer.pretrained": (
         "transformer.config",
@@ -58,6 +77,7 @@ ALLOWED = {
         "transformer.model",
         "transformer.data",
         "transformer.training.checkpoints",
+        "transformer.variant",
     ),
     "transformer": ("transformer",),
     "experiments": ("transformer",),

@@ -74,7 +74,7 @@ NAN, INF = float("nan"), float("inf")
         ("tokens_per_batch", 255, r"at least max_length \(256\)"),
         ("max_steps", 0, "at least 1"),
         ("warmup_steps", 0, "at least 1"),
-        ("schedule", "cosine", "one of inverse_sqrt, linear"),
+        ("schedule", "step", "one of inverse_sqrt, linear, cosine"),
         ("average_checkpoints", 0, "at least 1"),
         ("also_average", 1, "at least 2"),
         ("checkpoint_every_steps", 0, "at least 1"),

@@ -21,6 +21,7 @@ from experiments.run.measures import MEASURES
 from experiments.run.progress import RunState
 from transformer import formats
 from transformer.config import Config
+from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 
 _MAX_CURVES = 100
@@ -238,4 +239,7 @@ def _facts(search: Search, trials: Sequence[Trial]) -> Iterator[tuple[str, str]]
 
 
 def _millions(config: Config) -> str:
-    return formats.millions(count_parameters(config.model))
+    try:
+        return formats.millions(count_parameters(config.model))
+    except InputError:  # a variant whose file is not here
+        return formats.MISSING

@@ -158,7 +158,7 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
         ("max_steps=1e3", "max_steps is '1e3', but takes a whole number"),
         (f"max_steps={10**400}", "0', but takes a whole number"),
         ("drop_duplicates=1", "drop_duplicates is '1', but takes true or false"),
-        ("schedule=cosine", "schedule is 'cosine', but takes one of inverse_sqrt, linear"),
+        ("schedule=step", "schedule is 'step', but takes one of inverse_sqrt, linear, cosine"),
         ("seed=3", "--set takes no seed: give it as --seed"),
         ("corpus=cldr", "--set takes no corpus: give it as NAME, such as files:FOLDER"),
         ("dropout=0.1 model.dropout=0.2", "--set has dropout twice"),

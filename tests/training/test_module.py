@@ -168,10 +168,6 @@ def test_a_run_of_an_earlier_version_is_resumed(tiny_config: Config, tmp_path: P
         .replace("feed_forward_norm", "add_feed_forward"): weight
         for name, weight in checkpoint["state_dict"].items()
     }
-    moments = checkpoint["optimizer_states"][0]["state"][0]
-    for name in ("exp_avg", "exp_avg_sq"):
-        assert moments[name].shape == (64, 26) and not moments[name][61:].any()
-        moments[name] = moments[name][:61].clone()
     torch.save(checkpoint, path)
     resumed, rest = TransformerModule(tiny_config), Losses()
     data = TranslationDataModule(tiny_config)

@@ -1,16 +1,15 @@
-"""Parameters and FLOPs of a configuration, counted on a model without memory."""
+"""Parameters and FLOPs of a configuration.
+
+Those of the paper's model by a formula, which needs no torch; those of a variant are counted on
+the model itself, on a device without memory.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
 
 from transformer.config import Config, ModelConfig
-from transformer.errors import InputError
-
-if TYPE_CHECKING:
-    from transformer.model.encoder_decoder import Transformer
 
 
 def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
@@ -18,10 +17,23 @@ def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
 
     Args:
         vocab_size: in place of the configuration's
+
+    Raises:
+        InputError: for a variant that cannot be built here.
     """
     if vocab_size is not None:
         config = dataclasses.replace(config, vocab_size=vocab_size)
-    return _parameters(config)
+    if config.model is not None:
+        return _count_modules(config)[0]
+    width = config.d_model
+    attention = 2 * width * config.num_heads * (config.d_k + config.d_v)
+    feed_forward = 2 * width * config.d_ff + config.d_ff + width
+    norm = 2 * width
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    rows = config.vocab_size
+    rows += config.max_positions if config.positions == "learned" else 0
+    return rows * width + config.num_layers * (encoder_layer + decoder_layer)
 
 
 def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) -> float:
@@ -30,53 +42,50 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
     Each weight of a matrix product costs a multiplication and an addition per token in the forward
     pass and twice that in the backward pass. Softmax, normalisation and the products over
     positions are left out: together about 1 % at the lengths of sentences.
+
+    Raises:
+        InputError: for a variant that cannot be built here.
     """
-    per_source, per_target = _products(config)
-    return 6.0 * (per_source * source_tokens + per_target * target_tokens)
+    if config.model is not None:
+        _, per_source, per_target = _count_modules(config)
+        return 6.0 * (per_source * source_tokens + per_target * target_tokens)
+    heads = config.num_heads * (config.d_k + config.d_v)
+    attention_half = config.d_model * heads  # W^Q and W^O; W^K and W^V are as large again
+    feed_forward = 2 * config.d_model * config.d_ff
+    layers = config.num_layers * (3 * attention_half + feed_forward)
+    output = config.d_model * config.vocab_size
+    return 6.0 * (layers * source_tokens + (layers + output) * target_tokens)
 
 
 @functools.cache
-def _parameters(config: ModelConfig) -> int:
-    model = _model(config)
-    saved = model.state_dict()  # without the rows that pad the embedding
-    return sum(saved[name].numel() for name, _ in model.named_parameters())
-
-
-@functools.cache
-def _products(config: ModelConfig) -> tuple[int, int]:
-    """Multiplications of weights for each source and each target token."""
+def _count_modules(config: ModelConfig) -> tuple[int, int, int]:
+    """Parameters, and multiplications by weights for each source and each target token."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    model, aten = _model(config), torch.ops.aten
+    from transformer.variant import build
+
+    with torch.device("meta"):
+        model = build(config).eval()
+    saved = model.state_dict()  # without the rows that pad the embedding
+    parameters = sum(saved[name].numel() for name, _ in model.named_parameters())
 
     def products(source: int, target: int) -> int:
         src, tgt = (torch.ones(1, n, dtype=torch.long, device="meta") for n in (source, target))
         with FlopCounterMode(display=False) as counter:
             model.states(src, tgt)
         found = counter.get_flop_counts()["Global"]
-        return (found.get(aten.mm, 0) + found.get(aten.addmm, 0)) // 2
+        # Products of two activations, as in attention, are other operations.
+        return (found.get(torch.ops.aten.mm, 0) + found.get(torch.ops.aten.addmm, 0)) // 2
 
     few, output = products(2, 2), model.output.vocab_size * model.output.d_model
-    return products(3, 2) - few, products(2, 3) - few + output
-
-
-def _model(config: ModelConfig) -> Transformer:
-    """The model on the meta device; the paper's where the variant is not known, for estimates."""
-    import torch
-
-    from transformer.variant import build
-
-    with torch.device("meta"):
-        try:
-            return build(config).eval()
-        except InputError:
-            return build(dataclasses.replace(config, model=None)).eval()
+    return parameters, products(3, 2) - few, products(2, 3) - few + output
 
 
 def step_flops(config: Config) -> float:
-    """FLOPs of one step on a full batch."""
-    return training_flops(config.model, config.data.tokens_per_batch, config.data.tokens_per_batch)
+    """FLOPs of one step on a full batch of the paper's model of these sizes, for estimates."""
+    paper = dataclasses.replace(config.model, model=None)
+    return training_flops(paper, config.data.tokens_per_batch, config.data.tokens_per_batch)
 
 
 def run_flops(config: Config) -> float:

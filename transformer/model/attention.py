@@ -1,7 +1,7 @@
 """Scaled dot-product and multi-head attention (section 3.2).
 
-Masks are additive: 0 where a query may attend to a key and -inf where it may not. They broadcast
-to ``(batch, num_heads, queries, keys)``.
+Masks are additive: 0 where a query may attend to a key and -inf where it may not, or a bias of a
+variant. They broadcast to ``(batch, num_heads, queries, keys)``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
     # short and heads are small; plain products take a tenth of that.
     # Dividing by ln 2 as well makes the softmax one of powers of two: e^x = 2^(x / ln 2).
     scaled = query * (query.size(-1) ** -0.5 / math.log(2.0))
-    weights = softmax_base2(scaled @ key.transpose(-2, -1) + mask)
+    weights = softmax_base2(scaled @ key.transpose(-2, -1) + mask / math.log(2.0))
     return weights.to(value.dtype) @ value
 
 

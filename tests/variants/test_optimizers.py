@@ -1,0 +1,74 @@
+"""Optimizers of variants against torch's own, and resuming from their state."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch.optim import Adam, AdamW, Muon
+
+from tests.samples import TINY_MODEL, random_sentences, random_targets
+from transformer.config import TrainingConfig
+from transformer.model.encoder_decoder import Transformer
+from transformer.variants.optimizers import AdamWTransformer, JointOptimizer, MuonTransformer
+
+CONFIG = TrainingConfig()
+BETAS = (CONFIG.adam_beta1, CONFIG.adam_beta2)
+
+
+def with_gradients(model: Transformer) -> Transformer:
+    model.zero_grad()
+    model(random_sentences([5, 3]), random_targets([7, 7])).square().sum().backward()
+    return model
+
+
+def test_adamw_decays_matrices_alone() -> None:
+    model = with_gradients(AdamWTransformer(TINY_MODEL))
+    theirs = copy.deepcopy(model)
+    for ours, copied in zip(model.parameters(), theirs.parameters(), strict=True):
+        assert ours.grad is not None
+        copied.grad = ours.grad.clone()
+        decay = 0.1 if copied.dim() > 1 else 0.0
+        AdamW([copied], lr=0.01, betas=BETAS, eps=CONFIG.adam_epsilon, weight_decay=decay).step()
+    optimizer = model.optimizer(CONFIG)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01
+    optimizer.step()
+    torch.testing.assert_close(model.state_dict(), theirs.state_dict())
+
+
+def test_muon_takes_the_layers_matrices_and_adam_the_rest() -> None:
+    model = with_gradients(MuonTransformer(TINY_MODEL))
+    theirs = copy.deepcopy(model)
+    for (name, ours), copied in zip(model.named_parameters(), theirs.parameters(), strict=True):
+        assert ours.grad is not None
+        copied.grad = ours.grad.clone()
+        if name.startswith(("encoder", "decoder")) and copied.dim() == 2:
+            Muon([copied], lr=0.01, weight_decay=0.0, adjust_lr_fn="match_rms_adamw").step()
+        else:
+            Adam([copied], lr=0.01, betas=BETAS, eps=CONFIG.adam_epsilon).step()
+    optimizer = model.optimizer(CONFIG)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01
+    optimizer.step()
+    torch.testing.assert_close(model.state_dict(), theirs.state_dict())
+
+
+def test_a_joint_optimizer_continues_from_its_state() -> None:
+    model = with_gradients(MuonTransformer(TINY_MODEL))
+    optimizer = model.optimizer(CONFIG)
+    assert isinstance(optimizer, JointOptimizer)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.01 / (step + 1))
+    optimizer.step()
+    schedule.step()
+    resumed = copy.deepcopy(model)
+    again = resumed.optimizer(CONFIG)
+    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    torch.manual_seed(5)
+    with_gradients(model)
+    torch.manual_seed(5)
+    with_gradients(resumed)
+    optimizer.step()
+    again.step()
+    for ours, theirs in zip(model.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
