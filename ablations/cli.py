@@ -8,7 +8,7 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.command_line import LOG, Program, arg
+from experiments.command_line import LOG, VARIANT, Program, arg
 from transformer.config import Precision
 from transformer.errors import InputError
 
@@ -377,6 +377,7 @@ def dashboard(directories: list[Path], host: str, port: int, open_browser: bool)
 @PROGRAM.command(
     "report",
     _DIRECTORY,
+    VARIANT,
     arg("--open", action="store_true", help="show it in a browser"),
     examples=("report runs/table3-small --open",),
 )

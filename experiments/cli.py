@@ -128,6 +128,7 @@ def verify(name: str, vocab_size: int | None) -> int:
 @PROGRAM.command(
     "train",
     *_EXPERIMENT,
+    VARIANT,
     arg("--directory", type=Path, metavar="DIR", help="of the run (default: runs/NAME-seedN)"),
     arg(
         "--seed",

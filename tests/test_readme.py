@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import re
 import shlex
 import subprocess
@@ -12,11 +13,17 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+import torch
 
 from ablations.search.spaces import load_space
 from ablations.tables.find import load_table
-from tests.samples import write_corpus
+from ablations.tables.scales import QUICK
+from tests.samples import TINY_MODEL, random_sentences, random_targets, write_corpus
 from tests.test_help import PARSERS
+from transformer.config import TrainingConfig
+from transformer.decoding.incremental import check_cache
+from transformer.training.optimizer import make_optimizer
+from transformer.variant import build, class_name, variant_name
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -153,3 +160,39 @@ def test_the_library_example_trains_scores_loads_and_translates(
     assert "Epoch 1/1" in said.out + said.err
     for words in ("Bleu(score=", "Perplexity(per_token="):
         assert words in said.out
+
+
+VARIANTS = (ROOT / "docs" / "variants.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["Gelu", "ScaleNorm", "Tempered", "NAdam"])
+def test_each_variant_of_the_docs_trains_and_decodes(name: str, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", VARIANTS, flags=re.DOTALL)
+    (block,) = (block for block in blocks if f"class {name}Transformer" in block)
+    path = tmp_path / f"{name.lower()}_example.py"
+    path.write_text(block)
+    config = dataclasses.replace(TINY_MODEL, model=variant_name(f"{path}:{name}Transformer"))
+    model = build(config)
+    check_cache(model)
+    with torch.no_grad():
+        for parameter in model.parameters():  # without biases, gains before a norm do not matter
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    model(random_sentences([5, 3]), random_targets([7, 7])).square().sum().backward()
+    optimizer = make_optimizer(model, TrainingConfig())
+    optimizer.step()
+    assert all(not value.equal(before[key]) for key, value in model.state_dict().items())
+    assert type(optimizer).__name__ == ("NAdam" if name == "NAdam" else "Adam")
+
+
+def test_the_table_of_the_page_on_variants_can_be_planned(tmp_path: Path) -> None:
+    (tmp_path / "my_table.py").write_text(snippet("# my_table.py"))
+    table = load_table(str(tmp_path / "my_table.py"))
+    models = [table.configure(row, QUICK).model for row in table.rows]
+    assert [class_name(x.model or "") for x in models] == [
+        "",
+        "GeluTransformer",
+        "SwiGLUTransformer",
+        "GeluTransformer",
+    ]
+    assert models[3].d_ff == 128

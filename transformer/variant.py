@@ -106,6 +106,15 @@ def variant_name(variant: type[Transformer] | str) -> str:
     return f"{module}:{kind}@{source_digest(module, kind)}"
 
 
+def has_changed(name: str) -> bool:
+    """Whether the source of a variant is known here and is not what it was."""
+    module, _, kind = name.partition("@")[0].rpartition(":")
+    try:
+        return source_digest(module, kind) != name.partition("@")[2]
+    except InputError:
+        return False
+
+
 def class_name(name: str) -> str:
     """The class alone of a variant's name."""
     return name.partition("@")[0].rpartition(":")[2]

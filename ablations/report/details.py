@@ -52,9 +52,9 @@ def setting(name: str, value: Value) -> str:
     """The value of a setting as the table shows it."""
     if isinstance(value, int) and name == "max_steps":
         return formats.steps(value)
-    if value is None:
-        return "paper's" if name == "model" else "none"
-    return class_name(str(value)) if name == "model" else str(value)
+    if name == "model":
+        return class_name(str(value)) if value else "the paper's"
+    return "none" if value is None else str(value)
 
 
 def _configuration(summary: Summary, row: RowSummary) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from ablations.report.verdicts import seeds_table, verdicts
 from ablations.report.write import write_page
 from experiments.figures.render import start_drawing
 from transformer import formats
+from transformer.variant import class_name, has_changed
 
 
 def write_report(directory: Path) -> Page:
@@ -99,6 +100,10 @@ def _problems(summary: Summary) -> Iterator[str]:
     for row in summary.rows:
         for run in row.unfinished:
             yield f"{row.row.name}, seed {run.cell.seed}: {run}"
+        variant = row.settings["model"]
+        if isinstance(variant, str) and has_changed(variant):
+            kind = class_name(variant)
+            yield f"{row.row.name}: the source of {kind} has changed since the row was planned"
     for name in summary.unplanned:
         yield f"{name}: left out, as {PLAN_FILE} does not list it"
 

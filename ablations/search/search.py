@@ -148,7 +148,7 @@ def make_search(
         trials=trials,
         base=override(base, validate_every_steps=every),
         parameters=space.at(scale),
-        declared=space.parameters,
+        declared=tuple(parameter.shown() for parameter in space.parameters),
         max_parameters=None if budget is None else int(budget * count_parameters(base.model)),
     )
 

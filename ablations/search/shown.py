@@ -28,7 +28,7 @@ def label(name: str) -> str:
 
 def in_words(declared: Value, trained: Value) -> str:
     """A value in the units of the space, and in parentheses as it was trained if that differs."""
-    both = (declared,) if declared == trained else (declared, trained)
+    both = (declared,) if declared == trained or isinstance(trained, str) else (declared, trained)
     shown, *rest = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in both)
     return f"{shown} ({rest[0]})" if rest else shown
 

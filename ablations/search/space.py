@@ -30,7 +30,7 @@ from ablations.tables.scale import MAPPED, Scale
 from ablations.tables.table3 import BASE
 from transformer.config import Config, TrainingConfig, override
 from transformer.errors import InputError
-from transformer.variant import variant_name
+from transformer.variant import class_name, variant_name
 
 if TYPE_CHECKING:
     from transformer.model.encoder_decoder import Transformer
@@ -113,6 +113,13 @@ class Parameter:
             return replace(self, choices=tuple(mapped))
         low, high = (value for value in mapped if isinstance(value, (int, float)))
         return replace(self, low=low, high=high)
+
+    def shown(self) -> Parameter:
+        """The parameter as reports show it, variants of the model by their classes."""
+        if self.name != "model":
+            return self
+        names = (class_name(str(value)) if value else "the paper's" for value in self.choices)
+        return replace(self, choices=tuple(names))
 
     def unmapped(self, value: Value, declared: Parameter) -> Value:
         """The ``value`` in the units of ``declared``, of which this is the parameter at a scale."""

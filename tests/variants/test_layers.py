@@ -22,8 +22,7 @@ def first_layer(model: Transformer) -> EncoderLayer:
     for norm in layer.modules():
         if isinstance(norm, nn.LayerNorm):
             nn.init.uniform_(norm.weight, 0.5, 1.5)
-            if norm.bias is not None:
-                nn.init.uniform_(norm.bias, -0.5, 0.5)
+            nn.init.uniform_(norm.bias, -0.5, 0.5)
     return layer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import TypeVar
 
 import torch
 from torch.optim import Adam, AdamW, Muon
@@ -16,7 +17,10 @@ CONFIG = TrainingConfig()
 BETAS = (CONFIG.adam_beta1, CONFIG.adam_beta2)
 
 
-def with_gradients(model: Transformer) -> Transformer:
+Model = TypeVar("Model", bound=Transformer)
+
+
+def with_gradients(model: Model) -> Model:
     model.zero_grad()
     model(random_sentences([5, 3]), random_targets([7, 7])).square().sum().backward()
     return model

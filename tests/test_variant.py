@@ -1,0 +1,203 @@
+"""How a variant is named, found and built, and which files are never imported."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.samples import TINY_MODEL
+from transformer.config import ModelConfig
+from transformer.decoding.incremental import check_cache
+from transformer.errors import InputError
+from transformer.files import load_file
+from transformer.model.encoder_decoder import Transformer
+from transformer.variant import (
+    FILES_VARIABLE,
+    build,
+    has_changed,
+    load,
+    source_digest,
+    trust,
+    variant_name,
+)
+from transformer.variants.layers import GeluTransformer
+from transformer.variants.modern import ModernTransformer
+
+GELU = '''
+"""Mine."""
+
+import torch.nn.functional as F
+
+from transformer import Transformer, replace_parts
+from transformer.model.encoder_decoder import FeedForward
+
+SLOPE = 0.1  # of the negative side
+
+
+class Leaky(FeedForward):
+    """Never quite zero."""
+
+    def forward(self, x):
+        return self.outer(F.leaky_relu(self.inner(x), SLOPE))
+
+
+class LeakyTransformer(Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        replace_parts(self, FeedForward, lambda _: Leaky(config.d_model, config.d_ff))
+
+
+def unused():
+    return 1
+'''
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(FILES_VARIABLE, "")
+    path = tmp_path / "mine.py"
+    path.write_text(GELU)
+    return path
+
+
+def of(name: str) -> ModelConfig:
+    return dataclasses.replace(TINY_MODEL, model=name)
+
+
+def test_a_users_class_is_named_by_its_file_and_source(mine: Path) -> None:
+    name = variant_name(f"{mine}:LeakyTransformer")
+    module, _, digest = name.partition("@")
+    assert module == "mine:LeakyTransformer" and len(digest) == 8
+    loaded = load_file(mine, "table")
+    assert variant_name(loaded.LeakyTransformer) == name
+    torch.manual_seed(5)
+    model = build(of(name))
+    part = model.encoder[0].feed_forward
+    assert type(model).__name__ == "LeakyTransformer" and type(part).__name__ == "Leaky"
+    bound = (6 / (26 + 17)) ** 0.5  # Xavier's, drawn after the part was put in place
+    assert 0.9 * bound < part.inner.weight.abs().max() <= bound
+    assert not part.inner.bias.any()
+
+
+def test_a_process_that_this_one_starts_knows_the_file(mine: Path) -> None:
+    name = variant_name(f"{mine}:LeakyTransformer")
+    assert os.environ[FILES_VARIABLE] == str(mine)
+    assert load(name).__name__ == "LeakyTransformer"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        ("SLOPE = 0.1", "SLOPE = 0.2", True),
+        ("leaky_relu", "rrelu", True),
+        ("return 1", "return 2", False),
+        ('"""Never quite zero."""', '"""Another."""', False),
+        ("# of the negative side", "# below zero", False),
+    ],
+)
+def test_what_a_class_uses_counts_and_nothing_else(
+    mine: Path, old: str, new: str, counts: bool
+) -> None:
+    name = variant_name(f"{mine}:LeakyTransformer")
+    assert not has_changed(name)
+    assert old in GELU
+    mine.write_text(GELU.replace(old, new))
+    assert has_changed(name) == counts
+    if counts:
+        with pytest.raises(InputError, match=r"mine.py is not the LeakyTransformer of this model"):
+            load(name)
+    else:
+        load(name)
+
+
+def test_a_neighbouring_module_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modern model is put together from three files."""
+    import transformer.variant as module
+
+    before = source_digest(ModernTransformer.__module__, "ModernTransformer")
+    original = module._statements
+
+    def edited(name: str):
+        statements = original(name)
+        gone = "SwiGLU" if name == "transformer.variants.layers" else None
+        return [x for x in statements if vars(x).get("name") != gone]
+
+    monkeypatch.setattr(module, "_statements", edited)
+    assert source_digest(ModernTransformer.__module__, "ModernTransformer") != before
+
+
+def test_a_file_that_was_not_given_is_never_imported(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = variant_name(f"{mine}:LeakyTransformer")
+    monkeypatch.setenv(FILES_VARIABLE, "")
+    monkeypatch.chdir(mine.parent)
+    monkeypatch.syspath_prepend(str(mine.parent))
+    mine.write_text("raise SystemExit('imported')")
+    with pytest.raises(InputError, match=r"a variant is in mine, .*add --variant …/mine\.py"):
+        load(name)
+    assert "mine" not in sys.modules
+
+
+def test_an_installed_class_needs_no_file() -> None:
+    name = variant_name(GeluTransformer)
+    assert variant_name("transformer.variants.layers:GeluTransformer") == name
+    assert load(name) is GeluTransformer
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Gelu", "write FILE.py:Class or module:Class"),
+        ("nowhere.py:Gelu", "there is no file nowhere.py"),
+        ("nowhere:Gelu", "a variant is in nowhere, which is not installed"),
+        ("transformer.variants.layers:Missing", "there is no Missing in"),
+    ],
+)
+def test_a_wrong_name_is_refused_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        variant_name(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_variant_or_cannot_be_built_is_refused(mine: Path) -> None:
+    mine.write_text("class Other:\n    pass\n")
+    with pytest.raises(InputError, match=r"Other in .* is no subclass of transformer\.Transformer"):
+        load(variant_name(f"{mine}:Other"))
+    mine.write_text(GELU.replace("super().__init__(config)", "1 / 0"))
+    with pytest.raises(InputError, match="cannot be built: ZeroDivisionError"):
+        build(of(variant_name(f"{mine}:LeakyTransformer")))
+    mine.write_text("class (")
+    with pytest.raises(InputError, match="cannot be read as Python"):
+        variant_name(f"{mine}:LeakyTransformer")
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file"):
+        trust(tmp_path / "missing.py")
+
+
+def test_a_variant_that_breaks_the_cache_is_caught() -> None:
+    class Forgetful(Transformer):
+        def __init__(self, config: ModelConfig) -> None:
+            super().__init__(config)
+            for layer in self.decoder:  # the first word's keys are what every word would have
+                layer.self_attention.register_forward_pre_hook(
+                    lambda _, given: (given[0], given[1] / given[1].size(2), *given[2:])
+                )
+
+    torch.manual_seed(3)
+    check_cache(Transformer(TINY_MODEL))
+    with pytest.raises(InputError, match="Forgetful decodes a sentence word by word to other"):
+        check_cache(Forgetful(TINY_MODEL))
+
+
+def test_the_model_stays_in_training_mode_where_it_was() -> None:
+    model = Transformer(TINY_MODEL).train()
+    check_cache(model)
+    assert model.training
