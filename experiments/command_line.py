@@ -51,10 +51,10 @@ LOG = arg(
 VARIANT = arg(
     "--variant",
     action="append",
-    default=[],
+    default=argparse.SUPPRESS,
     type=Path,
     metavar="FILE",
-    help="a file of yours that defines the model's variant",
+    help="defines a variant of the model",
 )
 
 
