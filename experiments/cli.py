@@ -160,7 +160,7 @@ def verify(name: str, vocab_size: int | None) -> int:
         "--max-minutes",
         type=float,
         metavar="M",
-        help="stop after M minutes of training; a later start continues (default: none)",
+        help="stop after M minutes of training (default: none)",
     ),
     arg(
         "--checkpoint-minutes",

@@ -54,7 +54,7 @@ VARIANT = arg(
     default=argparse.SUPPRESS,
     type=Path,
     metavar="FILE",
-    help="defines a variant of the model",
+    help="defines a variant of the model (default: none)",
 )
 
 
