@@ -15,6 +15,7 @@ from transformer.errors import InputError
 from transformer.evaluation.perplexity import perplexity, translate
 from transformer.kernels.dropout import Dropout
 from transformer.model.encoder_decoder import Transformer
+from transformer.variants.modern import UntiedTransformer
 
 PAIRS = number_pairs(29, seed=7)
 SOURCES, REFERENCES = [s for s, _ in PAIRS], [t for _, t in PAIRS]
@@ -43,10 +44,12 @@ def nll_by_hand(model: Transformer, vocabulary: Vocabulary) -> tuple[float, int]
     return nll, tokens
 
 
+@pytest.mark.parametrize("kind", [Transformer, UntiedTransformer])
 @pytest.mark.parametrize("tokens_per_batch", [29, 4_096])
 def test_perplexity_by_hand(
-    tokens_per_batch: int, model: Transformer, vocabulary: Vocabulary
+    tokens_per_batch: int, kind: type[Transformer], vocabulary: Vocabulary
 ) -> None:
+    model = kind(TINY_MODEL).eval()
     nll, tokens = nll_by_hand(model, vocabulary)
     found = perplexity(model, vocabulary, SOURCES, REFERENCES, tokens_per_batch=tokens_per_batch)
     characters = sum(map(len, REFERENCES)) + len(REFERENCES)

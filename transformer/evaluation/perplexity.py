@@ -71,7 +71,7 @@ def perplexity(
         real = labels.ne(PAD_ID)
         _, batch_nll = smoothed_cross_entropy(
             states[real],
-            model.embedding.weight,
+            model.output.weight,
             labels[real],
             smoothing=0.0,
             vocab_size=model.config.vocab_size,
