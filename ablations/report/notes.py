@@ -77,17 +77,10 @@ def notes(summary: Summary) -> Iterator[str]:
             f"BLEU is sacreBLEU's. {paper if plan.is_compared else own}: plain quotes, Moses' "
             "tokenisation, German compounds split."
         )
-    repaired = [
-        f"{result.parses.repaired:,} of {result.parses.sentences:,} ({row.row.name}, seed "
-        f"{result.seed})"
-        for row in summary.rows
-        for result in row.results
-        if result.parses is not None
-    ]
-    if repaired:
+    if any(result.parses for result in summary.results):
         yield (
-            "F1 is labelled, as EVALB counts it, with the references' punctuation. Output that was "
-            f"no tree over its sentence was repaired, on the validation set: {', '.join(repaired)}."
+            "F1 is labelled, as EVALB counts it, with the references' punctuation. The search writes "
+            "trees over the sentence's words and nothing else."
         )
     not_paper = ", which the paper's table does not use"
     if counts := {result.averaged.checkpoints for result in summary.results if result.averaged}:

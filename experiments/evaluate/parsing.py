@@ -2,47 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+
+import torch
 
 from experiments.run.results import Parses
 from transformer.corpus import Corpus
 from transformer.data.corpora.treebanks import leaves_of
 from transformer.data.linearised import delinearise
 from transformer.data.trees import Tree
+from transformer.data.vocabulary import Vocabulary
+from transformer.decoding import Allow
 from transformer.evaluation.parsing import (
     evaluate_parses,
     most_frequent_label,
     right_branching,
 )
+from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedLines:
-    """Trees over the sentences that a model parsed, and how many of them had to be repaired."""
+def constrain_to_trees(
+    corpus: Corpus, vocabulary: Vocabulary, device: torch.device
+) -> Callable[[Sequence[str]], Allow]:
+    """What a model that was trained on ``corpus`` may write for some sentences."""
+    spelling = Spelling(vocabulary, leaves_of(corpus))
+    return lambda sentences: TreeConstraint(spelling, sentences, device)
 
-    trees: list[Tree]
-    repaired: int
 
+def parse_lines(sentences: Sequence[str], lines: Sequence[str]) -> list[Tree]:
+    """The trees over the sentences that ``lines`` describe.
 
-def parse_lines(corpus: Corpus, sentences: Sequence[str], lines: Sequence[str]) -> ParsedLines:
-    """The trees that ``lines`` describe, by a model that was trained on ``corpus``."""
-    leaves = leaves_of(corpus)
-    found = [delinearise(x, y.split(), leaves) for x, y in zip(lines, sentences, strict=True)]
-    return ParsedLines([tree for tree, _ in found], sum(repaired for _, repaired in found))
+    Raises:
+        InputError: if a line describes no tree over its sentence.
+    """
+    return [delinearise(x, y.split()) for x, y in zip(lines, sentences, strict=True)]
 
 
 def score_parses(
-    corpus: Corpus, sentences: Sequence[str], references: Sequence[str], lines: Sequence[str]
+    sentences: Sequence[str], references: Sequence[str], lines: Sequence[str]
 ) -> Parses:
     """Score a model's ``lines`` for ``sentences`` against linearised ``references``.
 
     Punctuation gets the tags of the references, so that no sentence is left out of the score. The
     baseline is right-branching, with the most frequent label of the references.
     """
-    gold = parse_lines(corpus, sentences, references).trees
-    found = parse_lines(corpus, sentences, lines)
-    scores = evaluate_parses(gold, found.trees, gold_punctuation=True)
+    gold = parse_lines(sentences, references)
+    found = parse_lines(sentences, lines)
+    scores = evaluate_parses(gold, found, gold_punctuation=True)
     label = most_frequent_label(gold)
     trivial = [right_branching(sentence.split(), label) for sentence in sentences]
     baseline = evaluate_parses(gold, trivial, gold_punctuation=True)
@@ -53,9 +59,7 @@ def score_parses(
         f1=every.f1,
         f1_of_40=scores.up_to_40.f1,
         exact_match=every.exact_match,
-        tagging_accuracy=every.tagging_accuracy if leaves_of(corpus) == "tags" else None,
         baseline_f1=baseline.all.f1,
         sentences=every.sentences,
         errors=every.errors,
-        repaired=found.repaired,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from experiments.evaluate.parsing import score_parses
+from experiments.evaluate.parsing import constrain_to_trees, score_parses
 from experiments.run.checkpoints import has_checkpoints, to_average
 from experiments.run.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
 from experiments.run.display import Display
@@ -233,14 +233,23 @@ def score(
     source, reference = text
     display.start(RunState.EVALUATE)
     on_progress = show_lines(display, len(source))
+    constrain = None
+    if corpus.task == "parsing":
+        constrain = constrain_to_trees(corpus, vocabulary, model.embedding.weight.device)
     hypotheses = translate(
-        model, vocabulary, source, decoding, decode=decode, on_progress=on_progress
+        model,
+        vocabulary,
+        source,
+        decoding,
+        decode=decode,
+        constrain=constrain,
+        on_progress=on_progress,
     )
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     likely = perplexity(model, vocabulary, source, reference)
     if corpus.task == "parsing":
-        parses = score_parses(corpus, source, reference, hypotheses)
+        parses = score_parses(source, reference, hypotheses)
         return Scores(translations=hypotheses, perplexity=likely, parses=parses)
     return Scores(
         translations=hypotheses,

@@ -11,7 +11,7 @@ from typing import IO
 
 import torch
 
-from experiments.evaluate.parsing import parse_lines
+from experiments.evaluate.parsing import constrain_to_trees, parse_lines
 from experiments.evaluate.scoring import Text, choose_checkpoints, load_average, score
 from experiments.run.data import recorded_data, run_vocabulary
 from experiments.run.devices import default_device
@@ -96,10 +96,12 @@ def open_decoder(
     """
     changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
     given = {name: value for name, value in changes.items() if value is not None}
-    decoding = override(load_experiment(directory).config, **given).decoding
+    config = override(load_experiment(directory).config, **given)
+    if config.data.corpus.task == "parsing" and options.engine == "ctranslate2":
+        raise InputError("CTranslate2 cannot be held to trees: parse with --engine torch")
     trained = load_trained(directory, options.average)
-    decode = open_ctranslate2(trained, decoding) if options.engine == "ctranslate2" else None
-    return trained, decoding, decode
+    decode = open_ctranslate2(trained, config.decoding) if options.engine != "torch" else None
+    return trained, config.decoding, decode
 
 
 def open_ctranslate2(
@@ -141,7 +143,7 @@ def parse_stream(
     if corpus.task != "parsing":
         raise InputError(f"{directory} does not parse, it translates: use translate {directory}")
     for sentence, line in _decode_stream(directory, stream, options, escape):
-        trees = parse_lines(corpus, [sentence], [line]).trees if line or not sentence else []
+        trees = parse_lines([sentence], [line]) if line or not sentence else []
         yield "".join(map(to_penn, trees))
 
 
@@ -153,6 +155,9 @@ def _decode_stream(
 ) -> Iterator[tuple[str, str]]:
     """Each line after ``change``, with what the model makes of it."""
     trained, decoding, decode = open_decoder(directory, options or DecodingOptions())
+    corpus, device = trained.experiment.config.data.corpus, trained.model.embedding.weight.device
+    parses = corpus.task == "parsing"
+    constrain = constrain_to_trees(corpus, trained.vocabulary, device) if parses else None
     lines = (change(_read_line(*line)) for line in enumerate(bounded_lines(stream), start=1))
     first_line = 1
     while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
@@ -162,6 +167,7 @@ def _decode_stream(
             chunk,
             decoding,
             decode=decode,
+            constrain=constrain,
             first_line=first_line,
         )
         yield from zip(chunk, decoded, strict=True)

@@ -30,8 +30,7 @@ class Parses:
     """How well a text was parsed, in per cent (:mod:`transformer.evaluation.parsing`).
 
     ``f1_of_40`` is of the sentences of at most 40 words and ``baseline_f1`` that of right-branching
-    trees. ``errors`` are sentences that could not be compared, ``repaired`` those for which the
-    model's output was no tree over the sentence before it was repaired.
+    trees. ``errors`` are sentences that could not be compared.
     """
 
     precision: float
@@ -39,11 +38,9 @@ class Parses:
     f1: float
     f1_of_40: float
     exact_match: float
-    tagging_accuracy: float | None
     baseline_f1: float
     sentences: int
     errors: int
-    repaired: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,12 +170,10 @@ def _line(
 
 def parse_scores(parses: Parses) -> str:
     """How well a text was parsed, in one line."""
-    tagging = parses.tagging_accuracy
-    tags = "" if tagging is None else f", tagging accuracy {tagging:.1f}"
     return (
         f"F1 {parses.f1:.2f} (precision {parses.precision:.1f}, recall {parses.recall:.1f}, "
-        f"exact match {parses.exact_match:.1f}{tags}; right-branching {parses.baseline_f1:.1f}; "
-        f"{parses.repaired} of {parses.sentences} sentences repaired, {parses.errors} errors)"
+        f"exact match {parses.exact_match:.1f}; right-branching {parses.baseline_f1:.1f}; "
+        f"{parses.sentences} sentences, {parses.errors} errors)"
     )
 
 

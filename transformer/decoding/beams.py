@@ -21,8 +21,10 @@ class Beams:
     """The hypotheses for each sentence of a batch.
 
     Shapes: ``sentences``, ``limits``, ``finished``, ``best_score``, ``done`` ``(batch,)``;
-    ``scores``, ``last_tokens`` ``(batch, beam)``; ``history`` ``(batch, beam, length)``;
+    ``scores``, ``last_tokens``, ``parents`` ``(batch, beam)``; ``history`` ``(batch, beam, length)``;
     ``best_history`` ``(batch, longest limit)``. ``alpha`` is that of the length penalty.
+    ``sentences`` are the rows of the source that are still searched, and ``parents`` the hypotheses
+    of the step before from which those of ``history`` descend.
     """
 
     alpha: float
@@ -30,6 +32,7 @@ class Beams:
     limits: Tensor
     scores: Tensor
     last_tokens: Tensor
+    parents: Tensor
     history: Tensor
     finished: Tensor
     best_score: Tensor
@@ -53,6 +56,7 @@ class Beams:
             limits=limits,
             scores=scores,
             last_tokens=torch.full((batch, beam), BOS_ID, device=device),
+            parents=torch.arange(beam, device=device).expand(batch, -1),
             history=torch.empty((batch, beam, 0), dtype=torch.long, device=device),
             finished=torch.zeros(batch, dtype=torch.long, device=device),
             best_score=torch.full((batch,), -torch.inf, device=device),
@@ -79,6 +83,7 @@ class Beams:
         self._finish(scores[:, :beam].masked_fill(~ends[:, :beam], -torch.inf), parents[:, :beam])
         self.scores, alive = scores.masked_fill(ends, -torch.inf).topk(beam, dim=1)
         parents, self.last_tokens = parents.gather(1, alive), tokens.gather(1, alive)
+        self.parents = parents
         history = self.history.gather(1, parents.unsqueeze(2).expand(-1, -1, self.history.size(2)))
         self.history = torch.cat([history, self.last_tokens.unsqueeze(2)], dim=2)
         return parents

@@ -15,6 +15,10 @@ from transformer.kernels.candidates import best_continuations
 from transformer.kernels.threads import map_on_threads
 from transformer.model.encoder_decoder import Transformer
 
+# What may follow the hypotheses of a search, ``(batch, beam, vocab_size)``: false is never chosen.
+# It is called once before each step, so it may keep what it knows of each hypothesis.
+Allow = Callable[[Beams], Tensor]
+
 # Source word-pieces per batch: few enough for the logits to stay in a CPU's caches, more to fill
 # a GPU.
 _CPU_TOKENS = 2_048
@@ -36,6 +40,7 @@ def decode_sentences(
     config: DecodingConfig,
     *,
     tokens_per_batch: int | None = None,
+    constrain: Callable[[Sequence[int]], Allow] | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """Translate sentences in batches of similar length, longest first.
 
@@ -46,6 +51,7 @@ def decode_sentences(
         sources: word-piece ids, each ending with the end-of-sentence id
         tokens_per_batch: source word-pieces per batch; None chooses by device. It does not affect
             the result
+        constrain: called with the indices of the sources of a batch, on the thread of its search
 
     Yields:
         The index of a source and its translation without the end-of-sentence id.
@@ -62,7 +68,7 @@ def decode_sentences(
         src = torch.nn.utils.rnn.pad_sequence(
             [torch.as_tensor(sources[row]) for row in rows], batch_first=True, padding_value=PAD_ID
         )
-        return beam_search(model, src.to(device), config)
+        return beam_search(model, src.to(device), config, constrain and constrain(rows))
 
     for rows, hypotheses in zip(batches, map_on_threads(decode, batches, threads), strict=True):
         yield from zip(rows, hypotheses, strict=True)
@@ -112,10 +118,13 @@ def _length_limits(src: Tensor, config: DecodingConfig) -> Tensor:
     return src.ne(PAD_ID).sum(1) + config.max_extra_length
 
 
-def beam_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list[list[int]]:
+def beam_search(
+    model: Transformer, src: Tensor, config: DecodingConfig, allow: Allow | None = None
+) -> list[list[int]]:
     """The best finished hypothesis by log p / length penalty; a beam of 1 is greedy search.
 
-    Probabilities are normalised over all word-pieces but padding and begin-of-sentence.
+    Probabilities are normalised over all word-pieces but padding and begin-of-sentence, also over
+    those that ``allow`` rules out.
     A hypothesis finishes when its end of sentence is among the ``beam_size`` best continuations.
     The search for a sentence ends when ``beam_size`` hypotheses have finished, when no live one
     can still win, or at its length limit.
@@ -134,7 +143,7 @@ def beam_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list
     candidates = min(2 * config.beam_size, model.config.vocab_size)
     steps_between_looks = _STEPS_BETWEEN_LOOKS if src.is_cuda else 1
     while len(beams.sentences) > 0:
-        extend(decoder, beams, candidates)
+        extend(decoder, beams, candidates, allow)
         if decoder.position % steps_between_looks != 0 and decoder.position < longest:
             continue
         done = beams.done.cpu()
@@ -150,12 +159,15 @@ def beam_search(model: Transformer, src: Tensor, config: DecodingConfig) -> list
     return hypotheses
 
 
-def extend(decoder: IncrementalDecoder, beams: Beams, candidates: int) -> None:
+def extend(
+    decoder: IncrementalDecoder, beams: Beams, candidates: int, allow: Allow | None = None
+) -> None:
     """Make all hypotheses one word-piece longer, without waiting for a GPU.
 
     Args:
         candidates: the number of continuations that each hypothesis offers
     """
     logits = decoder.step(beams.last_tokens).float()
-    decoder.select_hypotheses(beams.extend(*best_continuations(logits, candidates)))
+    allowed = None if allow is None else allow(beams)
+    decoder.select_hypotheses(beams.extend(*best_continuations(logits, candidates, allowed)))
     beams.end()

@@ -36,7 +36,6 @@ class BracketScores:
     recall: float
     f1: float
     exact_match: float
-    tagging_accuracy: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +146,6 @@ def _total(counts: Iterable[_Counts]) -> BracketScores:
         recall=_percent(matched, gold),
         f1=_percent(2 * matched, gold + found),
         exact_match=_percent(exact, len(valid)),
-        tagging_accuracy=_percent(sum(x.correct_tags for x in valid), sum(x.words for x in valid)),
     )
 
 

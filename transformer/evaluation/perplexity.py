@@ -15,7 +15,7 @@ from transformer.data.batches import collate
 from transformer.data.buckets import batches_by_length
 from transformer.data.store import PairsInMemory
 from transformer.data.vocabulary import Vocabulary
-from transformer.decoding import decode_sentences
+from transformer.decoding import Allow, decode_sentences
 from transformer.errors import InputError
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.loss import smoothed_cross_entropy
@@ -89,6 +89,7 @@ def translate(
     config: DecodingConfig,
     *,
     decode: Decode | None = None,
+    constrain: Callable[[Sequence[str]], Allow] | None = None,
     on_progress: Callable[[int], Any] | None = None,
     first_line: int = 1,
 ) -> list[str]:
@@ -98,6 +99,7 @@ def translate(
 
     Args:
         decode: a search to use instead of :func:`decode_sentences`
+        constrain: called with the lines of a batch, gives what may be written for them
         on_progress: called with the number of lines done so far
         first_line: the number of the first one in the text that they are from
     """
@@ -106,7 +108,13 @@ def translate(
     short = _short_enough([len(pieces) for pieces in encoded], first_line, "left empty")
     rows = [row for row in short if lines[row].strip()]
     sources = [encoded[row] for row in rows]
-    decoded = decode_sentences(model, sources, config) if decode is None else decode(sources)
+    if decode is not None:
+        decoded = decode(sources)
+    elif constrain is not None:
+        allow = lambda batch: constrain([lines[rows[index]] for index in batch])  # noqa: E731
+        decoded = decode_sentences(model, sources, config, constrain=allow)
+    else:
+        decoded = decode_sentences(model, sources, config)
     for done, (index, hypothesis) in enumerate(decoded, start=1):
         (translations[rows[index]],) = vocabulary.decode([hypothesis])
         if on_progress is not None:

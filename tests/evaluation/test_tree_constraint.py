@@ -1,0 +1,182 @@
+"""A search that is held to trees: against enumeration, and over any sentence and any model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.decoding.test_search import lively_model
+from tests.samples import TINY_MODEL
+from transformer.config import BOS_ID, EOS_ID, DecodingConfig
+from transformer.data.linearised import BRACKETS, MAX_OPEN, Leaves, delinearise
+from transformer.data.trees import Tree, read_trees, to_penn, words
+from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.decoding import decode_sentences, length_penalty
+from transformer.decoding.search import beam_search
+from transformer.evaluation.perplexity import translate
+from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
+from transformer.model.encoder_decoder import Transformer
+
+LINES = ["(S (NP a )NP (VP bed , )VP . )S XX", "a bad bead , ."]
+DEVICE = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    path = tmp_path_factory.mktemp("vocabulary") / "v.model"
+    train_vocabulary(LINES, 29, path, whole=BRACKETS)
+    return Vocabulary(path)
+
+
+def of_size(vocabulary: Vocabulary, seed: int = 0, **bias: float) -> Transformer:
+    config = dataclasses.replace(TINY_MODEL, vocab_size=len(vocabulary))
+    return lively_model(config, seed=seed, **bias).float()
+
+
+def forests(
+    spelling: Spelling, leaves: Sequence[list[int]], brackets: int, *, nested: bool = False
+) -> Iterator[list[int]]:
+    """All lines of one or more trees over ``leaves`` with at most that many pairs of brackets."""
+    if not leaves:
+        yield []
+        return
+    for rest in forests(spelling, leaves[1:], brackets):
+        yield [*leaves[0], *rest]
+    for end in range(1, len(leaves) + 1):
+        for pairs in range(brackets):
+            for inner in forests(spelling, leaves[:end], pairs):
+                used = 1 + sum(x in spelling.opening for x in inner)
+                for opening, closing in zip(spelling.opening, spelling.closing, strict=True):
+                    for rest in forests(spelling, leaves[end:], brackets - used):
+                        yield [opening, *inner, closing, *rest]
+
+
+@torch.no_grad()
+def score(model: Transformer, src: Tensor, line: list[int], alpha: float) -> float:
+    """Log-probability over the length penalty; padding and begin-of-sentence are impossible."""
+    logits = model(src, torch.tensor([[BOS_ID, *line]]))[0]
+    logits[:, [0, BOS_ID]] = -torch.inf
+    target = [*line, EOS_ID]
+    total = logits.log_softmax(-1)[range(len(target)), target].sum()
+    return (total / length_penalty(len(target), alpha)).item()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_wide_search_finds_the_best_of_all_trees(
+    vocabulary: Vocabulary, seed: int, alpha: float
+) -> None:
+    sentence, spelling = "a bed", Spelling(vocabulary, "words")
+    model = of_size(vocabulary, seed)
+    (source,) = vocabulary.encode([sentence])
+    src = torch.tensor([source])
+    leaves = [spelling.leaf(word)[0] for word in sentence.split()]
+    extra = sum(map(len, leaves)) + 2 * 2 + 1 - len(source)
+    lines = {tuple(x) for x in forests(spelling, leaves, 2)}
+    assert len(lines) > 50
+    best = max(lines, key=lambda line: score(model, src, list(line), alpha))
+    config = DecodingConfig(beam_size=600, length_penalty=alpha, max_extra_length=extra)
+    with torch.inference_mode():
+        (found,) = beam_search(model, src, config, TreeConstraint(spelling, [sentence], DEVICE))
+    assert tuple(found) == best
+
+
+WORDS = ["a", "bed", ",", ".", "XX", "?", "(", ")", "f(a)", "\u00e9", "\u00e9a", "abad", "-LRB-"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sentences=st.lists(
+        st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join),
+        min_size=1,
+        max_size=5,
+    ),
+    leaves=st.sampled_from(["XX", "words"]),
+    beam=st.integers(1, 5),
+    extra=st.sampled_from([0, 1, 2, 5, 40]),
+    seed=st.integers(0, 5),
+)
+def test_every_output_is_a_tree_over_its_sentence(
+    vocabulary: Vocabulary, sentences: list[str], leaves: Leaves, beam: int, extra: int, seed: int
+) -> None:
+    model, spelling = of_size(vocabulary, seed), Spelling(vocabulary, leaves)
+    config = DecodingConfig(beam_size=beam, max_extra_length=extra)
+    found = translate(
+        model, vocabulary, [x.replace("(", "-LRB-").replace(")", "-RRB-") for x in sentences], config,
+        constrain=lambda lines: TreeConstraint(spelling, lines, DEVICE),
+    )  # fmt: skip
+    for sentence, line in zip(sentences, found, strict=True):
+        tree = delinearise(line, sentence.split())
+        assert words(tree) == sentence.split()
+        assert all(child.children or child.word for child in constituents(tree))
+        (again,) = read_trees(to_penn(tree), "written")
+        assert to_penn(again) == to_penn(tree)
+
+
+def constituents(tree: Tree) -> Iterator[Tree]:
+    yield tree
+    for child in tree.children:
+        yield from constituents(child)
+
+
+def test_a_model_that_only_opens_brackets_stays_within_the_depth(vocabulary: Vocabulary) -> None:
+    spelling = Spelling(vocabulary, "words")
+    model = of_size(vocabulary)
+    output = model.embedding.output  # of the lively embedding
+    with torch.no_grad():
+        output.bias[spelling.opening] += 100.0
+    config = DecodingConfig(beam_size=2, max_extra_length=500)
+    (line,) = translate(
+        model, vocabulary, ["a"], config,
+        constrain=lambda lines: TreeConstraint(spelling, lines, DEVICE),
+    )  # fmt: skip
+    assert line.count("(") == line.count(")") == MAX_OPEN
+    delinearise(line, ["a"])
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_result_does_not_depend_on_the_batch(vocabulary: Vocabulary, beam: int) -> None:
+    lines = ["a bed .", "bad , bead a", "a", ". , .", "bed bad bed bad bed", "bead"]
+    spelling, model = Spelling(vocabulary, "words"), of_size(vocabulary, seed=3)
+    sources = vocabulary.encode(lines)
+    config = DecodingConfig(beam_size=beam, max_extra_length=9)
+
+    def found(tokens: int) -> dict[int, list[int]]:
+        return dict(
+            decode_sentences(
+                model, sources, config, tokens_per_batch=tokens,
+                constrain=lambda rows: TreeConstraint(spelling, [lines[x] for x in rows], DEVICE),
+            )
+        )  # fmt: skip
+
+    assert found(1) == found(13) == found(1_000)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_prefix_is_a_constraint_of_three_lines(vocabulary: Vocabulary, beam: int) -> None:
+    model, prefix = of_size(vocabulary), [7, 11, 13]
+
+    def begin_with_prefix(rows: Sequence[int]):
+        def allow(beams: object) -> Tensor:
+            batch, width, length = beams.history.shape  # pyright: ignore
+            allowed = torch.ones(batch, width, len(vocabulary), dtype=torch.bool)
+            if length < len(prefix):
+                allowed[:] = False
+                allowed[..., prefix[length]] = True
+            return allowed
+
+        return allow
+
+    sources = vocabulary.encode(LINES)
+    config = DecodingConfig(beam_size=beam, max_extra_length=3)
+    free = dict(decode_sentences(model, sources, config))
+    held = dict(decode_sentences(model, sources, config, constrain=begin_with_prefix))
+    assert all(hypothesis[:3] == prefix for hypothesis in held.values())
+    assert not any(hypothesis[:3] == prefix for hypothesis in free.values())

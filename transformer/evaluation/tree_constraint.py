@@ -1,0 +1,175 @@
+"""What a parser may write next: only what can still become a tree over the sentence's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from transformer.config import EOS_ID, UNK_ID
+from transformer.data.linearised import MAX_OPEN, Leaves, leaf_forms
+from transformer.data.vocabulary import SPACE_SYMBOL, Vocabulary
+from transformer.decoding.beams import Beams
+
+
+class Spelling:
+    """How a vocabulary writes brackets and leaves.
+
+    Attributes:
+        opening: ids of the opening brackets, one for each label
+        closing: ids of their closing brackets, in the same order
+    """
+
+    def __init__(self, vocabulary: Vocabulary, leaves: Leaves) -> None:
+        self._vocabulary, self._leaves = vocabulary, leaves
+        self._known: dict[str, list[list[int]]] = {}
+        ids = {piece: number for number, piece in enumerate(vocabulary.pieces())}
+        opening, closing = f"{SPACE_SYMBOL}(", f"{SPACE_SYMBOL})"
+        labels = [x.removeprefix(opening) for x in ids if x.startswith(opening) and x != opening]
+        labels = [label for label in labels if closing + label in ids]
+        self.opening = [ids[opening + label] for label in labels]
+        self.closing = [ids[closing + label] for label in labels]
+        self.vocab_size = len(ids)
+        words = (x for x in ids if x.startswith(SPACE_SYMBOL) and x[1:2] not in ("", "(", ")"))
+        self._any_word = [ids[next(words)]]
+
+    def leaf(self, word: str) -> list[list[int]]:
+        """The ids of each form of the leaf for ``word``; none begins with another."""
+        if word not in self._known:
+            forms: list[list[int]] = []
+            for form in leaf_forms(word, self._leaves):
+                # An unknown character would be decoded as a word of its own.
+                ids = [x for x in self._vocabulary.encode_word(form) if x != UNK_ID]
+                ids = ids if self._vocabulary.decode([ids])[0].strip() else self._any_word
+                if not any(x[: len(ids)] == ids[: len(x)] for x in forms):
+                    forms.append(ids)
+            self._known[word] = forms
+        return self._known[word]
+
+
+class _Graph:
+    """A sentence as nodes, what has been written of its words, and edges, the next word-piece.
+
+    Attributes:
+        edges: for each node, its next node by word-piece
+        left: for each node, the least number of word-pieces to the end of the last word
+        boundaries: the nodes between words, from the end to the start of the sentence
+    """
+
+    def __init__(self, spelling: Spelling, words: Sequence[str]) -> None:
+        self.edges: list[dict[int, int]] = [{}]
+        self.left, self.boundaries = [0], [0]
+        for word in reversed(words):
+            self._prepend(spelling.leaf(word))
+
+    def _prepend(self, forms: Sequence[Sequence[int]]) -> None:
+        after, start = self.boundaries[-1], len(self.edges)
+        self.edges.append({})
+        for ids in forms:
+            node = start
+            for piece in ids[:-1]:
+                if piece not in self.edges[node]:
+                    self.edges[node][piece] = len(self.edges)
+                    self.edges.append({})
+                node = self.edges[node][piece]
+            self.edges[node][ids[-1]] = after
+        self.left += [0] * (len(self.edges) - start)
+        for node in range(len(self.edges) - 1, start - 1, -1):
+            self.left[node] = 1 + min(self.left[x] for x in self.edges[node].values())
+        self.boundaries.append(start)
+
+
+class TreeConstraint:
+    """What may follow each hypothesis of a beam search for the trees of some sentences.
+
+    That is an opening bracket, the closing bracket of the open constituent, the next word-piece of
+    the next word or, once all words are written and all constituents closed, the end. No
+    constituent is empty, and none is opened that could not be closed within the length limit.
+
+    A hypothesis is a node of its sentence's graph and a stack of labels. All of them move at once,
+    without waiting for a GPU.
+    """
+
+    def __init__(self, spelling: Spelling, sentences: Sequence[str], device: torch.device) -> None:
+        graphs = [_Graph(spelling, sentence.split()) for sentence in sentences]
+        nodes = max(len(graph.edges) for graph in graphs)
+        degree = max(len(edges) for graph in graphs for edges in graph.edges)
+        pieces = torch.full((len(graphs), nodes, degree), -1)
+        targets = torch.zeros_like(pieces)
+        left = torch.zeros(len(graphs), nodes, dtype=torch.long)
+        boundary = torch.zeros_like(left, dtype=torch.bool)
+        for row, graph in enumerate(graphs):
+            left[row, : len(graph.left)] = torch.tensor(graph.left)
+            boundary[row, graph.boundaries] = True
+            for node, edges in enumerate(graph.edges):
+                pieces[row, node, : len(edges)] = torch.tensor([*edges], dtype=torch.long)
+                targets[row, node, : len(edges)] = torch.tensor([*edges.values()], dtype=torch.long)
+        starts = torch.tensor([graph.boundaries[-1] for graph in graphs])
+        tables = pieces, targets, left, boundary, starts, torch.arange(len(graphs))
+        self._tables = [table.to(device) for table in tables]
+        self._closing = torch.tensor(spelling.closing, device=device)
+        self._opening = torch.tensor(spelling.opening, device=device)
+        # By word-piece, the label that it opens, and whether it closes one.
+        self._label = torch.full((spelling.vocab_size,), -1, device=device)
+        self._label[self._opening] = torch.arange(len(spelling.opening), device=device)
+        self._closes = torch.zeros_like(self._label, dtype=torch.bool)
+        self._closes[self._closing] = True
+        self._hypotheses: list[Tensor] = []
+
+    def __call__(self, beams: Beams) -> Tensor:
+        """``(batch, beam, vocab_size)``, true for what may follow."""
+        if self._hypotheses:
+            self._follow(beams)
+        else:
+            node = self._tables[4].unsqueeze(1).repeat(1, beams.scores.size(1))
+            depth = torch.zeros_like(node)
+            stack = depth.unsqueeze(2).repeat(1, 1, MAX_OPEN)
+            self._hypotheses = [node, depth, depth.bool(), stack]
+        return self._allowed(beams)
+
+    def _follow(self, beams: Beams) -> None:
+        """Move to the hypotheses of ``beams`` by their last word-pieces."""
+        if len(beams.sentences) < len(self._tables[-1]):
+            keep = torch.searchsorted(self._tables[-1], beams.sentences)
+            self._tables = [table[keep] for table in self._tables]
+            self._hypotheses = [state[keep] for state in self._hypotheses]
+        node, depth, _, stack = (_of_parents(x, beams.parents) for x in self._hypotheses)
+        token = beams.last_tokens
+        pieces, targets = (_at(table, node) for table in self._tables[:2])
+        edge = pieces == token.unsqueeze(2)
+        node = torch.where(edge.any(2), (targets * edge).sum(2), node)
+        label = self._label[token]
+        opens, top = label >= 0, depth.clamp(max=MAX_OPEN - 1).unsqueeze(2)
+        written = torch.where(opens.unsqueeze(2), label.unsqueeze(2), stack.gather(2, top))
+        stack = stack.scatter(2, top, written)
+        depth = (depth + opens.long() - self._closes[token].long()).clamp(0, MAX_OPEN)
+        self._hypotheses = [node, depth, opens, stack]
+
+    def _allowed(self, beams: Beams) -> Tensor:
+        node, depth, was_opened, stack = self._hypotheses
+        pieces, targets, left, boundary = (_at(table, node) for table in self._tables[:4])
+        # What there is room for besides the closing brackets and the end.
+        room = beams.limits.unsqueeze(1) - beams.history.size(2) - depth - 1
+        allowed = torch.zeros((*node.shape, len(self._label)), dtype=torch.bool, device=node.device)
+        left_after = self._tables[2].gather(1, targets.flatten(1)).view_as(targets)
+        fits = (left_after < room.unsqueeze(2)) | (left_after < left.unsqueeze(2))
+        allowed.scatter_(2, pieces.clamp(min=0), fits & (pieces >= 0))
+        may_open = boundary & (left > 0) & (depth < MAX_OPEN) & (left + 2 <= room)
+        allowed[..., self._opening] = may_open.unsqueeze(2)
+        innermost = stack.gather(2, (depth - 1).clamp(min=0).unsqueeze(2)).squeeze(2)
+        may_close = boundary & (depth > 0) & ~was_opened
+        allowed.scatter_(2, self._closing[innermost].unsqueeze(2), may_close.unsqueeze(2))
+        allowed[..., EOS_ID] = boundary & (left == 0) & (depth == 0)
+        return allowed
+
+
+def _of_parents(state: Tensor, parents: Tensor) -> Tensor:
+    index = parents if state.dim() == 2 else parents.unsqueeze(2).expand_as(state)
+    return state.gather(1, index)
+
+
+def _at(table: Tensor, node: Tensor) -> Tensor:
+    """The entries of ``(batch, nodes, …)`` at ``(batch, beam)``."""
+    index = node if table.dim() == 2 else node.unsqueeze(2).expand(-1, -1, table.size(2))
+    return table.gather(1, index)
