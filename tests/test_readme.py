@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import dataclasses
 import re
@@ -155,11 +156,18 @@ def test_the_library_example_trains_scores_loads_and_translates(
         assert given in code
         code = code.replace(given, small)
     monkeypatch.chdir(tmp_path)
-    exec(code, {})
+    names: dict[str, Any] = {}
+    exec(code, names)
     said = capsys.readouterr()
     assert "Epoch 1/1" in said.out + said.err
     for words in ("Bleu(score=", "Perplexity(per_token="):
         assert words in said.out
+    names |= {"model": names["module"].model, "lines": ["one two", "three"]}
+    names["decoding"] = names["config"].decoding
+    begun = snippet("begin_with").replace('"Ein"', '"drei vier"')
+    exec(begun, names)
+    found = ast.literal_eval(capsys.readouterr().out)
+    assert len(found) == 2 and all(line.startswith("drei vier") for line in found)
 
 
 VARIANTS = (ROOT / "docs" / "variants.md").read_text("utf-8")

@@ -79,8 +79,8 @@ def notes(summary: Summary) -> Iterator[str]:
         )
     if any(result.parses for result in summary.results):
         yield (
-            "F1 is labelled, as EVALB counts it, with the references' punctuation. The search writes "
-            "trees over the sentence's words and nothing else."
+            "F1 is labelled, as EVALB counts it, with the references' punctuation. The search "
+            "writes trees over the sentence's words and nothing else."
         )
     not_paper = ", which the paper's table does not use"
     if counts := {result.averaged.checkpoints for result in summary.results if result.averaged}:

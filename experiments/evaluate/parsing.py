@@ -12,7 +12,7 @@ from transformer.data.corpora.treebanks import leaves_of
 from transformer.data.linearised import delinearise
 from transformer.data.trees import Tree
 from transformer.data.vocabulary import Vocabulary
-from transformer.decoding import Allow
+from transformer.decoding import Constraint
 from transformer.evaluation.parsing import (
     evaluate_parses,
     most_frequent_label,
@@ -23,7 +23,7 @@ from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
 
 def constrain_to_trees(
     corpus: Corpus, vocabulary: Vocabulary, device: torch.device
-) -> Callable[[Sequence[str]], Allow]:
+) -> Callable[[Sequence[str]], Constraint]:
     """What a model that was trained on ``corpus`` may write for some sentences."""
     spelling = Spelling(vocabulary, leaves_of(corpus))
     return lambda sentences: TreeConstraint(spelling, sentences, device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,19 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.decoding.test_search import lively_model
+from tests.decoding.test_search import LivelyEmbedding, lively_model
 from tests.samples import TINY_MODEL
-from transformer.config import BOS_ID, EOS_ID, DecodingConfig
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from transformer.data.linearised import BRACKETS, MAX_OPEN, Leaves, delinearise
-from transformer.data.trees import Tree, read_trees, to_penn, words
+from transformer.data.trees import Tree, escape, read_trees, to_penn, words
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
-from transformer.decoding import decode_sentences, length_penalty
+from transformer.decoding import Constraint, decode_sentences, length_penalty
+from transformer.decoding.beams import Beams
 from transformer.decoding.search import beam_search
 from transformer.evaluation.perplexity import translate
 from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
 from transformer.model.encoder_decoder import Transformer
 
 LINES = ["(S (NP a )NP (VP bed , )VP . )S XX", "a bad bead , ."]
+SENTENCE = "a bed"
 DEVICE = torch.device("cpu")
 
 
@@ -59,13 +60,22 @@ def forests(
 
 
 @torch.no_grad()
-def score(model: Transformer, src: Tensor, line: list[int], alpha: float) -> float:
-    """Log-probability over the length penalty; padding and begin-of-sentence are impossible."""
+def score(
+    model: Transformer, src: Tensor, line: list[int], spelling: Spelling, alpha: float
+) -> float:
+    """Log-probability over the length penalty; a leaf counts as any leaf, its rest as certain."""
     logits = model(src, torch.tensor([[BOS_ID, *line]]))[0]
-    logits[:, [0, BOS_ID]] = -torch.inf
-    target = [*line, EOS_ID]
-    total = logits.log_softmax(-1)[range(len(target)), target].sum()
-    return (total / length_penalty(len(target), alpha)).item()
+    logits[:, [PAD_ID, BOS_ID]] = -torch.inf
+    scores, brackets = logits.log_softmax(-1), {*spelling.opening, *spelling.closing}
+    leaves = [x for x in range(4, scores.size(1)) if x not in brackets] + [UNK_ID]
+    starts = {ids[0] for word in SENTENCE.split() for ids in spelling.leaf(word)}
+    total = torch.zeros(())
+    for step, piece in enumerate([*line, EOS_ID]):
+        if piece in brackets or piece == EOS_ID:
+            total += scores[step, piece]
+        elif piece in starts:
+            total += scores[step, leaves].logsumexp(0)
+    return (total / length_penalty(len(line) + 1, alpha)).item()
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
@@ -73,18 +83,18 @@ def score(model: Transformer, src: Tensor, line: list[int], alpha: float) -> flo
 def test_a_wide_search_finds_the_best_of_all_trees(
     vocabulary: Vocabulary, seed: int, alpha: float
 ) -> None:
-    sentence, spelling = "a bed", Spelling(vocabulary, "words")
+    spelling = Spelling(vocabulary, "words")
     model = of_size(vocabulary, seed)
-    (source,) = vocabulary.encode([sentence])
+    (source,) = vocabulary.encode([SENTENCE])
     src = torch.tensor([source])
-    leaves = [spelling.leaf(word)[0] for word in sentence.split()]
+    leaves = [spelling.leaf(word)[0] for word in SENTENCE.split()]
     extra = sum(map(len, leaves)) + 2 * 2 + 1 - len(source)
     lines = {tuple(x) for x in forests(spelling, leaves, 2)}
     assert len(lines) > 50
-    best = max(lines, key=lambda line: score(model, src, list(line), alpha))
+    best = max(lines, key=lambda line: score(model, src, list(line), spelling, alpha))
     config = DecodingConfig(beam_size=600, length_penalty=alpha, max_extra_length=extra)
     with torch.inference_mode():
-        (found,) = beam_search(model, src, config, TreeConstraint(spelling, [sentence], DEVICE))
+        (found,) = beam_search(model, src, config, TreeConstraint(spelling, [SENTENCE], DEVICE))
     assert tuple(found) == best
 
 
@@ -109,7 +119,7 @@ def test_every_output_is_a_tree_over_its_sentence(
     model, spelling = of_size(vocabulary, seed), Spelling(vocabulary, leaves)
     config = DecodingConfig(beam_size=beam, max_extra_length=extra)
     found = translate(
-        model, vocabulary, [x.replace("(", "-LRB-").replace(")", "-RRB-") for x in sentences], config,
+        model, vocabulary, list(map(escape, sentences)), config,
         constrain=lambda lines: TreeConstraint(spelling, lines, DEVICE),
     )  # fmt: skip
     for sentence, line in zip(sentences, found, strict=True):
@@ -129,9 +139,9 @@ def constituents(tree: Tree) -> Iterator[Tree]:
 def test_a_model_that_only_opens_brackets_stays_within_the_depth(vocabulary: Vocabulary) -> None:
     spelling = Spelling(vocabulary, "words")
     model = of_size(vocabulary)
-    output = model.embedding.output  # of the lively embedding
+    assert isinstance(model.embedding, LivelyEmbedding)
     with torch.no_grad():
-        output.bias[spelling.opening] += 100.0
+        model.embedding.output.bias[spelling.opening] += 100.0
     config = DecodingConfig(beam_size=2, max_extra_length=500)
     (line,) = translate(
         model, vocabulary, ["a"], config,
@@ -163,16 +173,13 @@ def test_the_result_does_not_depend_on_the_batch(vocabulary: Vocabulary, beam: i
 def test_a_prefix_is_a_constraint_of_three_lines(vocabulary: Vocabulary, beam: int) -> None:
     model, prefix = of_size(vocabulary), [7, 11, 13]
 
-    def begin_with_prefix(rows: Sequence[int]):
-        def allow(beams: object) -> Tensor:
-            batch, width, length = beams.history.shape  # pyright: ignore
-            allowed = torch.ones(batch, width, len(vocabulary), dtype=torch.bool)
-            if length < len(prefix):
-                allowed[:] = False
-                allowed[..., prefix[length]] = True
-            return allowed
+    def begin_with_prefix(_: Sequence[int]) -> Constraint:
+        def constraint(beams: Beams, scores: Tensor) -> Tensor:
+            position = beams.history.size(2)
+            others = torch.arange(scores.size(2)) != prefix[min(position, 2)]
+            return scores.masked_fill(others, -torch.inf) if position < 3 else scores
 
-        return allow
+        return constraint
 
     sources = vocabulary.encode(LINES)
     config = DecodingConfig(beam_size=beam, max_extra_length=3)

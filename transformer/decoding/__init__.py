@@ -5,6 +5,6 @@ by position, ``beams`` keeps the hypotheses, ``search`` drives both and forms th
 """
 
 from transformer.decoding.beams import length_penalty
-from transformer.decoding.search import Allow, beam_search, decode_sentences
+from transformer.decoding.search import Constraint, beam_search, decode_sentences
 
-__all__ = ["Allow", "beam_search", "decode_sentences", "length_penalty"]
+__all__ = ["Constraint", "beam_search", "decode_sentences", "length_penalty"]

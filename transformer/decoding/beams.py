@@ -21,8 +21,8 @@ class Beams:
     """The hypotheses for each sentence of a batch.
 
     Shapes: ``sentences``, ``limits``, ``finished``, ``best_score``, ``done`` ``(batch,)``;
-    ``scores``, ``last_tokens``, ``parents`` ``(batch, beam)``; ``history`` ``(batch, beam, length)``;
-    ``best_history`` ``(batch, longest limit)``. ``alpha`` is that of the length penalty.
+    ``scores``, ``last_tokens``, ``parents`` ``(batch, beam)``; ``history`` ``(batch, beam,
+    length)``; ``best_history`` ``(batch, longest limit)``. ``alpha`` is that of the length penalty.
     ``sentences`` are the rows of the source that are still searched, and ``parents`` the hypotheses
     of the step before from which those of ``history`` descend.
     """

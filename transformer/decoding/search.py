@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,9 +16,10 @@ from transformer.kernels.candidates import best_continuations
 from transformer.kernels.threads import map_on_threads
 from transformer.model.encoder_decoder import Transformer
 
-# What may follow the hypotheses of a search, ``(batch, beam, vocab_size)``: false is never chosen.
-# It is called once before each step, so it may keep what it knows of each hypothesis.
-Allow = Callable[[Beams], Tensor]
+# From the hypotheses of a search and the log-probabilities of what may follow them, ``(batch, beam,
+# vocab_size)``, to those that count: -inf is never chosen. It is called once in each step, and so
+# may keep what it knows of each hypothesis.
+Constraint = Callable[[Beams, Tensor], Tensor]
 
 # Source word-pieces per batch: few enough for the logits to stay in a CPU's caches, more to fill
 # a GPU.
@@ -40,7 +42,7 @@ def decode_sentences(
     config: DecodingConfig,
     *,
     tokens_per_batch: int | None = None,
-    constrain: Callable[[Sequence[int]], Allow] | None = None,
+    constrain: Callable[[Sequence[int]], Constraint] | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """Translate sentences in batches of similar length, longest first.
 
@@ -119,12 +121,12 @@ def _length_limits(src: Tensor, config: DecodingConfig) -> Tensor:
 
 
 def beam_search(
-    model: Transformer, src: Tensor, config: DecodingConfig, allow: Allow | None = None
+    model: Transformer, src: Tensor, config: DecodingConfig, constraint: Constraint | None = None
 ) -> list[list[int]]:
     """The best finished hypothesis by log p / length penalty; a beam of 1 is greedy search.
 
-    Probabilities are normalised over all word-pieces but padding and begin-of-sentence, also over
-    those that ``allow`` rules out.
+    Probabilities are normalised over all word-pieces but padding and begin-of-sentence, before
+    ``constraint`` changes them.
     A hypothesis finishes when its end of sentence is among the ``beam_size`` best continuations.
     The search for a sentence ends when ``beam_size`` hypotheses have finished, when no live one
     can still win, or at its length limit.
@@ -143,7 +145,7 @@ def beam_search(
     candidates = min(2 * config.beam_size, model.config.vocab_size)
     steps_between_looks = _STEPS_BETWEEN_LOOKS if src.is_cuda else 1
     while len(beams.sentences) > 0:
-        extend(decoder, beams, candidates, allow)
+        extend(decoder, beams, candidates, constraint)
         if decoder.position % steps_between_looks != 0 and decoder.position < longest:
             continue
         done = beams.done.cpu()
@@ -160,7 +162,10 @@ def beam_search(
 
 
 def extend(
-    decoder: IncrementalDecoder, beams: Beams, candidates: int, allow: Allow | None = None
+    decoder: IncrementalDecoder,
+    beams: Beams,
+    candidates: int,
+    constraint: Constraint | None = None,
 ) -> None:
     """Make all hypotheses one word-piece longer, without waiting for a GPU.
 
@@ -168,6 +173,6 @@ def extend(
         candidates: the number of continuations that each hypothesis offers
     """
     logits = decoder.step(beams.last_tokens).float()
-    allowed = None if allow is None else allow(beams)
-    decoder.select_hypotheses(beams.extend(*best_continuations(logits, candidates, allowed)))
+    constrain = constraint and partial(constraint, beams)
+    decoder.select_hypotheses(beams.extend(*best_continuations(logits, candidates, constrain)))
     beams.end()

@@ -56,8 +56,6 @@ class _Counts:
     gold: int = 0
     found: int = 0
     matched: int = 0
-    words: int = 0
-    correct_tags: int = 0
 
 
 def evaluate_parses(
@@ -104,8 +102,6 @@ def _count(gold: Tree, found: Tree) -> _Counts:
         gold=gold_spans.total(),
         found=found_spans.total(),
         matched=(gold_spans & found_spans).total(),
-        words=len(gold_words),
-        correct_tags=sum(x.label == y.label for x, y in zip(gold_words, found_words, strict=True)),
     )
 
 

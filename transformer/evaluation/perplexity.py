@@ -15,7 +15,7 @@ from transformer.data.batches import collate
 from transformer.data.buckets import batches_by_length
 from transformer.data.store import PairsInMemory
 from transformer.data.vocabulary import Vocabulary
-from transformer.decoding import Allow, decode_sentences
+from transformer.decoding import Constraint, decode_sentences
 from transformer.errors import InputError
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.loss import smoothed_cross_entropy
@@ -89,7 +89,7 @@ def translate(
     config: DecodingConfig,
     *,
     decode: Decode | None = None,
-    constrain: Callable[[Sequence[str]], Allow] | None = None,
+    constrain: Callable[[Sequence[str]], Constraint] | None = None,
     on_progress: Callable[[int], Any] | None = None,
     first_line: int = 1,
 ) -> list[str]:
@@ -111,7 +111,10 @@ def translate(
     if decode is not None:
         decoded = decode(sources)
     elif constrain is not None:
-        allow = lambda batch: constrain([lines[rows[index]] for index in batch])  # noqa: E731
+
+        def allow(batch: Sequence[int]) -> Constraint:
+            return constrain([lines[rows[index]] for index in batch])
+
         decoded = decode_sentences(model, sources, config, constrain=allow)
     else:
         decoded = decode_sentences(model, sources, config)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from transformer.config import EOS_ID, UNK_ID
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from transformer.data.linearised import MAX_OPEN, Leaves, leaf_forms
 from transformer.data.vocabulary import SPACE_SYMBOL, Vocabulary
 from transformer.decoding.beams import Beams
@@ -22,7 +22,8 @@ class Spelling:
     """
 
     def __init__(self, vocabulary: Vocabulary, leaves: Leaves) -> None:
-        self._vocabulary, self._leaves = vocabulary, leaves
+        self._vocabulary = vocabulary
+        self._leaves: Leaves = leaves
         self._known: dict[str, list[list[int]]] = {}
         ids = {piece: number for number, piece in enumerate(vocabulary.pieces())}
         opening, closing = f"{SPACE_SYMBOL}(", f"{SPACE_SYMBOL})"
@@ -87,6 +88,9 @@ class TreeConstraint:
     the next word or, once all words are written and all constituents closed, the end. No
     constituent is empty, and none is opened that could not be closed within the length limit.
 
+    Which word comes next is known, so a leaf has the probability of all leaves together, and the
+    rest of its word-pieces has 1: a model that misspells a word would else rather add brackets.
+
     A hypothesis is a node of its sentence's graph and a stack of labels. All of them move at once,
     without waiting for a GPU.
     """
@@ -115,10 +119,12 @@ class TreeConstraint:
         self._label[self._opening] = torch.arange(len(spelling.opening), device=device)
         self._closes = torch.zeros_like(self._label, dtype=torch.bool)
         self._closes[self._closing] = True
+        self._in_leaf = (self._label < 0) & ~self._closes
+        self._in_leaf[[PAD_ID, BOS_ID, EOS_ID]] = False
         self._hypotheses: list[Tensor] = []
 
-    def __call__(self, beams: Beams) -> Tensor:
-        """``(batch, beam, vocab_size)``, true for what may follow."""
+    def __call__(self, beams: Beams, scores: Tensor) -> Tensor:
+        """The log-probabilities ``scores`` ``(batch, beam, vocab_size)`` of what may follow."""
         if self._hypotheses:
             self._follow(beams)
         else:
@@ -126,7 +132,7 @@ class TreeConstraint:
             depth = torch.zeros_like(node)
             stack = depth.unsqueeze(2).repeat(1, 1, MAX_OPEN)
             self._hypotheses = [node, depth, depth.bool(), stack]
-        return self._allowed(beams)
+        return self._score(beams, scores)
 
     def _follow(self, beams: Beams) -> None:
         """Move to the hypotheses of ``beams`` by their last word-pieces."""
@@ -146,22 +152,33 @@ class TreeConstraint:
         depth = (depth + opens.long() - self._closes[token].long()).clamp(0, MAX_OPEN)
         self._hypotheses = [node, depth, opens, stack]
 
-    def _allowed(self, beams: Beams) -> Tensor:
+    def _score(self, beams: Beams, scores: Tensor) -> Tensor:
         node, depth, was_opened, stack = self._hypotheses
         pieces, targets, left, boundary = (_at(table, node) for table in self._tables[:4])
         # What there is room for besides the closing brackets and the end.
         room = beams.limits.unsqueeze(1) - beams.history.size(2) - depth - 1
-        allowed = torch.zeros((*node.shape, len(self._label)), dtype=torch.bool, device=node.device)
+        found = torch.full_like(scores, -torch.inf)
         left_after = self._tables[2].gather(1, targets.flatten(1)).view_as(targets)
         fits = (left_after < room.unsqueeze(2)) | (left_after < left.unsqueeze(2))
-        allowed.scatter_(2, pieces.clamp(min=0), fits & (pieces >= 0))
+        fits &= pieces >= 0
+        pieces = pieces.clamp(min=PAD_ID)
+        spelt = scores.gather(2, pieces).masked_fill(~fits, -torch.inf)
+        any_leaf = scores.masked_fill(~self._in_leaf, -torch.inf).logsumexp(2)
+        begun = any_leaf.masked_fill(~boundary, 0.0) - spelt.logsumexp(2)
+        found.scatter_(2, pieces, (spelt + begun.unsqueeze(2)).masked_fill(~fits, -torch.inf))
         may_open = boundary & (left > 0) & (depth < MAX_OPEN) & (left + 2 <= room)
-        allowed[..., self._opening] = may_open.unsqueeze(2)
+        found[..., self._opening] = _where(may_open, scores[..., self._opening])
         innermost = stack.gather(2, (depth - 1).clamp(min=0).unsqueeze(2)).squeeze(2)
+        closing = self._closing[innermost].unsqueeze(2)
         may_close = boundary & (depth > 0) & ~was_opened
-        allowed.scatter_(2, self._closing[innermost].unsqueeze(2), may_close.unsqueeze(2))
-        allowed[..., EOS_ID] = boundary & (left == 0) & (depth == 0)
-        return allowed
+        found.scatter_(2, closing, _where(may_close, scores.gather(2, closing)))
+        may_end = boundary & (left == 0) & (depth == 0)
+        found[..., EOS_ID] = scores[..., EOS_ID].masked_fill(~may_end, -torch.inf)
+        return found
+
+
+def _where(allowed: Tensor, scores: Tensor) -> Tensor:
+    return scores.masked_fill(~allowed.unsqueeze(2), -torch.inf)
 
 
 def _of_parents(state: Tensor, parents: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
 """The likeliest next word-pieces, found without sorting or normalising a whole vocabulary.
 
-Plain form: ``logits.log_softmax(-1).topk(count)`` with padding and begin-of-sentence masked, and
-then what is not allowed.
+Plain form: ``logits.log_softmax(-1).topk(count)`` with padding and begin-of-sentence masked.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -17,25 +18,23 @@ _BLOCK = 64
 
 
 def best_continuations(
-    logits: Tensor, count: int, allowed: Tensor | None = None
+    logits: Tensor, count: int, constrain: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """The ``count`` likeliest word-pieces, best first; never padding or begin-of-sentence.
 
     Args:
         logits: ``(..., vocab_size)`` in fp32; overwritten
         count: at most ``vocab_size``
-        allowed: of the same shape, false for word-pieces that may not be chosen; None allows all
+        constrain: from the log-probabilities of all word-pieces to those that count
 
     Returns:
-        Their log-probabilities under the softmax over all word-pieces but those two, -inf for what
-        is not allowed, and their ids, both ``(..., count)``.
+        Their log-probabilities under the softmax over all word-pieces but those two, and their ids,
+        both ``(..., count)``.
     """
     # One by one, as a list of indices would be copied to the device.
     logits[..., PAD_ID] = logits[..., BOS_ID] = -torch.inf
-    if allowed is not None:
-        total = logits.logsumexp(-1, keepdim=True)
-        best, ids = _topk(logits.masked_fill_(~allowed, -torch.inf), count)
-        return best - total, ids
+    if constrain is not None:
+        return _topk(constrain(logits.log_softmax(-1)), count)
     best, ids = _topk(logits, count)
     maximum = best[..., :1]
     total = logits.sub_(maximum).exp_().sum(-1, keepdim=True)

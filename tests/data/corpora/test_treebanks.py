@@ -52,7 +52,7 @@ def test_craft_is_split_by_article_in_the_order_of_names() -> None:
         assert files(CRAFT_SHORT, split) == files(CRAFT, split)
 
 
-@pytest.mark.parametrize("corpus", [CRAFT, CRAFT_SHORT, craft("tags", 40)], ids=str)
+@pytest.mark.parametrize("corpus", [CRAFT, CRAFT_SHORT, craft("words", 40)], ids=str)
 def test_a_declaration_survives_json(corpus: Corpus) -> None:
     assert from_dict(Corpus, to_dict(corpus)) == corpus
     assert corpus.task == "parsing"
@@ -68,7 +68,7 @@ def test_an_older_declaration_is_one_of_a_translation() -> None:
 
 
 def test_what_stands_for_words_is_known_from_the_declaration() -> None:
-    assert [leaves_of(craft(x)) for x in ("XX", "tags", "words")] == ["XX", "tags", "words"]
+    assert [leaves_of(craft(x)) for x in ("XX", "words")] == ["XX", "words"]
     assert [leaves_of(x) for x in (CRAFT, CRAFT_SHORT, PENN)] == ["words", "words", "XX"]
 
 

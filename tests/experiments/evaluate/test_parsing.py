@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.evaluate.parsing import parse_lines, score_parses
+from experiments.evaluate.parsing import score_parses
 from experiments.evaluate.trained import parse_stream
 from experiments.run.experiment import Experiment
 from experiments.run.results import Result, score_lines
@@ -15,8 +15,8 @@ from tests.data.corpora.test_treebanks import write_wsj
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of
 from tests.samples import tiny
-from transformer.data.corpora.treebanks import CRAFT_SHORT, craft, penn_treebank
-from transformer.data.trees import read_trees, to_penn, words
+from transformer.data.corpora.treebanks import penn_treebank
+from transformer.data.trees import read_trees, words
 from transformer.errors import InputError
 
 SENTENCES = ["The cat sleeps .", "It eats fish ."]
@@ -24,26 +24,14 @@ TREES = ["(S (NP XX XX )NP (VP XX )VP . )S", "(S (NP XX )NP (VP XX (NP XX )NP )V
 
 
 def test_perfect_lines_score_100_and_the_baseline_less() -> None:
-    found = score_parses(craft(), SENTENCES, TREES, TREES)
-    assert (found.f1, found.exact_match, found.repaired, found.sentences) == (100, 100, 0, 2)
+    found = score_parses(SENTENCES, TREES, TREES)
+    assert (found.f1, found.exact_match, found.sentences) == (100, 100, 2)
     assert 0 < found.baseline_f1 < 60
     spelt = [
         "(S (NP The cat )NP (VP sleeps )VP . )S",
         "(S (NP It )NP (VP eats (NP fish )NP )VP . )S",
     ]
-    assert score_parses(CRAFT_SHORT, SENTENCES, spelt, spelt) == found
-    assert found.tagging_accuracy is None, "its leaves are no tags"
-    tags = [line.replace("XX", "NN") for line in TREES]
-    assert score_parses(craft("tags"), SENTENCES, tags, tags).tagging_accuracy == 100
-
-
-def test_a_line_that_is_no_tree_is_repaired_and_counted() -> None:
-    lines = [TREES[0], "(S (NP XX XX XX XX XX"]
-    found = score_parses(craft(), SENTENCES, TREES, lines)
-    assert (found.repaired, found.errors) == (1, 0)
-    assert 0 < found.f1 < 100
-    parsed = parse_lines(craft(), SENTENCES, lines)
-    assert to_penn(parsed.trees[1]) == "(TOP (S (NP (XX It) (XX eats) (XX fish) (XX .))))"
+    assert score_parses(SENTENCES, spelt, spelt) == found
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +80,11 @@ def test_evaluate_prints_f1(parser: tuple[Path, Result], command: Command) -> No
 def test_a_translator_does_not_parse(finished: Path) -> None:
     with pytest.raises(InputError, match="does not parse, it translates: use translate"):
         next(parse_stream(finished, io.BytesIO(b"A sentence .\n")))
+
+
+def test_a_parser_is_not_decoded_by_an_engine_without_constraints(
+    parser: tuple[Path, Result], command: Command
+) -> None:
+    ended = command("experiments", "parse", parser[0], "--engine", "ctranslate2", stdin=b"a\n")
+    assert ended.code == 2
+    assert "CTranslate2 cannot be held to trees: parse with --engine torch" in ended.stderr
