@@ -277,10 +277,16 @@ def worker(directory: Path, **options: Any) -> int:
         choices=("none", "hyperband", "median"),
         help="what ends poor trials after the warm-up (default: as before, or hyperband)",
     ),
+    arg(
+        "--confirm",
+        type=int,
+        metavar="K",
+        help="then train the K best and the base with three other seeds (default: none)",
+    ),
     arg("--directory", type=Path, metavar="DIR", help="of the runs (default: runs/SPACE-SCALE)"),
     *_STARTING,
     examples=(
-        "search base_lr --scale small --trials 40",
+        "search base_lr --scale small --trials 40 --confirm 3",
         "search my_space.py --scale quick --trials 40 --pruner none",
     ),
 )
@@ -291,6 +297,7 @@ def search(
     seed: int,
     sampler: Sampler | None,
     pruner: Pruner | None,
+    confirm: int | None,
     directory: Path | None,
     retry_failed: bool,
     precision: Precision | None,
@@ -311,6 +318,7 @@ def search(
         seed=seed,
         sampler=sampler,
         pruner=pruner,
+        confirm=confirm,
         directory=directory,
         retry_failed=retry_failed,
         precision=precision,

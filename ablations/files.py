@@ -15,6 +15,8 @@ HTML_FILE = "report.html"
 LATEX_FILE = "table.tex"
 CSV_FILE = "results.csv"
 FIGURES = "figures"
+# Of a search: the directory of the table that trains its best trials again.
+CONFIRM = "confirm"
 STUDY_FILE = "study.sqlite3"
 STORAGE_FILE = "fleet.json"
 # The name of the process that began to work on the directory last.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ablations.files import LAYERS_FILE, WORKER_FILE
+from ablations.files import CONFIRM, LAYERS_FILE, WORKER_FILE
 from ablations.report.report import write_report
 from ablations.report.write import print_page
 from ablations.runner import forkserver, identity, process
@@ -24,6 +24,7 @@ from ablations.runner.storage_url import register_storage, storage_url
 from ablations.runner.sync import QueueSync
 from ablations.runner.worker import Worker
 from ablations.search.claim import claim_search, settle_search
+from ablations.search.confirm import plan_confirmation
 from ablations.search.rungs import Pruner, describe_rungs
 from ablations.search.runs import SearchRuns
 from ablations.search.search import Sampler, is_search, load_search, prepare_search
@@ -136,10 +137,14 @@ def run_search(
     options: Options,
     sampler: Sampler | None = None,
     pruner: Pruner | None = None,
+    confirm: int | None = None,
     precision: Precision | None = None,
     threads: int | None = None,
 ) -> int:
     """Carry out the trials that a search lacks and report it; the exit code.
+
+    Args:
+        confirm: how many of the best trials to train again with other seeds, next to the base
 
     Raises:
         InputError: for arguments that cannot be used.
@@ -156,7 +161,13 @@ def run_search(
         if retry_failed:
             for name in runs.names:
                 clear_failures(root / name)
-        return fleet.work(runs, None, _report_search)
+        code = fleet.work(runs, None, _report_search)
+    if confirm is None or code:
+        return code
+    plan = plan_confirmation(search, read_trials(search, root), confirm, root)
+    with Fleet(root / CONFIRM, options, search.base) as fleet:
+        claim_plan(root / CONFIRM, plan)
+        return fleet.work(TableRuns(root / CONFIRM), None, lambda _: _report_confirmed(root))
 
 
 # Writes the report of a directory, and returns what prints it.
@@ -179,6 +190,11 @@ def _report_search(root: Path) -> Callable[[], None]:
         refuse_hopeless(search, trials)
 
     return show
+
+
+def _report_confirmed(root: Path) -> Callable[[], None]:
+    write_report(root / CONFIRM)
+    return _report_search(root)
 
 
 class Fleet:

@@ -244,8 +244,10 @@ def digest(config: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def from_dict(kind: type[T], values: dict[str, Any], where: str = "configuration") -> T:
-    """The dataclass of what :func:`to_dict` returned.
+def from_dict(
+    kind: type[T], values: dict[str, Any], where: str = "configuration", *, strict: bool = True
+) -> T:
+    """The dataclass of what :func:`to_dict` returned; not ``strict``, unknown fields are skipped.
 
     Raises:
         InputError: if a field is missing, unknown or of the wrong type; ``where`` names the file.
@@ -253,6 +255,6 @@ def from_dict(kind: type[T], values: dict[str, Any], where: str = "configuration
     import dacite  # not needed by the benchmarks, which run with torch alone
 
     try:
-        return dacite.from_dict(kind, values, dacite.Config(cast=[tuple], strict=True))
+        return dacite.from_dict(kind, values, dacite.Config(cast=[tuple], strict=strict))
     except (dacite.DaciteError, InputError, TypeError, ValueError, KeyError) as error:
         raise InputError(f"{where} does not fit this version of the project: {error}") from error

@@ -54,6 +54,8 @@ def setting(name: str, value: Value) -> str:
         return formats.steps(value)
     if name == "model":
         return class_name(str(value)) if value else "the paper's"
+    if isinstance(value, float):
+        return str(float(f"{value:.4g}"))
     return "none" if value is None else str(value)
 
 

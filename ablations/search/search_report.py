@@ -9,8 +9,12 @@ from pathlib import Path
 
 from ablations.figures.curves import read_curve
 from ablations.figures.search import draw_trial_curves
+from ablations.files import CONFIRM, PLAN_FILE
 from ablations.report.notes import facts_of_base, facts_of_results
-from ablations.report.page import Column, Facts, Figure, Figures, Page, Table, Text, make_page
+from ablations.report.page import Column, Facts, Figure, Figures, Page, Part, Table, Text, make_page
+from ablations.report.results import results_table
+from ablations.report.summary import summarise
+from ablations.report.verdicts import verdicts
 from ablations.report.write import write_page
 from ablations.runner.attempts import locate
 from ablations.search.rungs import count_passed, describe_rungs
@@ -87,6 +91,7 @@ def compose_search(
                 _best_and_base(search, found, trials),
             ],
         ),
+        ("Trained again with other seeds", list(_confirmed(directory / CONFIRM))),
         ("Progress", [Text(tuple(_pruning(search, trials))), drawn("history", "curves")]),
         (
             "Which parameters matter",
@@ -100,6 +105,14 @@ def compose_search(
         ("How to read it", [Text(tuple(_notes(search)), is_list=True)]),
         ("Set-up", [Facts(tuple(_facts(search, trials)))]),
     )
+
+
+def _confirmed(directory: Path) -> Iterator[Part]:
+    """The best trials against the base with seeds that the search never saw."""
+    if (directory / PLAN_FILE).is_file():
+        summary = summarise(directory)
+        yield results_table(summary)
+        yield Text(tuple(verdicts(summary)), is_list=True, terminal=True)
 
 
 def _figures(
@@ -129,6 +142,9 @@ def _pruning(search: Search, trials: Sequence[Trial]) -> Iterator[str]:
     ends = [(trial.step, trial.state in early) for trial in trials]
     if passed := count_passed(search.rungs, ends):
         yield f"{passed.capitalize()}."
+    whole = search.base.training.max_steps * sum(trial.has_ended for trial in trials)
+    if trained := sum(trial.step for trial in trials if trial.has_ended):
+        yield f"Trained: {trained:,} steps of the {whole:,} that these trials have to their ends."
 
 
 def _verdict(search: Search, found: Trial | None) -> str:
@@ -208,8 +224,8 @@ def _notes(search: Search) -> Iterator[str]:
         "fallen, so it cannot be compared with that of a finished one."
     )
     yield (
-        "The best of many trials with one seed owes part of its lead to chance: train it and the "
-        "base with other seeds before relying on it."
+        "The best of many trials with one seed owes part of its lead to chance: --confirm 3 "
+        "trains the best and the base with other seeds."
     )
     yield (
         "Importances are shares of 1 by PED-ANOVA, which compares the best quarter of the trials "

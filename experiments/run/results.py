@@ -180,15 +180,17 @@ def parse_scores(parses: Parses) -> str:
 def load_result(directory: Path) -> Result | None:
     """The result of the run in ``directory``, or None if it has not finished.
 
+    Measures of other versions are skipped, so that old results stay readable.
+
     Raises:
-        InputError: if the file cannot be read, or is of another version.
+        InputError: if the file cannot be read, or lacks a measure.
     """
     path = directory / RESULT_FILE
     if not path.is_file():
         return None
     values = read_json(path)
     try:
-        return from_dict(Result, values, str(path))
+        return from_dict(Result, values, str(path), strict=False)
     except InputError as error:
         raise InputError(f"{error}; remove the file, and the same command scores again") from error
 

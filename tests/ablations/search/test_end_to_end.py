@@ -88,7 +88,7 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
     four = read_trials(load_search(root), root)
     assert all(trial.state in ("done", "pruned") for trial in four)
     (root / "study.sqlite3").unlink()
-    more = ablations(place, *command, "--trials", "6")
+    more = ablations(place, *command, "--trials", "6", "--confirm", "1")
     assert more.returncode == 0, more.stderr
     trials = read_trials(load_search(root), root)
     assert trials[:4] == four
@@ -96,6 +96,8 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
     found = best(trials)
     assert found is not None
     assert f"The best is {found.name}" in more.stdout
+    again = root / "confirm" / found.name / "seed-2" / "result.json"
+    assert again.is_file() and "Trained again with other seeds" in more.stdout
     trained = ablations(
         place, "experiments", "train", "lr-mini-best", "--directory", "again", "--max-steps", "3"
     )
