@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import re
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ablations.runs.lock import WHOLE, Shard
 from experiments.command_line import LOG, VARIANT, Program, arg
 from transformer.config import Precision
 from transformer.errors import InputError
@@ -26,20 +25,6 @@ PROGRAM = Program(
     ),
 )
 main = PROGRAM.run
-
-# As SQLAlchemy reads a URL: before the host, or among the parameters.
-_PASSWORD = re.compile(r"://[^:/]*:[^@]*@|[?&](ssl)?password=")
-
-
-def _storage(url: str) -> str:
-    """Refuse a password: W&B records the command line, and all users can list processes."""
-    if _PASSWORD.search(url):
-        raise argparse.ArgumentTypeError(
-            "the command line is no place for a password, as W&B records it: "
-            "put the URL into OPTUNA_STORAGE, or the password into ~/.pgpass"
-        )
-    return url
-
 
 _SCALE = arg(
     "--scale", required=True, metavar="SCALE", help="what the sizes become; list prints them"
@@ -70,13 +55,11 @@ _PLACES = (
     ),
     arg("--trials-per-device", type=int, default=1, metavar="K", help="runs on a GPU, or core"),
 )
-_WORKER = (
+_DRIVER = (
     arg(
-        "--storage",
-        type=_storage,
-        metavar="URL",
-        help="database that all workers share, such as postgresql://user@host/name "
-        "(default: OPTUNA_STORAGE, or a file in the directory, for one machine)",
+        "--ray",
+        metavar="ADDRESS",
+        help="run on this Ray cluster, or auto for the running one (default: on this machine)",
     ),
     *_PLACES,
     arg("--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory"),
@@ -92,9 +75,8 @@ _STARTING = (
         help="of products (default: as in earlier runs, or bf16 if this machine multiplies it)",
     ),
     arg("--threads", type=int, metavar="N", help="CPU threads of a run (default: as before, or 1)"),
-    *_WORKER,
+    *_DRIVER,
 )
-_STORAGE_EXAMPLE = "--storage postgresql://me@host/table3"
 
 
 @PROGRAM.command("list", examples=("list",))
@@ -177,10 +159,18 @@ def plan(json: bool, **words: Any) -> int:
         metavar="DIR",
         help="copy the finished runs of DIR, such as a committed result, first (default: none)",
     ),
+    arg(
+        "--shard",
+        type=Shard.parse,
+        default=WHOLE,
+        metavar="I/N",
+        help="every N-th run from the I-th on, for the tasks of an array (default: all)",
+    ),
     *_STARTING,
     examples=(
         "run table3 --scale quick",
         "run table3 --scale small --seeds 1-3 --rows base,A-h1 --workers 2",
+        "run table3 --scale paper --seeds 1-3 --ray auto",
         "run my_table.py --scale quick",
         "run table1 --quick",
     ),
@@ -242,23 +232,6 @@ def _train_table(
         threads=threads,
         options=Options(**options),
     )
-
-
-@PROGRAM.command(
-    "worker",
-    _DIRECTORY,
-    *_WORKER,
-    examples=(f"worker runs/table3-paper {_STORAGE_EXAMPLE}",),
-)
-def worker(directory: Path, **options: Any) -> int:
-    """Work on the runs of a directory, together with other workers, until none is left.
-
-    The directory and the storage are those of a run or search that was started on this machine or
-    another. Workers may come and go; what one leaves unfinished, another continues.
-    """
-    from ablations.run import Options, work_in
-
-    return work_in(directory, Options(**options))
 
 
 @PROGRAM.command(
@@ -330,21 +303,12 @@ def search(
 @PROGRAM.command(
     "status",
     _DIRECTORY,
-    arg(
-        "--storage",
-        type=_storage,
-        metavar="URL",
-        help="database to ask if the directory is not visible here (default: OPTUNA_STORAGE)",
-    ),
     arg("--watch", action="store_true", help="show it again and again until all is done"),
     arg("--json", action="store_true", help="one object, see ablations/status/model.py"),
-    examples=("status runs/table3-small --watch", f"status runs/table3-paper {_STORAGE_EXAMPLE}"),
+    examples=("status runs/table3-small --watch",),
 )
-def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int:
-    """Print how far a table or a search is, who works on it, and what failed.
-
-    If the directory is not visible from this machine, its name is that of a study in the storage.
-    """
+def status(directory: Path, watch: bool, json: bool) -> int:
+    """Print how far a table or a search is, where its runs are, and what failed."""
     from ablations.files import LAYERS_FILE
 
     if (directory / LAYERS_FILE).is_file() and not json:
@@ -354,7 +318,7 @@ def status(directory: Path, storage: str | None, watch: bool, json: bool) -> int
         return 0
     from ablations.status.command import show_status
 
-    return show_status(directory, storage=storage, watch=watch, as_json=json)
+    return show_status(directory, watch=watch, as_json=json)
 
 
 @PROGRAM.command(
@@ -473,32 +437,3 @@ def compare(directory: Path, first: str, second: str, seeds: str | None) -> int:
     for line in compare_rows(directory, first, second, seeds):
         print(line, flush=True)
     return 0
-
-
-@PROGRAM.command(
-    "benchmark",
-    arg("--trials", type=int, default=3, metavar="N", help="runs of the table"),
-    arg("--minutes", type=float, default=1.0, metavar="M", help="of training of each run"),
-    arg(
-        "--storage",
-        type=_storage,
-        metavar="URL",
-        help="database of the workers (default: OPTUNA_STORAGE, or a file)",
-    ),
-    arg(
-        "--output",
-        type=Path,
-        default=Path("runs") / "benchmark-fleet.json",
-        metavar="FILE",
-        help="the figures as JSON",
-    ),
-    examples=("benchmark --trials 3 --minutes 1",),
-)
-def benchmark(trials: int, minutes: float, storage: str | None, output: Path) -> int:
-    """Measure how much time the workers add to a table of short runs.
-
-    A worker with one slot carries out the runs, then one process does the same without a worker.
-    """
-    from ablations.benchmark import measure_overhead
-
-    return measure_overhead(trials, minutes, storage, output)

@@ -17,10 +17,8 @@ CSV_FILE = "results.csv"
 FIGURES = "figures"
 # Of a search: the directory of the table that trains its best trials again.
 CONFIRM = "confirm"
-STUDY_FILE = "study.sqlite3"
-STORAGE_FILE = "fleet.json"
-# The name of the process that began to work on the directory last.
-WORKER_FILE = ".worker"
+# Optuna's journal of the trials, which optuna-dashboard reads.
+STUDY_FILE = "study.log"
 _FOLDERS = (FIGURES, "wandb")
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

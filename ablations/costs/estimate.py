@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ablations.costs.devices import checkpoint_bytes
 from ablations.costs.timing import Speed, find_speed, finished_cells, until_the_last
-from ablations.runner.machine import Slot, count_cores, slots
+from ablations.runs.executor import Place
+from ablations.runs.local import count_cores, find_places
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.table import Cell
@@ -139,9 +140,9 @@ def plan_table(
     chosen, numbers = select_rows(declared, rows), parse_seeds(seeds)
     mapping = find_scale(declared, scale)
     plan = make_plan(declared, mapping, chosen, numbers)
-    here: tuple[Slot, ...] = ()
+    here: tuple[Place, ...] = ()
     if device is None and devices is None:
-        here = slots(
+        here = find_places(
             workers,
             devices_per_trial=devices_per_trial,
             trials_per_device=trials_per_device,

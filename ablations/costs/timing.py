@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ablations.costs.devices import Device, find_gpu
 from ablations.files import PLAN_FILE
-from ablations.runner.attempts import elapsed, read_result
+from ablations.runs.attempts import elapsed, read_result
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.run.devices import nominal_peak

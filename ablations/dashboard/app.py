@@ -6,8 +6,6 @@ import asyncio
 import ipaddress
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from functools import partial
 
 import anyio
 from sse_starlette import EventSourceResponse
@@ -21,7 +19,6 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
 from ablations.dashboard.directories import Directories, Shown
-from ablations.dashboard.optuna_view import OptunaView
 from ablations.dashboard.page import TEMPLATES, render_page, render_refusal
 from ablations.files import HTML_FILE
 from ablations.report.html import script_hashes
@@ -43,7 +40,6 @@ class Dashboard:
 
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
-        self._optuna = OptunaView()
 
     async def overview(self, request: Request) -> Response:
         """All directories."""
@@ -106,20 +102,6 @@ class Dashboard:
         text = await asyncio.get_running_loop().run_in_executor(None, script)
         return Response(text, media_type="text/javascript", headers={"Cache-Control": "no-cache"})
 
-    async def optuna(self, request: Request) -> Response:
-        """What optuna-dashboard answers; its page has fixed addresses, so they are ours too."""
-        directories = [(x.number, x.directory) for x in await self._directories.read()]
-        query, encoding = request.url.query, request.headers.get("accept-encoding", "")
-        answer = partial(self._optuna.answer, directories, request.url.path, query, encoding)
-        found = await asyncio.get_running_loop().run_in_executor(None, answer)
-        return Response(found.body, found.status, found.headers)
-
-    @asynccontextmanager
-    async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
-        """Close what was opened when the server ends."""
-        yield
-        self._optuna.close()
-
     async def _find(self, request: Request) -> Shown:
         name = request.path_params["name"]
         found = await self._directories.read(name)
@@ -150,7 +132,6 @@ def make_app(directories: Directories, host: str) -> Starlette:
         Route("/d/{name}/report", dashboard.report),
         Route("/assets/vega.js", dashboard.vega),
         Route("/assets/{file}", dashboard.file),
-        *(Route(path, dashboard.optuna) for path in OptunaView.PATHS),
     ]
     middleware = [Middleware(GZipMiddleware)]
     if is_loopback(host):
@@ -161,7 +142,6 @@ def make_app(directories: Directories, host: str) -> Starlette:
         routes=routes,
         middleware=middleware,
         exception_handlers={HTTPException: _refuse},
-        lifespan=dashboard.lifespan,
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablations.dashboard.page import render_directory
-from ablations.dashboard.reading import Reader, Reading, read_study
+from ablations.dashboard.reading import Reader, Reading
 from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.status.planned import is_claimed
 from experiments.run.experiment import CONFIG_FILE
@@ -43,13 +43,12 @@ def find_directories(root: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A directory as viewers see it, under a ``name`` for addresses and a ``number``.
+    """A directory as viewers see it, under a ``name`` for addresses.
 
     ``parts`` are JSON texts: ``html``, and one specification for each figure.
     """
 
     name: str
-    number: int
     directory: Path
     html: str = ""
     parts: Mapping[str, str] | None = None
@@ -60,7 +59,7 @@ class _Watched:
 
     def __init__(self, shown: Shown) -> None:
         self.shown = shown
-        self._study = ""
+        self._inode = 0
         self._reader = Reader(shown.directory)
         self._reading: Reading | None = None
         self._problem = ""
@@ -85,9 +84,9 @@ class _Watched:
         return self.shown
 
     def _read(self) -> None:
-        study = read_study(self.shown.directory)
-        if study != self._study:  # another table has taken its place: nothing read before holds
-            self._study, self._reader = study, Reader(self.shown.directory)
+        inode = self.shown.directory.stat().st_ino
+        if inode != self._inode:  # another table has taken its place: nothing read before holds
+            self._inode, self._reader = inode, Reader(self.shown.directory)
         self._reading = self._reader.read()
 
 
@@ -122,8 +121,7 @@ class Directories:
         for root in self.roots:
             for directory in find_directories(root):
                 if directory not in self._watched:
-                    number = len(self._watched) + 1
-                    shown = Shown(self._name(directory), number, directory)
+                    shown = Shown(self._name(directory), directory)
                     self._watched[directory] = _Watched(shown)
         return tuple(watched.read() for watched in self._watched.values())
 

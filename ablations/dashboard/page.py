@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ablations.files import HTML_FILE
+from ablations.files import HTML_FILE, STUDY_FILE
 from ablations.status.model import ENDED, Run, Status
 from ablations.status.text import ORDER, at_step, describe_host, in_order, place, stage
 from experiments.run.measures import MEASURES
@@ -36,8 +36,6 @@ class Directory(Protocol):
 
     @property
     def name(self) -> str: ...
-    @property
-    def number(self) -> int: ...
     @property
     def directory(self) -> Path: ...
 
@@ -70,8 +68,6 @@ def render_directory(shown: Directory, reading: Reading | None, problem: str) ->
     """One table or search; ``problem`` says why it cannot be read now, and ``reading`` is None if
     it never could.
     """
-    from ablations.dashboard.optuna_view import has_storage
-
     values: dict[str, Any] = {"shown": shown, "reading": reading, "problem": problem}
     if reading is not None:
         status = reading.status
@@ -84,7 +80,7 @@ def render_directory(shown: Directory, reading: Reading | None, problem: str) ->
             "silent_for": status.silent_for,
             "works": any(status.silent_for(run) is None for run in status.running),
             "report": (shown.directory / HTML_FILE).is_file(),
-            "optuna": has_storage(shown.directory),
+            "study": shown.directory / STUDY_FILE,
         }
     return _environment().get_template("directory.html.j2").render(values)
 

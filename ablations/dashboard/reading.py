@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablations.figures.curves import Curve, draw_curves, read_curve, read_training_curve
-from ablations.files import PLAN_FILE, SEARCH_FILE
-from ablations.runner.attempts import locate
-from ablations.runner.process import last_log_lines
+from ablations.files import SEARCH_FILE
+from ablations.runs.attempts import locate
+from ablations.runs.process import last_log_lines
 from ablations.search.search import Search, load_search
 from ablations.search.shown import draw_search, in_words, shares_of_importance
 from ablations.search.trials import Trial, best, ranked, read_trial
@@ -19,7 +19,6 @@ from ablations.tables.plan import Plan, load_plan
 from experiments.figures.style import Spec
 from experiments.run.progress import RunState
 from experiments.run.results import METRICS_FILE
-from transformer.files import read_json
 from transformer.formats import number
 
 _LOG_LINES = 10
@@ -49,16 +48,6 @@ class Reading:
     seeds: tuple[int, ...] = ()
     grid: tuple[tuple[str, tuple[Run | None, ...]], ...] = ()
     best: str = ""
-
-
-def read_study(directory: Path) -> str:
-    """The name of the directory's study, which no other directory has.
-
-    Raises:
-        InputError: if the directory is not a table's or a search's.
-    """
-    search = directory / SEARCH_FILE
-    return str(read_json(search if search.is_file() else directory / PLAN_FILE).get("study", ""))
 
 
 class Reader:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ablations.report.statistics import mean_difference
 from ablations.report.verdicts import interval, needed
-from ablations.runner.attempts import read_result
+from ablations.runs.attempts import read_result
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell

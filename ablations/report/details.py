@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ablations.report.page import Column, Facts, Links, Log, Section, Table, make_sections
 from ablations.report.summary import RowSummary, Summary
-from ablations.runner.attempts import locate
-from ablations.runner.process import LOG_FILE, last_log_lines
+from ablations.runs.attempts import locate
+from ablations.runs.process import LOG_FILE, last_log_lines
 from ablations.tables.changes import COLUMNS, Value
 from ablations.tables.table import Cell
 from experiments.run.experiment import CONFIG_FILE

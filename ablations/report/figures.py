@@ -11,7 +11,7 @@ from ablations.figures.table import draw_against, draw_agreement, draw_seeds
 from ablations.report.page import Figure
 from ablations.report.summary import RowSummary, Summary
 from ablations.report.verdicts import agreement, seeds_table
-from ablations.runner.attempts import locate
+from ablations.runs.attempts import locate
 from ablations.tables.table import Cell
 from experiments.figures.style import Record
 

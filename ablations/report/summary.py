@@ -18,7 +18,7 @@ from ablations.report.statistics import (
     paired_difference,
     rank_correlation,
 )
-from ablations.runner.attempts import locate, number
+from ablations.runs.attempts import locate, number
 from ablations.tables.changes import Value
 from ablations.tables.collect import finished_result
 from ablations.tables.plan import Plan, PlannedRow, load_plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,9 +59,7 @@ def claim_search(directory: Path, search: Search) -> Search:
     with FileLock(directory / _LOCK_FILE):
         found = load_search(directory) if is_search(directory) else None
         search = settle_search(directory, search, sampler=search.sampler, pruner=search.pruner)
-        if found is None:
-            search = replace(search, study=f"{search.name}-{secrets.token_hex(4)}")
-        else:
+        if found is not None:
             search = _extend(found, search, directory)
         if search != found:
             write_json(directory / SEARCH_FILE, to_dict(search))

@@ -138,13 +138,13 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
     finished = trial.state == RunState.DONE
     if not finished and trial.state not in (RunState.PRUNED, RunState.DIVERGED):
         return None
+    of_space = distributions(search)
     return create_trial(
         state=TrialState.COMPLETE if finished else TrialState.PRUNED,
         value=trial.perplexity,
         params=dict(trial.values),
-        distributions=distributions(search),
+        distributions={name: of_space[name] for name in trial.values},
         intermediate_values=dict(trial.curve),
-        user_attrs={"cell": trial.name},
     )
 
 

@@ -36,9 +36,8 @@ class Search:
     """A space at a scale.
 
     ``base`` and ``parameters`` are those of the scale; all trials share the seed of ``base``. No
-    model has more than ``max_parameters`` parameters. ``study`` is the name of the directory in
-    the database, given when it is claimed. ``declared`` are the parameters in the units of the
-    space; searches of earlier versions lack them.
+    model has more than ``max_parameters`` parameters. ``declared`` are the parameters in
+    the units of the space; searches of earlier versions lack them.
     """
 
     space: str
@@ -48,7 +47,6 @@ class Search:
     base: Config
     parameters: tuple[Parameter, ...]
     max_parameters: int | None
-    study: str = ""
     declared: tuple[Parameter, ...] = ()
     sampler: Sampler = "tpe"
     pruner: Pruner = "hyperband"
@@ -196,4 +194,6 @@ def load_search(directory: Path) -> Search:
     path = directory / SEARCH_FILE
     if not path.is_file():
         raise InputError(f"{directory} is not the directory of a search: it has no {SEARCH_FILE}")
-    return from_dict(Search, read_json(path), str(path))
+    values = read_json(path)
+    values.pop("study", None)  # of directories that had a database
+    return from_dict(Search, values, str(path))

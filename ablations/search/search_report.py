@@ -16,7 +16,7 @@ from ablations.report.results import results_table
 from ablations.report.summary import summarise
 from ablations.report.verdicts import verdicts
 from ablations.report.write import write_page
-from ablations.runner.attempts import locate
+from ablations.runs.attempts import locate
 from ablations.search.rungs import count_passed, describe_rungs
 from ablations.search.search import Search, load_search
 from ablations.search.shown import draw_search, in_words, label, shares_of_importance

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from ablations.runner.attempts import newest, read_pruned, read_result
+from ablations.runs.attempts import Ended, newest, read_ended
 from ablations.search.search import Search
 from ablations.tables.changes import Value
 from experiments.run.attempt import read_attempt
@@ -50,11 +50,6 @@ class Trial:
         return self.state not in (RunState.RUNNING, RunState.WAITING)
 
 
-def is_done(directory: Path) -> bool:
-    """Whether ``directory`` holds a trial that finished or was pruned."""
-    return read_result(directory) is not None or read_pruned(directory) is not None
-
-
 def read_trials(search: Search, root: Path) -> tuple[Trial, ...]:
     """All trials of the search in ``root``, those that have not begun too."""
     return tuple(read_trial(search, root, name) for name in search.names)
@@ -78,33 +73,48 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
 def _read(search: Search, directory: Path, name: str) -> Trial:
     values = search.values(load_experiment(directory).config)
     curve = valid_perplexities(directory)
-    trial = partial(Trial, name=name, values=values, declared=search.declare(values), curve=curve)
-    result = read_result(directory)
+    known = partial(replace, values=values, declared=search.declare(values))
+    ended = read_ended(directory)
+    if ended is not None:
+        if ended.result is not None:
+            check_unchanged(directory)
+        return known(ended_trial(name, replace(ended, curve=curve)))
+    attempt, progress = read_attempt(directory), read_progress(directory)
+    given_up = attempt is not None and attempt.given_up
+    return known(
+        Trial(
+            name=name,
+            state=RunState.FAILED if given_up else RunState.RUNNING,
+            curve=curve,
+            step=progress.step if progress else 0,
+            reason=attempt.failures[-1].reason if attempt and given_up and attempt.failures else "",
+        )
+    )
+
+
+def ended_trial(name: str, ended: Ended) -> Trial:
+    """The trial that has left ``ended``, without its values."""
+    result, pruned = ended.result, ended.pruned
     if result is not None:
-        check_unchanged(directory)
         finite = math.isfinite(result.perplexity)
-        return trial(
+        return Trial(
+            name=name,
             state=RunState.DONE if finite else RunState.DIVERGED,
+            curve=ended.curve,
             step=result.steps,
             perplexity=result.perplexity if finite else None,
             result=result,
             reason="" if finite else f"its perplexity is {result.perplexity}",
         )
-    pruned = read_pruned(directory)
-    if pruned is not None:
-        finite = pruned.perplexity is not None
-        return trial(
-            state=RunState.PRUNED if finite else RunState.DIVERGED,
-            step=pruned.step,
-            perplexity=pruned.perplexity,
-            reason="" if finite else f"no finite perplexity at step {pruned.step:,}",
-        )
-    attempt, progress = read_attempt(directory), read_progress(directory)
-    given_up = attempt is not None and attempt.given_up
-    return trial(
-        state=RunState.FAILED if given_up else RunState.RUNNING,
-        step=progress.step if progress else 0,
-        reason=attempt.failures[-1].reason if attempt and given_up and attempt.failures else "",
+    assert pruned is not None
+    finite = pruned.perplexity is not None
+    return Trial(
+        name=name,
+        state=RunState.PRUNED if finite else RunState.DIVERGED,
+        curve={step: value for step, value in ended.curve.items() if step <= pruned.step},
+        step=pruned.step,
+        perplexity=pruned.perplexity,
+        reason="" if finite else f"no finite perplexity at step {pruned.step:,}",
     )
 
 

@@ -3,53 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol
 
 from ablations.status.from_directory import DirectoryReader
-from ablations.status.model import Status, to_json
-from ablations.status.planned import is_claimed
+from ablations.status.model import to_json
 from ablations.status.text import describe_all
 
 _WATCH_SECONDS = 1.0
 
 
-class Reader(Protocol):
-    """Reads the status of one directory or study repeatedly."""
-
-    def read(self) -> Status:
-        """The status now."""
-        ...
-
-
-def show_status(directory: Path, *, storage: str | None, watch: bool, as_json: bool) -> int:
-    """Print the status of ``directory``, or if it is not visible of the study of that name.
+def show_status(directory: Path, *, watch: bool, as_json: bool) -> int:
+    """Print the status of ``directory``; the exit code.
 
     Raises:
-        InputError: if there is neither.
+        InputError: if it is not the directory of a table or a search.
     """
-    with _reader(directory, storage) as reader:
-        if not watch:
-            status = reader.read()
-            print(json.dumps(to_json(status)) if as_json else "\n".join(describe_all(status)))
-            return 0
-        return _watch_objects(reader) if as_json else _watch(reader)
+    reader = DirectoryReader(directory)
+    if not watch:
+        status = reader.read()
+        print(json.dumps(to_json(status)) if as_json else "\n".join(describe_all(status)))
+        return 0
+    return _watch_objects(reader) if as_json else _watch(reader)
 
 
-def _reader(directory: Path, storage: str | None) -> AbstractContextManager[Reader]:
-    if not is_claimed(directory) and (storage or os.environ.get("OPTUNA_STORAGE")):
-        # Imported only here: Optuna takes longer to import than all the rest.
-        from ablations.runner.storage_url import storage_url
-        from ablations.status.from_storage import open_study
-
-        return open_study(storage_url(storage, directory), directory.resolve().name)
-    return nullcontext(DirectoryReader(directory))
-
-
-def _watch(reader: Reader) -> int:
+def _watch(reader: DirectoryReader) -> int:
     from rich.console import Console
 
     from ablations.status.view import View
@@ -64,7 +42,7 @@ def _watch(reader: Reader) -> int:
     return 0
 
 
-def _watch_objects(reader: Reader) -> int:
+def _watch_objects(reader: DirectoryReader) -> int:
     while True:
         status = reader.read()
         print(json.dumps(to_json(status)), flush=True)

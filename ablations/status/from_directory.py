@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from ablations.files import WORKER_FILE
-from ablations.runner import identity
-from ablations.runner.attempts import elapsed, locate, number, read_pruned, read_result
-from ablations.runner.process import last_log_lines
+from ablations.runs import identity
+from ablations.runs.attempts import elapsed, locate, number, read_pruned, read_result
+from ablations.runs.lock import drivers
+from ablations.runs.process import last_log_lines
 from ablations.status.model import Run, Status
 from ablations.status.planned import make_status, read_planned
 from experiments.run.attempt import Attempt, Failure, read_attempt
@@ -44,13 +44,11 @@ class DirectoryReader:
         return replace(status, is_starting=self._is_starting())
 
     def _is_starting(self) -> bool:
-        """Whether a process has begun to work; on another machine, within the last minute."""
-        path = self._directory / WORKER_FILE
-        try:
-            name, age = path.read_text(encoding="utf-8"), time.time() - path.stat().st_mtime
-        except (OSError, UnicodeDecodeError):
-            return False
-        return not identity.is_gone(name) if identity.is_local(name) else age < _START_SECONDS
+        """Whether a driver works on it; of one on another machine, whether it began just now."""
+        return any(
+            not identity.is_gone(name) if identity.is_local(name) else age < _START_SECONDS
+            for name, age in drivers(self._directory)
+        )
 
     def _read(self, name: str) -> Run:
         stem = self._directory / name

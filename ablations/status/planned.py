@@ -7,18 +7,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ablations.costs.timing import Timing, predict, until_the_last
 from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.search.rungs import count_passed
-from ablations.search.search import Search
+from ablations.search.search import Search, load_search
 from ablations.status.model import ENDED, Run, Status
 from ablations.tables.plan import Plan, load_plan
 from experiments.run.progress import RunState
-from transformer.config import Config, from_dict
+from transformer.config import Config
 from transformer.evaluation.counts import run_flops
-from transformer.files import read_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,21 +42,9 @@ def read_planned(directory: Path) -> Planned:
     Raises:
         InputError: if it is neither.
     """
-    search = directory / SEARCH_FILE
-    if search.is_file():
-        return _of_search(read_json(search), str(search))
+    if (directory / SEARCH_FILE).is_file():
+        return _of_search(load_search(directory))
     return _of_plan(load_plan(directory))
-
-
-def parse_planned(values: Mapping[str, Any], where: str) -> Planned:
-    """Read the contents of ``table.json`` or ``search.json``, which come from ``where``.
-
-    Raises:
-        InputError: if they are of another version of the project.
-    """
-    if "trials" in values:
-        return _of_search(values, where)
-    return _of_plan(from_dict(Plan, dict(values), where))
 
 
 def _of_plan(plan: Plan) -> Planned:
@@ -70,8 +56,7 @@ def _of_plan(plan: Plan) -> Planned:
     )
 
 
-def _of_search(values: Mapping[str, Any], where: str) -> Planned:
-    search = from_dict(Search, dict(values), where)
+def _of_search(search: Search) -> Planned:
     return Planned(
         title=f"search {search.space} at scale {search.scale}",
         configs=dict.fromkeys(search.names),

@@ -11,7 +11,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from ablations.runner.attempts import newest
+from ablations.runs.attempts import newest
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.run.checksums import check_unchanged, read_checksums, write_checksums

@@ -7,7 +7,6 @@ may have changed since.
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +69,7 @@ class PlannedRow:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """A table at a scale. ``base`` is the base's configuration as run; its seed is not used.
-    ``measures`` are the scores that the table compares. ``study`` is the name of the directory in
-    the database, given when it is claimed.
+    ``measures`` are the scores that the table compares.
     """
 
     table: str
@@ -83,7 +81,6 @@ class Plan:
     base: Config
     rows: tuple[PlannedRow, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
-    study: str = ""
 
     def __post_init__(self) -> None:
         for name in self.measures:
@@ -229,7 +226,9 @@ def load_plan(directory: Path) -> Plan:
         raise InputError(
             f"{directory} is not the directory of a table: it has no {PLAN_FILE}{hint}"
         )
-    return from_dict(Plan, read_json(path), str(path))
+    values = read_json(path)
+    values.pop("study", None)  # of directories that had a database
+    return from_dict(Plan, values, str(path))
 
 
 def choose_arithmetic(base: Config, precision: Precision | None, threads: int | None) -> Config:
@@ -278,8 +277,6 @@ def claim_plan(directory: Path, plan: Plan) -> Plan:
         found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
         if found is not None:
             plan = _extend(found, plan)
-        study = (found and found.study) or f"{plan.table}-{plan.scale}-{secrets.token_hex(4)}"
-        plan = dataclasses.replace(plan, study=study)
         if plan != found:
             write_json(directory / PLAN_FILE, to_dict(plan))
     return plan

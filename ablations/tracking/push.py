@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from ablations.files import SEARCH_FILE
-from ablations.runner import identity
-from ablations.runner.process import PROCESS_FILE
+from ablations.runs import identity
+from ablations.runs.process import PROCESS_FILE
 from ablations.search.search import load_search
 from ablations.tables.plan import load_plan
 from ablations.tracking.table_run import track_table_run

@@ -33,7 +33,7 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
         list(rows[0]) if rows else ["row"],
         [list(row.values()) for row in rows],
         figures={path.stem: path for path in sorted((root / FIGURES).glob("*.png"))},
-        config={**names, "corpus": plan.base.data.corpus.name, "study": plan.study},
+        config={**names, "corpus": plan.base.data.corpus.name},
         group=f"{plan.table}-{plan.scale}",
         tags=(*names.values(), "table"),
         offline=offline,

@@ -36,16 +36,15 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """The ``number``-th attempt at the run ``cell`` of the Optuna study ``study``.
+    """The ``number``-th attempt at the run ``cell``.
 
-    The ``worker`` of that unique name started it on ``host``, with ``devices`` (numbers or UUIDs of
-    GPUs; none on the CPU) and ``ranks`` processes, at ``started_at``, in seconds since the epoch.
-    ``failures`` and ``wandb_ids`` (W&B runs) are those of earlier attempts, oldest first;
+    The ``worker``, a process of that unique name, started it on ``host``, with ``devices``
+    (numbers or UUIDs of GPUs; none on the CPU) and ``ranks`` processes, at ``started_at``, in
+    seconds since the epoch. ``failures`` and ``wandb_ids`` (W&B runs) are those of earlier attempts, oldest first;
     ``given_up`` if there will be no more attempts. ``kills`` counts the attempts in a row that were
     killed before they got beyond step ``furthest``.
     """
 
-    study: str
     cell: str
     number: int
     worker: str
@@ -71,7 +70,7 @@ def read_attempt(directory: Path) -> Attempt | None:
     """
     path = directory / ATTEMPT_FILE
     try:
-        return from_dict(Attempt, read_json(path), str(path))
+        return from_dict(Attempt, read_json(path), str(path), strict=False)
     except InputError as error:
         if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             warnings.warn(f"left out: {error}", stacklevel=2)

@@ -53,7 +53,6 @@ def start_run(experiment: Experiment, directory: Path) -> Any:
         run_id = _new_id(directory)
         name = f"{name}-attempt{attempt.number}"
         config |= {
-            "study": attempt.study,
             "cell": attempt.cell,
             "attempt": attempt.number,
             "host": attempt.host,

@@ -1,0 +1,134 @@
+"""The cells of a table: each row with each seed, the longest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from ablations.runs.attempts import Ended, read_ended
+from ablations.runs.cells import StudySettings
+from ablations.tables.changes import columns
+from ablations.tables.plan import load_plan
+from ablations.tables.table import Cell
+from experiments.run.experiment import Experiment
+from experiments.run.measures import MEASURES
+from transformer.evaluation.counts import run_flops
+
+_ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+class TableCells:
+    """The runs of the plan in ``root``; see :class:`ablations.runs.cells.Cells`.
+
+    Raises:
+        InputError: if the directory is not a table's.
+    """
+
+    is_search = False
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.plan = plan = load_plan(root)
+        flops = {row: run_flops(config) for row, config in plan.configs.items()}
+        longest_first = sorted(plan.cells, key=lambda cell: -flops[cell.row])
+        self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
+        self.names = tuple(self._cells)
+        self._settings = {name: columns(config) for name, config in plan.configs.items()}
+        self._ranges = _ranges([self._settings[row] for row in plan.configs], plan.shown)
+        self._measures = [MEASURES[name] for name in plan.valid_measures]
+
+    @property
+    def title(self) -> str:
+        """The title that users see."""
+        return f"{self.plan.table} at scale {self.plan.scale}"
+
+    @property
+    def study(self) -> StudySettings:
+        """The measures of the validation set are the values; nothing is sampled or pruned."""
+        return StudySettings(
+            name=f"{self.plan.table}-{self.plan.scale}",
+            directions=[measure.direction for measure in self._measures],
+            metrics=[f"validation {measure.label}" for measure in self._measures],
+            sampler=optuna.samplers.RandomSampler(seed=0),
+            pruner=optuna.pruners.NopPruner(),
+        )
+
+    def name_of(self, trial: FrozenTrial) -> str:
+        """The cell of a trial, which is not among its parameters: their choices could not grow."""
+        return str(trial.user_attrs.get("cell", ""))
+
+    def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]:
+        """The runs that have ended, in the order of ``known`` and then of the cells."""
+        found: list[FrozenTrial] = []
+        for name in dict.fromkeys([*(x for x in known if x in self._cells), *self.names]):
+            ended, trial = read_ended(self.root / name), known.get(name)
+            if ended is not None and (trial is None or trial.state not in _ENDED):
+                trial = self.to_trial(name, ended)
+            if ended is not None and trial is not None:
+                found.append(trial)
+        return found
+
+    def comparable(self, curve: Mapping[int, float]) -> Mapping[int, float]:
+        """No step: the runs of a table are not pruned."""
+        del curve
+        return {}
+
+    def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
+        """A trial whose parameters are the cell's settings, which optuna-dashboard draws."""
+        study.enqueue_trial(self._parameters(name), user_attrs=self._attributes(name))
+        return study.ask(self._ranges)
+
+    def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
+        """The scaled row with its seed."""
+        del trial
+        return self.plan.experiment(self._cells[name])
+
+    def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None:
+        """A trial with the run's scores on the validation set; None if they are not finite."""
+        found = [getattr(ended.result, measure.name, None) for measure in self._measures]
+        values = [value for value in found if value is not None and isfinite(value)]
+        if len(values) < len(found):
+            return None
+        return create_trial(
+            state=TrialState.COMPLETE,
+            values=values,
+            params=self._parameters(name),
+            distributions=self._ranges,
+            user_attrs=self._attributes(name),
+        )
+
+    def _parameters(self, name: str) -> dict[str, Any]:
+        settings = self._settings[self._cells[name].row]
+        return {key: settings[key] for key in self._ranges}
+
+    def _attributes(self, name: str) -> dict[str, Any]:
+        """The row, the seed, and the settings that are no parameters."""
+        cell = self._cells[name]
+        settings = self._settings[cell.row]
+        rest = {key: settings[key] for key in self.plan.shown if key not in self._ranges}
+        return {"cell": name, "row": cell.row, "seed": cell.seed, **rest}
+
+
+def _ranges(rows: list[dict[str, Any]], shown: tuple[str, ...]) -> dict[str, BaseDistribution]:
+    """The ranges of the numbers in which the rows of a table differ.
+
+    Words are left out: the choices of an Optuna parameter cannot grow by those of a later row.
+    """
+    found: dict[str, BaseDistribution] = {}
+    for name in shown:
+        values = [row[name] for row in rows]
+        numbers = [value for value in values if isinstance(value, (int, float))]
+        if len(numbers) < len(values) or len(set(numbers)) == 1:
+            continue
+        low, high = min(numbers), max(numbers)
+        if all(isinstance(value, int) for value in numbers):
+            found[name] = IntDistribution(int(low), int(high))
+        else:
+            found[name] = FloatDistribution(low, high)
+    return found
