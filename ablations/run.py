@@ -13,12 +13,13 @@ from rich.console import Console
 from ablations.files import CONFIRM, LAYERS_FILE
 from ablations.report.report import write_report
 from ablations.report.write import print_page
-from ablations.runs.attempts import clear_failures, locate, read_ended
+from ablations.runs.attempts import clear_failures, is_given_up, read_ended
 from ablations.runs.cells import Cells
 from ablations.runs.driver import Driver
 from ablations.runs.executor import Executor, Job, Place
-from ablations.runs.local import LocalExecutor, find_places
+from ablations.runs.local import LocalExecutor
 from ablations.runs.lock import WHOLE, Shard, lock_runs
+from ablations.runs.places import find_places
 from ablations.runs.study import Study
 from ablations.search.cells import SearchCells
 from ablations.search.claim import claim_search, settle_search
@@ -34,7 +35,6 @@ from ablations.tables.collect import collect
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import claim_plan, make_plan, settle_plan
 from ablations.tracking.table_run import track_table_run
-from experiments.run.attempt import read_attempt
 from experiments.run.experiment import CONFIG_FILE, Experiment, Log
 from transformer.config import Config, Precision
 from transformer.errors import InputError
@@ -242,7 +242,7 @@ def _carry_out(
     names = [name for name in cells.names if wanted is None or name in wanted]
     names = names[shard.number - 1 :: shard.count]
     left = [name for name in names if read_ended(root / name) is None]
-    given_up = [name for name in left if _is_given_up(root / name)]
+    given_up = [name for name in left if is_given_up(root / name)]
     console = Console(highlight=False)
     view = View(console)
     received = None
@@ -333,8 +333,3 @@ def _make_driver(
 
 def _count_ended(cells: Cells) -> int:
     return sum(read_ended(cells.root / name) is not None for name in cells.names)
-
-
-def _is_given_up(stem: Path) -> bool:
-    attempt = read_attempt(locate(stem))
-    return attempt is not None and attempt.given_up

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ablations.costs.devices import checkpoint_bytes
 from ablations.costs.timing import Speed, find_speed, finished_cells, until_the_last
 from ablations.runs.executor import Place
-from ablations.runs.local import count_cores, find_places
+from ablations.runs.places import count_cores, find_places
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.table import Cell

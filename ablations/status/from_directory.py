@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,9 +41,24 @@ class DirectoryReader:
             InputError: if the directory is not a table's or a search's.
         """
         planned = read_planned(self._directory)
-        runs = [self._finished.get(name) or self._read(name) for name in planned.configs]
+        begun = self._begun(planned.configs)
+        runs = [
+            self._finished.get(name)
+            or (self._read(name) if name in begun else Run(name=name, state=RunState.WAITING))
+            for name in planned.configs
+        ]
         status = make_status(planned, runs, time.time())
         return replace(status, is_starting=self._is_starting())
+
+    def _begun(self, names: Iterable[str]) -> set[str]:
+        """The runs that have a directory, found by one listing of each folder."""
+        folders = {(self._directory / name).parent for name in names}
+        return {
+            str((folder / entry.partition(".attempt-")[0]).relative_to(self._directory))
+            for folder in folders
+            if folder.is_dir()
+            for entry in os.listdir(folder)  # noqa: PTH208 (of many thousand runs)
+        }
 
     def _is_starting(self) -> bool:
         """Whether a driver works on it; of one on another machine, whether it began just now."""

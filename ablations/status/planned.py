@@ -67,24 +67,29 @@ def _of_search(search: Search) -> Planned:
 def make_status(planned: Planned, runs: Sequence[Run], now: float) -> Status:
     """Add the time left, judged by the runs that are done or in progress."""
     whole = {run.name: seconds for run in runs if (seconds := _whole(run)) is not None}
+    of_rows: dict[int, list[float]] = {}  # by identity: a row's seeds share its configuration
+    for name, seconds in whole.items():
+        of_rows.setdefault(id(planned.configs.get(name)), []).append(seconds)
+    rows = {id(config): config for config in planned.configs.values() if config is not None}
     timings = [
-        Timing(config, seconds)
-        for name, seconds in whole.items()
-        if (config := planned.configs.get(name)) is not None
+        Timing(rows[row], statistics.fmean(seconds))
+        for row, seconds in of_rows.items()
+        if row in rows
     ]
+    predicted = {row: predict(config, timings) for row, config in rows.items()}
+    flops = {row: run_flops(config) for row, config in rows.items()}
+    mean = statistics.fmean(whole.values()) if whole else None
 
     def expected(run: Run) -> float | None:
-        config = planned.configs.get(run.name)
-        if config is not None:
-            return predict(config, timings)
-        return statistics.fmean(whole.values()) if whole else None
+        return predicted.get(id(planned.configs.get(run.name)), mean)
 
     estimated = tuple(replace(run, seconds_left=_left(run, expected(run))) for run in runs)
     passed = count_passed(planned.rungs, map(_end, runs))
     status = Status(title=planned.title, at=now, runs=estimated, seconds_left=None, passed=passed)
     live = [run for run in status.running if status.silent_for(run) is None]
-    waiting = [run for run in status.runs if run.state not in ENDED and run not in live]
-    waiting.sort(key=lambda run: -run_flops(c) if (c := planned.configs.get(run.name)) else 0.0)
+    at_work = {run.name for run in live}
+    waiting = [run for run in status.runs if run.state not in ENDED and run.name not in at_work]
+    waiting.sort(key=lambda run: -flops.get(id(planned.configs.get(run.name)), 0.0))
     left = [run.seconds_left for run in live]
     known, later = _all_known(left), _all_known([expected(run) for run in waiting])
     if not known or later is None:

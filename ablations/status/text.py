@@ -50,7 +50,7 @@ def headline(status: Status) -> str:
     if status.seconds_left is not None:
         parts.append(f"{duration(status.seconds_left)} left")
     elif not status.is_over and all(status.silent_for(run) for run in status.running):
-        parts.append("workers are starting" if status.is_starting else "nobody works on it")
+        parts.append("the driver is starting" if status.is_starting else "nobody works on it")
     return f"{status.title}: {', '.join(parts)}"
 
 

@@ -28,6 +28,7 @@ from transformer.formats import duration, number
 
 _LIVE_SECONDS = 1.0
 _PLAIN_SECONDS = 30.0
+_PATIENCE = 50
 _LOG_LINES = 2
 _MOST_HOSTS = 4
 _PLACE_WIDTH = 12
@@ -68,8 +69,10 @@ class View:
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + (_PLAIN_SECONDS if self._live is None else _LIVE_SECONDS)
         status = look()
+        # Of thousands of runs, reading takes a while, which is no reason to do nothing else.
+        least = _PATIENCE * (time.monotonic() - now)
+        self._next = now + max(least, _PLAIN_SECONDS if self._live is None else _LIVE_SECONDS)
         if self._live is None:
             running = (describe(run, status) for run in status.running)
             self.note("; ".join([headline(status), *running]))

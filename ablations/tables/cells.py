@@ -40,7 +40,8 @@ class TableCells:
         self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
         self.names = tuple(self._cells)
         self._settings = {name: columns(config) for name, config in plan.configs.items()}
-        self._ranges = _ranges([self._settings[row] for row in plan.configs], plan.shown)
+        self._shown = plan.shown
+        self._ranges = _ranges([self._settings[row] for row in plan.configs], self._shown)
         self._measures = [MEASURES[name] for name in plan.valid_measures]
 
     @property
@@ -81,8 +82,8 @@ class TableCells:
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         """A trial whose parameters are the cell's settings, which optuna-dashboard draws."""
-        study.enqueue_trial(self._parameters(name), user_attrs=self._attributes(name))
-        return study.ask(self._ranges)
+        study.add_trial(self._trial(name, TrialState.WAITING))
+        return study.ask()
 
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
         """The scaled row with its seed."""
@@ -95,24 +96,22 @@ class TableCells:
         values = [value for value in found if value is not None and isfinite(value)]
         if len(values) < len(found):
             return None
-        return create_trial(
-            state=TrialState.COMPLETE,
-            values=values,
-            params=self._parameters(name),
-            distributions=self._ranges,
-            user_attrs=self._attributes(name),
-        )
+        return self._trial(name, TrialState.COMPLETE, values)
 
-    def _parameters(self, name: str) -> dict[str, Any]:
-        settings = self._settings[self._cells[name].row]
-        return {key: settings[key] for key in self._ranges}
-
-    def _attributes(self, name: str) -> dict[str, Any]:
-        """The row, the seed, and the settings that are no parameters."""
+    def _trial(
+        self, name: str, state: TrialState, values: list[float] | None = None
+    ) -> FrozenTrial:
+        """A trial with the row, the seed, and the settings that are no parameters as attributes."""
         cell = self._cells[name]
         settings = self._settings[cell.row]
-        rest = {key: settings[key] for key in self.plan.shown if key not in self._ranges}
-        return {"cell": name, "row": cell.row, "seed": cell.seed, **rest}
+        return create_trial(
+            state=state,
+            values=values,
+            params={key: settings[key] for key in self._ranges},
+            distributions=self._ranges,
+            user_attrs={"cell": name, "row": cell.row, "seed": cell.seed}
+            | {key: settings[key] for key in self._shown if key not in self._ranges},
+        )
 
 
 def _ranges(rows: list[dict[str, Any]], shown: tuple[str, ...]) -> dict[str, BaseDistribution]:

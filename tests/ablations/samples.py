@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ablations.files import STUDY_FILE
-from ablations.runner.attempts import locate
-from ablations.runner.process import LOG_FILE
-from ablations.runner.storage import Heartbeat, open_storage
-from ablations.runner.storage_url import storage_url
+from ablations.runs.attempts import locate
+from ablations.runs.executor import Job, Place
+from ablations.runs.process import LOG_FILE
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Cell, Table, row
@@ -29,7 +25,7 @@ from transformer.config import to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.files import write_json
 
-FAKE_RUN = Path(__file__).parent / "runner" / "fake_run.py"
+FAKE_RUN = Path(__file__).parent / "runs" / "fake_run.py"
 
 _TEXT = ParallelText(source=TextFile(location="text.en"), target=TextFile(location="text.de"))
 CORPUS = Corpus(
@@ -166,39 +162,17 @@ def fill_table3(root: Path) -> None:
 
 
 def prepare_fakes(root: Path, behaviour: Mapping[Cell, str]) -> None:
-    """Tell the stand-ins in a table's directory what to do; see ``fake_run.py``.
-
-    An empty study is put there too, as making one takes longer than all the rest.
-    """
+    """Tell the stand-ins in a table's directory what to do; see ``fake_run.py``."""
     root.mkdir(parents=True, exist_ok=True)
-    if not (root / STUDY_FILE).exists():
-        (root / STUDY_FILE).write_bytes(empty_study())
     write_json(root / "behaviour.json", {str(cell): name for cell, name in behaviour.items()})
     write_json(root / "result-template.json", to_dict(result(Cell("base", 1))))
 
 
-@functools.cache
-def empty_study() -> bytes:
-    """The file of a study of the small table in which there is no trial yet."""
-    with tempfile.TemporaryDirectory() as folder:
-        with open_storage(storage_url(None, Path(folder)), Heartbeat()):
-            pass
-        return (Path(folder) / STUDY_FILE).read_bytes()
-
-
-def start_fake(
-    directory: Path,
-    *,
-    devices: tuple[int | str, ...] = (),
-    ranks: int = 1,
-    accumulate: int = 1,
-    log: str = "wandb",
-) -> subprocess.Popen[bytes]:
-    """In place of ``ablations.runner.process.start``."""
-    del ranks
-    environment = dict(os.environ) | {"ACCUMULATE": str(accumulate), "LOG": log}
-    if devices:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
+def start_fake(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
+    """In place of ``ablations.runs.process.start``."""
+    environment = dict(os.environ) | {"ACCUMULATE": str(job.accumulate)}
+    if place.devices:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.devices))
     with (directory / LOG_FILE).open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-S", str(FAKE_RUN), str(directory)],

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from wsgiref.util import setup_testing_defaults
 
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from ablations.__main__ import main
 from ablations.files import check_row_name
+from ablations.runs.lock import WHOLE, lock_runs
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.table import Cell
-from experiments.run.results import load_result
 from tests.ablations.samples import (
     finish,
     hangs,
@@ -27,6 +31,7 @@ from tests.ablations.samples import (
     started,
     when,
 )
+from tests.ablations.search.samples import journal
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr("ablations.runner.process.start", start_fake)
-    monkeypatch.setattr("ablations.runner.forkserver.warm_up", lambda: None)
+    monkeypatch.setattr("ablations.runs.forkserver.start", start_fake)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     return tmp_path
 
@@ -82,6 +86,19 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
         (
             "run table3 --scale quick --workers 0",
             "--workers is 0, but must be at least 1",
+        ),
+        (
+            "run table3 --scale quick --shard 3/2",
+            "--shard is 3/2, but must be like 2/8, the second of eight",
+        ),
+        (
+            "run table3 --scale quick --ray auto --workers 2",
+            "--workers is for this machine: a Ray cluster has its own resources",
+        ),
+        (
+            "run table3 --scale quick --ray auto --devices-per-trial 2 --trials-per-device 2",
+            "on a Ray cluster runs share a GPU (--trials-per-device) or have several "
+            "(--devices-per-trial), but not both",
         ),
         (
             "run table3 --scale quick --accumulate 0",
@@ -190,19 +207,45 @@ def test_a_run_directory_is_no_tables(
     assert [path.name for path in (place / "out").iterdir()] == ["config.json"]
 
 
-def test_a_call_that_fails_changes_no_plan(
+def test_a_call_that_is_refused_changes_no_plan(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused = "--storage postgresql://me@127.0.0.1:1/none"
-    for command in (RUN, "search base_lr --scale small --trials 3 --directory out"):
-        assert call(f"{command} {refused}", monkeypatch) == 2
-        assert "cannot be used" in capsys.readouterr().err
-        assert not (place / "out").exists()
-    claim_plan(place / "out", small_plan())
+    prepare_fakes(place / "out", {})
+    assert call(RUN, monkeypatch) == 0
     before = (place / "out" / "table.json").read_bytes()
-    assert call(f"{RUN} --seeds 1,2 {refused}", monkeypatch) == 2
-    assert [path.name for path in (place / "out").glob("*.json")] == ["table.json"]
+    with lock_runs(place / "out", WHOLE):
+        assert call(f"{RUN} --seeds 1,2", monkeypatch) == 2
+    assert "out is being worked on by process" in capsys.readouterr().err
     assert (place / "out" / "table.json").read_bytes() == before
+
+
+def test_shards_carry_out_every_nth_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare_fakes(place / "out", {})
+    assert call(f"{RUN} --seeds 1,2,3 --shard 2/2", monkeypatch) == 0
+    assert started(place / "out") == ["base/seed-2", "narrow/seed-1", "narrow/seed-3"]
+    assert not (place / "out" / "study.log").exists()  # which has one writer
+    assert call(f"{RUN} --seeds 1,2,3 --shard 1/2", monkeypatch) == 0
+    assert started(place / "out")[3:] == ["base/seed-1", "base/seed-3", "narrow/seed-2"]
+    assert call(f"{RUN} --seeds 1-4", monkeypatch) == 0
+    assert started(place / "out")[6:] == ["base/seed-4", "narrow/seed-4"]
+    names = [trial.user_attrs["cell"] for trial in journal(place / "out")]
+    assert len(names) == len(set(names)) == 8
+
+
+def test_optuna_dashboard_reads_the_journal(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a table's rows are its trials, with the settings in which they differ."""
+    prepare_fakes(place / "out", {})
+    assert call(RUN, monkeypatch) == 0
+    optuna_dashboard = pytest.importorskip("optuna_dashboard")
+    storage = JournalStorage(JournalFileBackend(str(place / "out" / "study.log")))
+    application = optuna_dashboard.wsgi(storage)
+    found: dict[str, Any] = {}
+    setup_testing_defaults(found)
+    found |= {"PATH_INFO": "/api/studies/0", "QUERY_STRING": "after=0"}
+    answer = json.loads(b"".join(application(found, lambda *_: None)))
+    assert [trial["state"] for trial in answer["trials"]] == ["Complete", "Complete"]
+    assert [{x["name"] for x in trial["params"]} for trial in answer["trials"]] == [{"d_ff"}] * 2
+    assert answer["metric_names"] == ["validation perplexity", "validation BLEU"]
 
 
 def test_a_directory_that_cannot_be_made_is_one_line(
@@ -281,24 +324,22 @@ def test_a_signal_ends_with_its_exit_code(
     assert "the same command continues from here" in shown
 
 
-def test_a_second_worker_helps_and_a_killed_one_is_replaced(
+def test_a_driver_that_is_killed_is_replaced_by_the_same_command(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, base = place / "out", Cell("base", 1)
     prepare_fakes(out, {base: "hang"})
-    command = [sys.executable, "-m", "tests.ablations.runner.fake_ablations", *RUN.split()]
+    command = [sys.executable, "-m", "tests.ablations.runs.fake_ablations", *RUN.split()]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     when(lambda: hangs(out, base), lambda: None).join()
-    prepare_fakes(out, {})
-    narrow = Cell("narrow", 1).directory(out)
-    thread = when(lambda: load_result(narrow) is not None, first.kill)
-    assert call("worker out --workers 1", monkeypatch) == 0
-    thread.join()
+    first.kill()
     first.wait()
+    prepare_fakes(out, {})
+    assert call(RUN, monkeypatch) == 0
     shown = capsys.readouterr().out
-    assert "base/seed-1: ending the process that an earlier attempt left behind" in shown
     assert "base/seed-1: started (attempt 2)" in shown
-    assert started(out) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
+    assert "; the process of an earlier attempt was ended first" in shown
+    assert started(out) == ["base/seed-1", "base/seed-1", "narrow/seed-1"]
 
 
 IMPORTS = """

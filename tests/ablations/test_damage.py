@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ablations.cli import PROGRAM
-from ablations.dashboard.reading import Reader, read_study
-from ablations.files import PLAN_FILE, STORAGE_FILE
-from ablations.runner.storage_url import registered_storage
+from ablations.dashboard.reading import Reader
+from ablations.files import PLAN_FILE
+from ablations.runs.lock import WHOLE, lock_runs
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments import cli as experiments_cli
@@ -29,6 +29,7 @@ from tests.samples import DAMAGED_JSON
 from transformer.errors import InputError
 from transformer.files import write_json
 
+DRIVER_FILE = ".driver.json"
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
 OF_RUN = (
     "config.json", "data.json", "result.json", "progress.json", "attempt.json",
@@ -46,12 +47,13 @@ def _table(root: Path) -> Path:
         write_json(directory / "data.json", {"sources": [], "files": {}, "digest": "0" * 16})
         write_progress(directory, Progress(stage=RunState.DONE, step=9, max_steps=9))
         attempt = Attempt(
-            study="s", cell=str(cell), number=1, worker="w", host="h", started_at=1.0, failures=()
+            cell=str(cell), number=1, worker="w", host="h", started_at=1.0, failures=()
         )
         write_attempt(directory, attempt)
         sample = {"chrf": 1.0, "source": "a", "reference": "b", "translation": "c"}
         write_json(directory / "valid.samples.json", {"samples": [sample]})
-    write_json(root / STORAGE_FILE, {"storage": "sqlite:study.sqlite3"})
+    with lock_runs(root, WHOLE):
+        pass
     return root
 
 
@@ -81,10 +83,8 @@ def _commands(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     monkeypatch.setattr(sys, "argv", ["experiments", "verify", str(BASE.directory(root))])
     codes["verify"] = experiments_cli.PROGRAM.run()
     try:
-        read_study(root)
         for spec in Reader(root).read().figures.values():
             json.dumps(spec, allow_nan=False)
-        registered_storage(root)
         codes["dashboard"] = 0
     except InputError as error:
         print(error)
@@ -92,7 +92,7 @@ def _commands(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return codes
 
 
-@pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE, STORAGE_FILE])
+@pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE, DRIVER_FILE])
 def test_a_damaged_file_is_named_or_does_not_matter(
     name: str,
     sound: Path,
@@ -109,14 +109,14 @@ def test_a_damaged_file_is_named_or_does_not_matter(
         printed = capsys.readouterr()
         assert set(codes.values()) <= {0, 2}, (label, codes)
         said = "".join([printed.out, printed.err, *(str(each.message) for each in warned)])
-        if not name.endswith(("progress.json", "samples.json")):  # only displayed, or not read
+        if not name.endswith(("progress.json", "samples.json", DRIVER_FILE)):
             assert str(root / name) in said, label
         if name != PLAN_FILE:  # without which there is no table
             for command in ("status", "report", "collect"):
                 assert codes[command] == 0, (label, command)
 
 
-@pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE, STORAGE_FILE])
+@pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE, DRIVER_FILE])
 def test_a_strange_value_is_no_crash(
     name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ablations.runner.processes import Finished
+from tests.ablations.runs.processes import Finished
 from tests.experiments.conftest import Command
 from tests.test_variant import GELU
 

@@ -96,7 +96,7 @@ def test_this_machine_is_divided_as_run_does(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr("ablations.runner.machine.count_cores", lambda: 2)
+    monkeypatch.setattr("ablations.runs.machine.count_cores", lambda: 2)
     monkeypatch.setattr("ablations.costs.estimate.count_cores", lambda: 2)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     claim_plan(tmp_path / "runs/pair-tiny", small_plan())

@@ -1,4 +1,4 @@
-"""A small search, trials that end at once, and a loop in place of the workers."""
+"""A small search, trials that end at once, and a loop in place of the driver."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
-from ablations.runner.run_set import RunSet
+from ablations.files import STUDY_FILE
+from ablations.runs.attempts import is_given_up, leave_pruned, read_ended
+from ablations.runs.study import Study
+from ablations.search.cells import SearchCells
 from ablations.search.claim import claim_search
 from ablations.search.rungs import Pruner
-from ablations.search.runs import SearchRuns
-from ablations.search.sampler import DIRECTIONS
 from ablations.search.search import Search, make_search
 from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
@@ -22,10 +25,8 @@ from ablations.tables.changes import Value
 from ablations.tables.table import Cell
 from experiments.run.attempt import Attempt, Failure, write_attempt
 from experiments.run.experiment import claim
-from experiments.run.results import METRICS_FILE, save_result
+from experiments.run.results import METRICS_FILE, save_result, valid_perplexities
 from tests.ablations.samples import TINY, result
-
-optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 # A perplexity for the parameters of a trial, in place of its training.
 Objective = Callable[[Mapping[str, Any]], float]
@@ -91,7 +92,6 @@ def give_up(search: Search, root: Path, name: str, values: Mapping[str, Value], 
     write_attempt(
         directory,
         Attempt(
-            study=search.name,
             cell=name,
             number=2,
             worker="here-1",
@@ -103,41 +103,31 @@ def give_up(search: Search, root: Path, name: str, values: Mapping[str, Value], 
     )
 
 
-def work_on(work: SearchRuns, objective: Objective, *, count: int | None = None) -> optuna.Study:
-    """Run the missing trials one by one, as workers do in many processes."""
-    protocol: RunSet = work
-    study = optuna.create_study(
-        study_name=protocol.study,
-        directions=DIRECTIONS,
-        sampler=protocol.sampler,
-        pruner=protocol.pruner,
-    )
-    done = [name for name in protocol.names if protocol.is_done(protocol.root / name)]
-    study.add_trials([x for name in done if (x := protocol.finished_trial(name)) is not None])
-    for name in [name for name in protocol.names if name not in done][:count]:
-        study.enqueue_trial(dict(protocol.parameters(name)), user_attrs={"cell": name})
-        run_trial(work, study, name, objective)
-    return study
+def work_on(root: Path, objective: Objective, *, count: int | None = None) -> None:
+    """Carry out the trials that are left one by one, pruned when the study says so."""
+    cells = SearchCells(root)
+    study = Study(cells)
+    left = [x for x in cells.names if not read_ended(root / x) and not is_given_up(root / x)]
+    for name in left[:count]:
+        run_trial(cells, study, name, objective)
 
 
-def run_trial(work: SearchRuns, study: optuna.Study, name: str, objective: Objective) -> None:
-    """Run one trial, pruned when the pruner says so."""
-    trial = study.ask()
-    experiment = work.experiment(name, trial)
-    search, directory = work.search, work.root / f"{name}.attempt-1"
-    perplexity = objective(trial.params)
-    leave(search, directory, search.values(experiment.config), until=0)
-    for step, value in curve(search, perplexity).items():
-        trial.report(value, step)
-        if trial.should_prune():
-            leave(search, directory, trial.params, until=step, perplexity=perplexity)
-            work.prune(directory, step, value)
-            directory.rename(work.root / name)
-            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            return
-    leave(search, directory, trial.params, perplexity=perplexity)
-    directory.rename(work.root / name)
-    ended = work.finished_trial(name)
+def run_trial(cells: SearchCells, study: Study, name: str, objective: Objective) -> None:
+    """Carry out one trial."""
+    search, directory = cells.search, cells.root / name
+    values = search.values(study.begin(name).config)
+    perplexity = objective(values)
+    whole = curve(search, perplexity)
+    pruned = study.prunes_at(name, cells.comparable(whole))
+    leave(search, directory, values, until=pruned, perplexity=perplexity)
+    if pruned is not None:
+        leave_pruned(directory, pruned, whole[pruned])
+    ended = read_ended(directory)
     assert ended is not None
-    finite = ended.state == optuna.trial.TrialState.COMPLETE
-    study.tell(trial, ended.values if finite else None, state=ended.state)
+    study.end(name, dataclasses.replace(ended, curve=valid_perplexities(directory)))
+
+
+def journal(root: Path) -> list[optuna.trial.FrozenTrial]:
+    """The trials in the journal of a directory, as any program reads them."""
+    storage = JournalStorage(JournalFileBackend(str(root / STUDY_FILE)))
+    return optuna.load_study(study_name=None, storage=storage).trials

@@ -11,7 +11,7 @@ import pytest
 from ablations.cli import PROGRAM
 from ablations.report.page import Text
 from ablations.report.plain import to_text
-from ablations.runner.attempts import leave_pruned
+from ablations.runs.attempts import leave_pruned
 from ablations.search.sampler import importances
 from ablations.search.search import Search
 from ablations.search.search_report import write_search_report

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ablations.runner.process import LOG_FILE
+from ablations.runs.process import LOG_FILE
 from experiments.run.attempt import Attempt, Failure, write_attempt
 from experiments.run.progress import Progress, RunState
 from transformer.config import to_dict
@@ -25,7 +25,7 @@ def begin(
     directory.mkdir(parents=True)
     host = facts.pop("host", "node-a")
     defaults: dict[str, Any] = {"worker": f"{host}:17:1:x", "started_at": time.time() - 50}
-    attempt = Attempt(study="pair-tiny", cell=cell, number=number, host=host, **defaults | facts)
+    attempt = Attempt(cell=cell, number=number, host=host, **defaults | facts)
     write_attempt(directory, attempt)
     if progress is not None:
         write_json(directory / "progress.json", to_dict(progress))

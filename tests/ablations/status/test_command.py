@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from ablations.files import WORKER_FILE
-from ablations.runner import identity
+from ablations.runs import identity
 from ablations.status import command
 from ablations.status.command import show_status
 from ablations.status.model import to_json
@@ -17,11 +17,11 @@ from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import begin, training
+from transformer.files import write_json
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
+def root(tmp_path: Path) -> Path:
     claim_plan(tmp_path, small_plan())
     finish(tmp_path, Cell("base", 1))
     return tmp_path
@@ -31,7 +31,7 @@ def test_the_json_object_has_the_documented_keys(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin(root, "narrow/seed-1", training(400, loss=2.5), devices=(3,))
-    assert show_status(root, storage=None, watch=False, as_json=True) == 0
+    assert show_status(root, watch=False, as_json=True) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"title", "at", "seconds_left", "counts", "hosts", "runs"}
     assert found["counts"] == {"done": 1, "running": 1}
@@ -58,7 +58,7 @@ def test_watching_ends_when_all_is_done(
             finish(root, Cell("narrow", 1))
 
     monkeypatch.setattr(command.time, "sleep", wait)
-    assert show_status(root, storage=None, watch=True, as_json=as_json) == 0
+    assert show_status(root, watch=True, as_json=as_json) == 0
     assert waits == [1.0, 1.0]
     lines = capsys.readouterr().out.splitlines()
     if as_json:
@@ -69,17 +69,17 @@ def test_watching_ends_when_all_is_done(
         assert last == "pair at scale tiny: 2 of 2 done"
 
 
-def test_workers_that_have_begun_are_starting(
+def test_a_driver_that_has_begun_is_starting(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, words in (
-        (identity.own_name(), "workers are starting"),
-        (identity.own_name().replace(f":{os.getpid()}:", ":999999:"), "nobody works on it"),
-        ("node-b:1:2:3", "workers are starting"),
-    ):
-        (root / WORKER_FILE).write_text(name)
-        show_status(root, storage=None, watch=False, as_json=False)
-        assert capsys.readouterr().out.splitlines()[0].endswith(words)
-    os.utime(root / WORKER_FILE, (0, 0))  # another machine's, of long ago
-    show_status(root, storage=None, watch=False, as_json=False)
-    assert "nobody works on it" in capsys.readouterr().out
+    def say(name: str, since: str) -> str:
+        write_json(root / ".driver.json", {"process": name, "since": since})
+        show_status(root, watch=False, as_json=False)
+        return capsys.readouterr().out.splitlines()[0].rpartition(", ")[2]
+
+    (root / ".driver.lock").touch()
+    ours, now = identity.own_name(), datetime.now().astimezone().isoformat()
+    assert say(ours, now) == "the driver is starting"
+    assert say(ours.replace(f":{os.getpid()}:", ":999999:"), now) == "nobody works on it"
+    assert say("node-b:1:2:3", now) == "the driver is starting"
+    assert say("node-b:1:2:3", "2026-01-01T00:00:00+00:00") == "nobody works on it"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runner import identity
+from ablations.runs import identity
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import Run, Status
 from ablations.status.text import describe_all

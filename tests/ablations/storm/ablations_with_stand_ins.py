@@ -1,4 +1,4 @@
-"""``python -m ablations`` whose trials are stand-ins, see ``stand_in.py``."""
+"""``python -m ablations`` whose runs are stand-ins, see ``stand_in.py``."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ import sys
 from pathlib import Path
 
 from ablations import run
-from ablations.runner import forkserver, process
+from ablations.runs import forkserver, process
+from ablations.runs.executor import Job, Place
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
 
-def start(directory: Path, **_place: object) -> subprocess.Popen[bytes]:
-    """In place of ``ablations.runner.process.start``."""
+def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
+    """In place of ``ablations.runs.process.start``."""
     with (directory / process.LOG_FILE).open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-S", str(STAND_IN), str(directory)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            cwd=job.folder,
+            env=process.environment(job, place),
             start_new_session=True,
         )
 
 
-process.start = start
-forkserver.warm_up = lambda: None  # stand-ins need no torch
-# What each worker does at its end takes it longer than all the stand-ins together.
+process.start = forkserver.start = start
+# What a driver does at its end takes it longer than all the stand-ins together.
 run._report_table = lambda root: lambda: None
 run.track_table_run = lambda root: None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ablations.storm.fleet import keeper
+from tests.ablations.storm.processes import keeper
 
 
 @pytest.fixture(scope="session", autouse=True)

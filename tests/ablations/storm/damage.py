@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from ablations.runner.attempts import newest
+from ablations.runs.attempts import newest
 from experiments.command_line import BAD_INPUT
-from tests.ablations.storm.fleet import Worker
 from tests.ablations.storm.place import Place
+from tests.ablations.storm.processes import DriverProcess
 
 # Nothing tells a digit of these from another one, so the bit that is flipped makes them unreadable.
 _WITHOUT_CHECKSUM = ("attempt.json", "config.json", "metrics.csv", "progress.json", "result.json")
 _UNDER_WAY = ("*.json", "metrics.csv", "vocabulary.model", "checkpoints/step-*.ckpt")
 _KINDS = (".ckpt", ".ckpt", ".json", ".json", ".csv", ".model")
-# What a fleet cannot make again by itself: it refuses to go on until somebody restores the file.
+# What a driver cannot make again by itself: it refuses to continue until somebody restores it.
 _ONLY_RESTORED = ("data.json",)
 
 
@@ -34,7 +34,7 @@ class FlippedBit:
 
     @property
     def must_be_mended(self) -> bool:
-        """Whether the fleet must refuse it by name, if it reads it at all."""
+        """Whether a driver must refuse it by name, if it reads it at all."""
         return self.cell is None or self.path.name in _ONLY_RESTORED
 
     def mend(self) -> None:
@@ -98,11 +98,11 @@ class Damage:
             self._unmended.append((time.monotonic(), flipped))
         return path
 
-    def mend_refused(self, workers: Sequence[Worker]) -> list[Path]:
-        """Restore the files that a worker named in its last words since; which these are."""
+    def mend_refused(self, drivers: Sequence[DriverProcess]) -> list[Path]:
+        """Restore the files that a driver named in its last words since; which these are."""
         mended: list[Path] = []
         for moment, bit in list(self._unmended):
-            later = [worker for worker in workers if worker.started_at > moment]
+            later = [driver for driver in drivers if driver.started_at > moment]
             refusals = [each.last_words() for each in later if each.process.poll() == BAD_INPUT]
             if any(bit.path.name in words for words in refusals):
                 bit.mend()

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ablations.tables.table import Cell
 from tests.ablations.samples import result
-from tests.ablations.storm.fleet import ROOT
 from tests.samples import write_corpus
 from transformer.config import to_dict
 from transformer.files import write_json
 
+ROOT = Path(__file__).parents[3]
 _TABLE = """
 from pathlib import Path
 
@@ -61,7 +61,7 @@ TABLE = Table(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A folder with the table, and the directory ``out`` that a fleet works on.
+    """A folder with the table, and the directory ``out`` that drivers work on.
 
     ``step_seconds`` is what a step of a stand-in takes; None for real training.
     """
@@ -105,18 +105,13 @@ class Place:
         options = ["--scale", "tiny", "--seeds", seeds, "--directory"]
         return ["run", self.table, *options, self.out]
 
-    @property
-    def worker(self) -> list[str | Path]:
-        """The arguments that help with it."""
-        return ["worker", self.out]
-
     def command(self, *arguments: str | Path) -> list[str]:
         """``python -m ablations ARGUMENTS``."""
         module = "ablations.__main__" if self.step_seconds is None else _STAND_INS
         return [sys.executable, "-m", module, *map(str, arguments)]
 
     def environment(self, **more: str) -> Mapping[str, str]:
-        """What a process of the fleet sees."""
+        """What a driver and its processes see."""
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(

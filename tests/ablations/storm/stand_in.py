@@ -1,7 +1,7 @@
 """Stands in for training in a storm: ``python stand_in.py DIRECTORY``.
 
 It is deterministic, writes checkpoints, resumes from the newest, and keeps the promises of
-``ablations.runner.process``: the same files and exit codes, an end after a checkpoint when it is
+``ablations.runs.process``: the same files and exit codes, an end after a checkpoint when it is
 asked to or its parent is gone, and no write into a directory that another attempt has taken over.
 It imports nothing of the project, so it starts at once.
 """
@@ -21,7 +21,7 @@ _ended: list[int] = []
 
 
 def main(directory: Path) -> int:
-    """Train, as it were; see the exit codes of ``ablations.runner.process``."""
+    """Train, as it were; see the exit codes of ``ablations.runs.process``."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: _ended.append(number))
     try:

@@ -1,4 +1,4 @@
-"""A storm: random faults, reproducible by their seed, while workers are restarted all the time."""
+"""A storm: random faults, reproducible by their seed, while the same command is given again."""
 
 from __future__ import annotations
 
@@ -13,49 +13,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from ablations.runner.attempts import read_result
+from ablations.runs.attempts import read_result
+from experiments.command_line import BAD_INPUT
 from tests.ablations.storm.damage import Damage, fill_disk
-from tests.ablations.storm.databases import Database, leader
-from tests.ablations.storm.fleet import Launch, Worker, launch, send
 from tests.ablations.storm.place import Place
+from tests.ablations.storm.processes import DriverProcess, send
 
 _TICK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StormSettings:
-    """How many ``faults`` of each kind, which are the methods of :class:`Storm` of that name, the
-    mean seconds ``every`` which one strikes, and the workers' heartbeat and grace in seconds.
-
-    A pause lasts one to two times the grace.
+    """How many ``faults`` of each kind, which are the methods of a storm of that name, and the mean
+    seconds ``every`` which one strikes. A pause lasts ``pause`` seconds, or up to twice as long.
     """
 
     seed: int
     faults: Mapping[str, int]
     every: float
-    heartbeat: int = 1
-    grace: int = 2
-    workers: int = 4
+    pause: float = 2.0
     patience: float = 120.0
 
 
 class Storm:
-    """Carries out a place's table with workers that are disturbed.
+    """Carries out a place's table with drivers that are disturbed, on this machine.
 
     Example:
-        >>> with Storm(place, database, settings) as storm:
+        >>> with Storm(place, settings) as storm:
         ...     storm.run()
     """
 
-    def __init__(
-        self, place: Place, database: Database, settings: StormSettings, launch: Launch = launch
-    ) -> None:
-        self._place, self._database, self._settings = place, database, settings
-        self._launch = launch
+    options: Sequence[str] = ("--workers", "3")
+
+    def __init__(self, place: Place, settings: StormSettings) -> None:
+        self._place, self._settings = place, settings
         self._random = Random(settings.seed)
         self._began = time.monotonic()
         self._due: list[tuple[float, Callable[[], None]]] = []
-        self.workers: list[Worker] = []
+        self.drivers: list[DriverProcess] = []
         self.journal: list[str] = []
         self.left = [kind for kind, count in settings.faults.items() for _ in range(count)]
         self._random.shuffle(self.left)
@@ -67,15 +62,14 @@ class Storm:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        for worker in self.workers:
-            worker.end()
-        self._database.start()
+        for driver in self.drivers:
+            driver.end()
         if error is not None:
             error.add_note(self.describe())
 
     def describe(self) -> str:
-        """What was done when, and what the last workers said."""
-        words = [worker.last_words() for worker in self.workers[-2 * self._settings.workers :]]
+        """What was done when, and what the last drivers said."""
+        words = [driver.last_words() for driver in self.drivers[-4:]]
         where = f"in {self._place.folder}; not struck: {self.left}"
         return "\n".join([self.summary(), where, *self.journal, *words])
 
@@ -91,11 +85,12 @@ class Storm:
         while not self._done():
             now = time.monotonic() - self._began
             assert now < self._settings.patience, "the table does not come to its end"
-            self._keep_up()
+            if not self.drivers or not self.drivers[-1].lives:
+                self.drivers.append(self._start())
             for moment, action in [entry for entry in self._due if entry[0] <= now]:
                 self._due.remove((moment, action))
                 action()
-            for path in self.damage.mend_refused(self.workers):
+            for path in self.damage.mend_refused(self.drivers):
                 self.struck["mended"] += 1
                 self.journal.append(f"{now:7.2f} s  mended {path}")
             if now >= following and self.left and self._has_moved():
@@ -117,131 +112,116 @@ class Storm:
         return all(x.exists() for x in directories) and all(map(_has_result, directories))
 
     def _calm(self) -> None:
-        """Undo lasting faults; the workers must notice by themselves that nothing is left."""
+        """Undo lasting faults; the same command must find that nothing is left."""
         for _, action in self._due:
             action()
         self._due.clear()
         self.damage.mend_rest()
-        deadline = time.monotonic() + 5 * self._settings.grace + 60
-        for worker in self.workers:
-            while worker.lives:
-                assert time.monotonic() < deadline, f"worker {worker.mark} does not end"
-                time.sleep(_TICK_SECONDS)
+        self.drivers[-1].process.wait(120)
+        last = self._start()
+        self.drivers.append(last)
+        assert last.process.wait(120) == 0
 
-    def _keep_up(self) -> None:
-        """Replace workers that are gone; the very first one is ``run``, which writes the plan."""
-        if not self.workers:
-            self._start("run")
-        planned = (self._place.out / "table.json").exists()
-        while planned and sum(w.lives for w in self.workers) < self._settings.workers:
-            self._start("run" if self._random.random() < 0.25 else "worker")
-
-    def _start(self, how: str) -> None:
+    def _start(self) -> DriverProcess:
         place = self._place
-        what = place.run if how == "run" else place.worker
-        environment = place.environment(
-            ABLATIONS_HEARTBEAT_SECONDS=str(self._settings.heartbeat),
-            ABLATIONS_GRACE_SECONDS=str(self._settings.grace),
-            OPTUNA_STORAGE=self._database.url,
-        )
-        command = place.command(*what, "--workers", "1")
-        self.workers.append(Worker(self._launch, command, environment, place.folder))
+        command = place.command(*place.run, *self.options)
+        return DriverProcess(command, place.environment(), place.folder)
 
     def _strike(self, now: float) -> None:
         """Cause the first of the faults left that is possible now."""
-        victims = [worker for worker in self.workers if worker.lives and not worker.paused]
-        if not victims:
+        driver = self.drivers[-1]
+        if not driver.lives:
             return
-        victim = self._random.choice(victims)
         for kind in dict.fromkeys(self.left):
-            if said := getattr(self, f"_{kind}")(victim):
+            if said := getattr(self, f"_{kind}")(driver):
                 self.left.remove(kind)
                 self.struck[kind] += 1
                 self._struck = time.time()
                 self.journal.append(f"{now:7.2f} s  {said}")
                 return
 
-    def _kill_worker(self, worker: Worker) -> str:
-        worker.send(signal.SIGKILL)
-        return f"killed worker {worker.mark}"
+    def _kill_driver(self, driver: DriverProcess) -> str:
+        send(driver.process.pid, signal.SIGKILL)
+        return f"killed driver {driver.mark}"
 
-    def _kill_leader(self, _worker: Worker) -> str:
-        pid = leader(self._database)
-        for worker in self.workers:
-            if worker.lives and worker.process.pid == pid:
-                worker.send(signal.SIGKILL)
-                return f"killed worker {worker.mark}, which held the lease"
-        return ""
+    def _kill_run(self, driver: DriverProcess) -> str:
+        return self._kill_one("run", driver.runs)
 
-    def _kill_trial(self, worker: Worker) -> str:
-        return self._kill_one("trial", worker.trials, worker)
+    def _kill_supervisor(self, driver: DriverProcess) -> str:
+        """The fork server of this machine's runs, or the process of Ray's that started one."""
+        return self._kill_one("the parent of runs", driver.parents_of_runs)
 
-    def _kill_fork_server(self, worker: Worker) -> str:
-        return self._kill_one("fork server", worker.fork_servers, worker)
-
-    def _kill_one(self, what: str, pids: Sequence[int], worker: Worker) -> str:
+    def _kill_one(self, what: str, pids: Sequence[int]) -> str:
         if not pids:
             return ""
         pid = self._random.choice(pids)
         send(pid, signal.SIGKILL)
-        return f"killed {what} {pid} of worker {worker.mark}"
+        return f"killed {what}, {pid}"
 
-    def _kill_host(self, worker: Worker) -> str:
-        worker.send_all(signal.SIGKILL)
-        return f"killed worker {worker.mark} and all its processes"
+    def _kill_all(self, driver: DriverProcess) -> str:
+        driver.send_all(signal.SIGKILL)
+        return f"killed driver {driver.mark} and all its processes"
 
-    def _pause_host(self, worker: Worker) -> str:
-        worker.send_all(signal.SIGSTOP)
-        return f"paused worker {worker.mark} and all its processes {self._resume(worker)}"
+    def _pause_all(self, driver: DriverProcess) -> str:
+        driver.send_all(signal.SIGSTOP)
+        return f"paused all {self._later(lambda: driver.send_all(signal.SIGCONT))}"
 
-    def _pause_worker(self, worker: Worker) -> str:
-        worker.send(signal.SIGSTOP)
-        return f"paused worker {worker.mark} alone {self._resume(worker)}"
-
-    def _resume(self, worker: Worker) -> str:
-        def resume() -> None:
-            worker.paused = False
-            worker.send_all(signal.SIGCONT)
-
-        worker.paused = True
-        return self._later(self._settings.grace * self._random.uniform(1.0, 2.0), resume)
-
-    def _stop_database(self, _worker: Worker) -> str:
-        if not self._database.stop():
+    def _pause_run(self, driver: DriverProcess) -> str:
+        """Together with a kill of its driver: the next one takes the run over meanwhile."""
+        if not driver.runs:
             return ""
-        return f"stopped the database {self._later(self._settings.grace, self._database.start)}"
+        pid = self._random.choice(driver.runs)
+        send(pid, signal.SIGSTOP)
+        send(driver.process.pid, signal.SIGKILL)
+        return (
+            f"paused run {pid}, killed its driver {self._later(lambda: send(pid, signal.SIGCONT))}"
+        )
 
-    def _delete_database(self, _worker: Worker) -> str:
-        return "deleted the database" if self._database.delete() else ""
+    def _second_driver(self, driver: DriverProcess) -> str:
+        second = self._start()
+        code = second.process.wait(60)
+        words = second.last_words()
+        assert not driver.lives or (code == BAD_INPUT and "is being worked on by" in words), words
+        return "started a second driver, which was refused"
 
-    def _fill_disk(self, worker: Worker) -> str:
+    def _fill_disk(self, driver: DriverProcess) -> str:
         """So that a write fails halfway through a checkpoint, or at once."""
         size = int(2 ** self._random.uniform(10, 18))
 
         def set_limit(limit: int) -> None:
-            fill_disk([worker.process.pid, *worker.descendants], limit)
+            fill_disk([driver.process.pid, *driver.descendants], limit)
 
         set_limit(size)
-        how_long = self._later(self._settings.grace, lambda: set_limit(resource.RLIM_INFINITY))
-        return f"files over {size} bytes find no room, for worker {worker.mark} {how_long}"
+        how_long = self._later(lambda: set_limit(resource.RLIM_INFINITY))
+        return f"files over {size} bytes find no room {how_long}"
 
-    def _flip_bit_of_run(self, worker: Worker) -> str:
+    def _flip_bit_of_run(self, driver: DriverProcess) -> str:
         """Together with a crash: only a process that reads the file again sees the damage."""
-        worker.end()
+        driver.end()
         path = self.damage.flip_bit_of_run()
-        return f"killed worker {worker.mark} and flipped a bit of {path}" if path else ""
+        return f"killed all and flipped a bit of {path}" if path else ""
 
-    def _flip_bit_of_data(self, _worker: Worker) -> str:
-        for worker in self.workers:
-            worker.end()
+    def _flip_bit_of_data(self, driver: DriverProcess) -> str:
+        driver.end()
         path = self.damage.flip_bit_of_data()
-        return f"killed all workers and flipped a bit of {path}" if path else ""
+        return f"killed all and flipped a bit of {path}" if path else ""
 
-    def _later(self, seconds: float, action: Callable[[], None]) -> str:
+    def _damage_journal(self, driver: DriverProcess) -> str:
+        driver.end()
+        path = self._place.out / "study.log"
+        if not path.exists():
+            return ""
+        content = path.read_bytes()
+        path.write_bytes(content[: self._random.randrange(len(content) + 1)])
+        return "killed all and cut the journal"
+
+    def _later(self, action: Callable[[], None]) -> str:
+        seconds = self._settings.pause * self._random.uniform(1.0, 2.0)
         self._due.append((time.monotonic() - self._began + seconds, action))
         return f"for {seconds:.1f} s"
 
 
 def _has_result(directory: Path) -> bool:
-    with warnings.catch_warnings(action="ignore"):  # it may be damaged just now
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         return read_result(directory) is not None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ablations.runner import identity
+from ablations.runs import identity
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.table import Cell
 from ablations.tables.table3 import TABLE

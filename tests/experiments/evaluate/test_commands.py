@@ -10,7 +10,7 @@ import pytest
 from experiments.evaluate.trained import translate_stream
 from experiments.run.checkpoints import step_checkpoints
 from experiments.run.results import Result, load_result
-from tests.ablations.runner.processes import Finished
+from tests.ablations.runs.processes import Finished
 from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of
 from tests.test_readme import snippet

@@ -9,7 +9,6 @@ import pytest
 from experiments.run.attempt import Attempt, Failure, read_attempt, write_attempt
 
 ATTEMPT = Attempt(
-    study="table3-quick",
     cell="base/seed-1",
     number=3,
     worker="f00d",

@@ -29,7 +29,7 @@ def test_a_checkpoint_that_does_not_fit_ends_the_run_in_one_line(
     forget_result(directory)
     _, newest = step_checkpoints(directory)[-1]
     size = newest.stat().st_size
-    ended = command("ablations.runner.process", directory, stdin=None, largest_file=size // 2)
+    ended = command("ablations.runs.entry", directory, stdin=None, largest_file=size // 2)
     assert ended.code == 2
     assert ended.lines[-1] == f"[Errno 27] File too large: '{newest.with_stem('step-00000030')}'"
     assert "Traceback" not in ended.stderr

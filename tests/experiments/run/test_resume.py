@@ -12,7 +12,7 @@ from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import Experiment, claim
 from experiments.run.progress import STOPPED_EXIT_CODE
 from experiments.run.run import run
-from tests.ablations.runner.processes import Running
+from tests.ablations.runs.processes import Running
 from tests.experiments.conftest import Start
 from tests.experiments.samples import assert_same_end, tiny_experiment
 
@@ -49,7 +49,7 @@ def _steps(directory: Path) -> int:
 
 
 def _start(begin: Start, directory: Path) -> Running:
-    return begin("ablations.runner.process", directory, stdin=None)
+    return begin("ablations.runs.entry", directory, stdin=None)
 
 
 def _disturb(begin: Start, directory: Path, *, times: int, seed: int) -> int:

@@ -15,12 +15,13 @@ import pytest
 from lightning.pytorch.accelerators.mps import MPSAccelerator
 from torch.distributed.run import get_args_parser
 
-from ablations.runner.process import start
+from ablations.runs.executor import Job, Place
+from ablations.runs.process import start
 from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import claim
 from experiments.run.progress import final_state, read_progress
 from experiments.run.results import load_result
-from tests.ablations.runner.processes import Running
+from tests.ablations.runs.processes import Running
 from tests.experiments.conftest import Start
 from tests.experiments.samples import result_of, tiny_experiment
 
@@ -37,7 +38,7 @@ def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
     }  # fmt: skip
     words = {name: str(value) for name, value in said.items()}
-    return begin("ablations.runner.process", directory, stdin=None, **words)
+    return begin("ablations.runs.entry", directory, stdin=None, **words)
 
 
 def test_two_ranks_take_the_global_batches_of_one_process(
@@ -65,17 +66,21 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     assert together.target_tokens == alone.target_tokens
 
 
-def test_torchs_launcher_begins_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_torchs_launcher_begins_the_ranks(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    experiment = tiny_experiment(folder)
     given: list[list[str]] = []
     monkeypatch.setattr(
-        "ablations.runner.process._Launcher", lambda command, **_: given.append(command)
+        "ablations.runs.process._Process", lambda command, **_: given.append(command)
     )
-    start(tmp_path, ranks=2, accumulate=3, log="csv")
+    job = Job(root=tmp_path, name="run", experiment=experiment, accumulate=3, log="csv")
+    start(tmp_path, job, Place(0, (), 2))
     ((_, dash, launcher, *words),) = given
     assert (dash, launcher) == ("-m", "torch.distributed.run")
     parsed = get_args_parser().parse_args(words)
     assert (parsed.standalone, parsed.nproc_per_node, parsed.module) == (True, "2", True)
-    assert parsed.training_script == "ablations.runner.process"
+    assert parsed.training_script == "ablations.runs.entry"
     assert parsed.training_script_args == [str(tmp_path), "3", "csv"]
 
 
@@ -86,9 +91,11 @@ def test_ranks_end_together(
 ):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     directory, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
-    claim(directory, tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000))
+    experiment = tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000)
+    claim(directory, experiment)
     started_at = time.time()
-    process = start(directory, ranks=2)
+    job = Job(root=tmp_path, name="seed-3", experiment=experiment)
+    process = start(directory, job, Place(0, (), 2))
     while not step_checkpoints(directory):
         assert process.poll() is None, (directory / "log.txt").read_text()
         time.sleep(0.05)

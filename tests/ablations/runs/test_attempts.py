@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runner.attempts import locate, newest, number, publish, record_failure, take_over
+from ablations.runs.attempts import locate, newest, number, publish, record_failure, take_over
+from ablations.tables.table import Cell
 from experiments.run.attempt import Attempt, read_attempt, write_attempt
 from experiments.run.progress import Progress, RunState, write_progress
+from experiments.run.results import save_result
+from tests.ablations.samples import result
 
 
 def attempt(stem: Path) -> Path:
-    directory = take_over(stem, lambda: False)
+    directory = take_over(stem)
     assert directory is not None
     count = number(directory)
-    begun = Attempt(study="s", cell="c", number=count, worker="w", host="h", started_at=1.0)
+    begun = Attempt(cell="c", number=count, worker="w", host="h", started_at=1.0)
     write_attempt(directory, begun)
     return directory
 
@@ -73,8 +76,10 @@ def rename(source: Path, target: Path) -> bool:
 
 def test_a_finished_run_is_not_started_again(tmp_path: Path) -> None:
     stem = tmp_path / "seed-1"
-    publish(attempt(stem), stem)
-    assert take_over(stem, lambda: True) is None
+    done = attempt(stem)
+    save_result(done, result(Cell("base", 1)))
+    publish(done, stem)
+    assert take_over(stem) is None
     assert newest(stem) == stem
 
 
@@ -87,10 +92,10 @@ def test_an_unfinished_run_without_a_number_is_taken_over_too(tmp_path: Path) ->
 
 def test_a_run_is_given_up_after_its_retries(tmp_path: Path) -> None:
     directory = attempt(tmp_path / "seed-1")
-    verdicts = [
+    given_up = [
         record_failure(directory, "broke", ["a", "b"], killed=False, retries=2) for _ in range(3)
     ]
-    assert [verdict.is_final for verdict in verdicts] == [False, False, True]
+    assert given_up == [False, False, True]
     left = read_attempt(directory)
     assert left is not None and left.given_up
     assert [failure.lines for failure in left.failures] == [("a", "b")] * 3
@@ -100,15 +105,15 @@ def test_kills_count_only_if_none_makes_progress(tmp_path: Path) -> None:
     directory = attempt(tmp_path / "seed-1")
     for step in range(1, 30):
         write_progress(directory, Progress(stage=RunState.TRAIN, step=step, max_steps=99))
-        verdict = record_failure(directory, "killed", [], killed=True, retries=0)
-        assert not verdict.is_final
-    verdicts = [record_failure(directory, "killed", [], killed=True, retries=0) for _ in range(9)]
-    assert [verdict.is_final for verdict in verdicts] == [False] * 8 + [True]
+        given_up = record_failure(directory, "killed", [], killed=True, retries=0)
+        assert not given_up
+    ends = [record_failure(directory, "killed", [], killed=True, retries=0) for _ in range(9)]
+    assert ends == [False] * 8 + [True]
 
 
 def test_a_failure_of_a_superseded_attempt_is_not_recorded(tmp_path: Path) -> None:
     first = attempt(tmp_path / "seed-1")
     second = attempt(tmp_path / "seed-1")
-    assert not record_failure(first, "broke", [], killed=False, retries=0).is_final
+    assert not record_failure(first, "broke", [], killed=False, retries=0)
     left = read_attempt(second)
     assert left is not None and not left.failures

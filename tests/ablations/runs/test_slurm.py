@@ -37,7 +37,7 @@ class Array:
         (place / "job.sh").write_text(script)
         python = place / ".venv" / "bin" / "python"
         python.parent.mkdir(parents=True)
-        fake = f'exec {sys.executable} -m tests.ablations.runner.fake_ablations "${{@:3}}"'
+        fake = f'exec {sys.executable} -m tests.ablations.runs.fake_ablations "${{@:3}}"'
         python.write_text(f"#!/bin/bash\n{fake}\n")
         python.chmod(0o755)
         (place / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-from ablations.runner.forkserver import unblock_signals
+from ablations.runs.forkserver import unblock_signals
 
 _PRELOADED = [
     "experiments.run.run",

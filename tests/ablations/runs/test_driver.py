@@ -1,8 +1,7 @@
-"""Cells carried out by stand-ins: what is started, what a crash or a signal leaves."""
+"""Runs carried out by stand-ins: what is started, what a crash or a signal leaves."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -13,31 +12,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from sqlalchemy.engine import URL
 
 from ablations.files import STUDY_FILE
-from ablations.runner import identity
-from ablations.runner.attempts import clear_failures, newest
-from ablations.runner.lease import Lease
-from ablations.runner.machine import Slot
-from ablations.runner.process import PROCESS_FILE
-from ablations.runner.queue import Queue
-from ablations.runner.shutdown import Shutdown
-from ablations.runner.storage import Heartbeat, open_storage
-from ablations.runner.storage_url import storage_url
-from ablations.runner.sync import QueueSync
-from ablations.runner.worker import Worker
+from ablations.runs import identity
+from ablations.runs.attempts import clear_failures, is_given_up, newest, read_ended
+from ablations.runs.driver import Driver
+from ablations.runs.executor import Job, Place
+from ablations.runs.local import LocalExecutor
+from ablations.runs.process import PROCESS_FILE
+from ablations.runs.study import Study
+from ablations.tables.cells import TableCells
 from ablations.tables.plan import Plan, claim_plan
-from ablations.tables.runs import TableRuns
 from ablations.tables.table import Cell
 from experiments.run.attempt import read_attempt
 from experiments.run.data import recorded_data
 from experiments.run.experiment import DATA_FILE, claim
 from experiments.run.progress import read_progress
 from experiments.run.results import load_result
-from tests.ablations.postgresql import Server
 from tests.ablations.samples import (
-    empty_study,
     finish,
     hangs,
     prepare_fakes,
@@ -59,31 +51,23 @@ def work_on(
     behaviour: Mapping[Cell, str],
     *,
     plan: Plan | None = None,
-    places: Sequence[Slot] = (Slot(),),
+    places: Sequence[Place] = (Place(0),),
     retries: int = 0,
-    url: URL | None = None,
 ) -> tuple[signal.Signals | None, str]:
-    """Have a worker finish a small table with stand-ins; the signal that ended it and its notes."""
+    """Drive what is left of a small table with stand-ins; the signal that ended it and the notes."""
     prepare_fakes(root, behaviour)
     claim_plan(root, plan or small_plan())
-    runs, heartbeat, told = TableRuns(root), Heartbeat(1, 3), list[str]()
-    with open_storage(url or storage_url(None, root), heartbeat) as storage:
-        queue = Queue(storage, runs, identity.own_name())
-        lease = Lease(storage.engine, runs.study, identity.own_name(), heartbeat.grace_seconds)
-        storage.wait_seconds = 2.0
-        worker = Worker(
-            runs,
-            queue,
-            QueueSync(queue, lease, heartbeat, lambda name: True),
-            slots=places,
-            start=start_fake,
-            retries=retries,
-            wanted=lambda name: True,
-            note=told.append,
-            show=lambda: None,
-            prepare=lambda: None,
-        )
-        return worker.run(), "\n".join(told)
+    cells, told = TableCells(root), list[str]()
+    driver = Driver(
+        cells,
+        Study(cells),
+        LocalExecutor(places, start_fake),
+        [x for x in cells.names if not read_ended(root / x) and not is_given_up(root / x)],
+        lambda name, experiment: Job(root=root, name=name, experiment=experiment, retries=retries),
+        note=told.append,
+        show=lambda: None,
+    )
+    return driver.run(), "\n".join(told)
 
 
 def directory(root: Path, cell: Cell) -> Path:
@@ -194,7 +178,7 @@ def test_a_row_whose_folder_is_a_file_is_refused(tmp_path: Path) -> None:
         work_on(tmp_path, {})
 
 
-def test_a_result_is_kept_if_its_worker_died_before_publishing_it(tmp_path: Path) -> None:
+def test_a_result_is_kept_if_its_driver_died_before_publishing_it(tmp_path: Path) -> None:
     finish(tmp_path, BASE)
     BASE.directory(tmp_path).rename(tmp_path / "base" / "seed-1.attempt-3")
     work_on(tmp_path, {})
@@ -205,11 +189,12 @@ def test_a_result_is_kept_if_its_worker_died_before_publishing_it(tmp_path: Path
 def test_a_run_whose_directory_is_removed_is_started_again(tmp_path: Path) -> None:
     outcome, told = work_on(tmp_path, {BASE: "remove"})
     assert outcome is None
-    assert "base/seed-1: its directory was removed\nbase/seed-1: started\n" in told
+    assert "base/seed-1: its directory was removed\n" in told
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
     assert {load_result(cell.directory(tmp_path)) is None for cell in (BASE, NARROW)} == {False}
 
 
-def test_bad_input_stops_the_worker(tmp_path: Path) -> None:
+def test_bad_input_stops_the_driver(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^base/seed-1: toy is missing: fetch it$"):
         work_on(tmp_path, {BASE: "refuse"})
     assert started(tmp_path) == ["base/seed-1"]
@@ -217,7 +202,7 @@ def test_bad_input_stops_the_worker(tmp_path: Path) -> None:
 
 def test_bad_input_stops_the_other_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="toy is missing"):
-        work_on(tmp_path, {BASE: "refuse", NARROW: "hang"}, places=(Slot(), Slot()))
+        work_on(tmp_path, {BASE: "refuse", NARROW: "hang"}, places=(Place(0), Place(1)))
 
 
 def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
@@ -239,11 +224,12 @@ def test_a_signal_stops_the_runs_after_their_checkpoint(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_worker_under_nohup_outlives_its_terminal() -> None:
+def test_a_driver_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with Shutdown(lambda _: None) as shutdown:
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert shutdown.signal is None
+    thread = when(lambda: bool(started(tmp_path)), lambda: os.kill(os.getpid(), signal.SIGHUP))
+    outcome, _ = work_on(tmp_path, {BASE: "slow"})
+    thread.join()
+    assert outcome is None
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
@@ -262,19 +248,20 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 20
 
 
-def test_a_process_that_outlived_its_worker_is_ended_first(tmp_path: Path) -> None:
+def test_a_process_that_outlived_its_driver_is_ended_first(tmp_path: Path) -> None:
     prepare_fakes(tmp_path, {BASE: "hang"})
     left = BASE.directory(tmp_path).with_name("seed-1.attempt-1")
     left.mkdir(parents=True)
     (left / "attempt.json").write_text('{"cell": "base/seed-1"}')
-    orphan = start_fake(left)
+    job = Job(root=tmp_path, name="base/seed-1", experiment=small_plan().experiment(BASE))
+    orphan = start_fake(left, job, Place(0))
     (left / PROCESS_FILE).write_text(identity.name_of(orphan.pid))
     when(lambda: hangs(tmp_path, BASE), lambda: None).join()
     (left / "attempt.json").unlink()
     threading.Thread(target=orphan.wait).start()  # init would collect it
     _, told = work_on(tmp_path, {})
     assert orphan.returncode == 75
-    assert "base/seed-1: ending the process that an earlier attempt left behind" in told
+    assert "; the process of an earlier attempt was ended first" in told
     assert load_result(BASE.directory(tmp_path)) is not None
 
 
@@ -293,19 +280,11 @@ def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> N
 
 
 def test_each_gpu_has_its_run(tmp_path: Path) -> None:
-    work_on(tmp_path, {}, places=(Slot((3,)), Slot(("MIG-a", "MIG-b"), 2)))
+    work_on(tmp_path, {}, places=(Place(0, (3,)), Place(1, ("MIG-a", "MIG-b"), 2)))
     lines = (tmp_path / "started.txt").read_text().splitlines()
     assert sorted(line.split()[1] for line in lines) == ["3", "MIG-a,MIG-b"]
     attempt = read_attempt(NARROW.directory(tmp_path))
     assert attempt is not None and attempt.devices in {(3,), ("MIG-a", "MIG-b")}
-
-
-def test_rows_that_are_added_meanwhile_are_run(tmp_path: Path) -> None:
-    more = small_plan(["base", "narrow", "free"])
-    thread = when(lambda: bool(started(tmp_path)), lambda: claim_plan(tmp_path, more) and None)
-    work_on(tmp_path, {BASE: "slow"}, plan=small_plan(["base"]))
-    thread.join()
-    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "free/seed-1"]
 
 
 def test_an_attempt_knows_what_went_before(tmp_path: Path) -> None:
@@ -313,46 +292,4 @@ def test_an_attempt_knows_what_went_before(tmp_path: Path) -> None:
     attempt = read_attempt(directory(tmp_path, BASE))
     assert attempt is not None
     assert (attempt.number, attempt.cell) == (2, "base/seed-1")
-    assert dataclasses.replace(attempt, failures=()).worker == identity.own_name()
-
-
-@pytest.mark.parametrize("how", ["deleted", "replaced"])
-def test_a_worker_whose_database_was_deleted_lets_its_runs_write_a_checkpoint_and_ends(
-    tmp_path: Path, how: str
-) -> None:
-    def spoil() -> None:
-        for path in tmp_path.glob(f"{STUDY_FILE}*"):
-            path.unlink()
-        if how == "replaced":
-            (tmp_path / STUDY_FILE).write_bytes(empty_study())
-
-    thread = when(lambda: hangs(tmp_path, BASE), spoil)
-    with pytest.raises(InputError, match=r"study\.sqlite3 was deleted or replaced while it was in"):
-        work_on(tmp_path, {BASE: "hang"})
-    thread.join()
-    assert (tmp_path / STUDY_FILE).exists() == (how == "replaced")
-    prepare_fakes(tmp_path, {})
-    work_on(tmp_path, {})
-    assert started(tmp_path) == ["base/seed-1", "base/seed-1", "narrow/seed-1"]
-
-
-@pytest.mark.parametrize("how", ["stop", "pause"])
-def test_an_outage_of_the_storage_stops_no_run(
-    tmp_path: Path, postgresql: Server, how: str
-) -> None:
-    url = storage_url(postgresql.create(f"outage-{how}"), tmp_path)
-
-    def outage() -> None:
-        getattr(postgresql, how)()
-        when(lambda: (directory(tmp_path, BASE) / "result.json").exists(), lambda: None).join()
-        time.sleep(1)
-        {"stop": postgresql.start, "pause": postgresql.resume}[how]()
-
-    thread = when(lambda: started(tmp_path) == ["base/seed-1"], outage)
-    outcome, told = work_on(tmp_path, {BASE: "slow"}, url=url)
-    thread.join()
-    assert outcome is None
-    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
-    if how == "stop":
-        assert "the storage does not answer" in told
-        assert told.index("base/seed-1: finished") < told.index("the storage answers again")
+    assert attempt.worker == identity.own_name()

@@ -11,12 +11,15 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ablations.runner.entrypoint import run_forked
-from ablations.runner.forkserver import ForkedProcess
-from ablations.runner.process import start
+from ablations.runs import forkserver, process
+from ablations.runs.entry import run_forked
+from ablations.runs.executor import Job, Place
+from ablations.runs.forkserver import ForkedProcess
+from ablations.runs.supervise import RunProcess
 from experiments.run.attempt import write_attempt
 from experiments.run.checkpoints import step_checkpoints
 from experiments.run.experiment import claim
@@ -30,6 +33,18 @@ _PATIENCE_SECONDS = 240.0
 _ROOT = str(Path(__file__).parents[3])
 
 
+def job_of(root: Path, folder: Path, **settings: Any) -> Job:
+    experiment = tiny_experiment(folder)
+    return Job(root=root, name="run", experiment=experiment, **{"log": "none"} | settings)
+
+
+def ended(process: RunProcess) -> int:
+    _wait(lambda: process.poll() is not None)
+    code = process.poll()
+    assert code is not None
+    return code
+
+
 def _wait(holds: object) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not holds():  # pyright: ignore[reportCallIssue]
@@ -41,17 +56,23 @@ def _wait(holds: object) -> None:
 _PARENT = """
 import signal, sys, time
 from pathlib import Path
-from ablations.runner.process import start
-from ablations.runner.forkserver import ForkedProcess
+from ablations.runs import forkserver
+from ablations.runs.executor import Job, Place
+from ablations.runs.forkserver import ForkedProcess
+from experiments.run.experiment import load_experiment
 
 directory = Path(sys.argv[1])
+job = Job(root=directory.parent, name="run", experiment=load_experiment(directory), log="csv")
 with (directory / "mains").open("a") as mains:
     mains.write("one\\n")
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN)
-print(start(directory, log="csv").pid, flush=True)
+print(forkserver.start(directory, job, Place(0)).pid, flush=True)
 sys.stdin.readline()
-print(ForkedProcess(time.sleep, 0).wait(60), flush=True)
+process = ForkedProcess(time.sleep, 0)
+while process.poll() is None:
+    time.sleep(0.01)
+print(process.poll(), flush=True)
 time.sleep(1000)
 """
 
@@ -59,14 +80,17 @@ time.sleep(1000)
 _KILLED_SERVER = """
 import os, signal, threading, time
 from multiprocessing import forkserver
-from ablations.runner import forkserver as warm
+from ablations.runs import forkserver as warm
 
 warm.PRELOADED.clear()
-warm.warm_up()
+first = warm.ForkedProcess(time.sleep, 0)
 server = forkserver._forkserver._forkserver_pid
 os.kill(server, signal.SIGSTOP)
 threading.Timer(0.3, os.kill, (server, signal.SIGKILL)).start()
-print(warm.ForkedProcess(time.sleep, 0).wait(60))
+process = warm.ForkedProcess(time.sleep, 0)
+while process.poll() is None:
+    time.sleep(0.01)
+print(process.poll())
 """
 
 
@@ -81,12 +105,14 @@ def test_a_server_that_is_killed_while_a_process_starts_is_replaced():
 _KILLED_SERVER_LATER = """
 import os, signal, time
 from multiprocessing import forkserver
-from ablations.runner import forkserver as warm
+from ablations.runs import forkserver as warm
 
 warm.PRELOADED.clear()
 process = warm.ForkedProcess(time.sleep, 60)
 os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
-print(process.wait(60))
+while process.poll() is None:
+    time.sleep(0.01)
+print(process.poll())
 """
 
 
@@ -156,48 +182,61 @@ def _tell_surroundings(directory: str, folder: str, *rest: object) -> None:
 
 
 def test_a_process_gets_its_devices_and_the_current_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ablations.runner.process._run_forked", _tell_surroundings)
+    monkeypatch.setattr("ablations.runs.forkserver._run", _tell_surroundings)
     monkeypatch.setenv("SLURM_PROCID", "3")
     for word in ("first", "second"):
         monkeypatch.setenv("WORD", word)
         monkeypatch.chdir(tmp_path)
-        process = start(tmp_path, devices=(3, 5), accumulate=11, log="csv")
-        assert process.wait(60) == 0
-        folder, environment, accumulate, log = json.loads((tmp_path / "told.json").read_text())
-        assert (folder, accumulate, log) == (str(tmp_path), 11, "csv")
+        job = job_of(tmp_path, folder, accumulate=11, environment={"MORE": word})
+        assert ended(forkserver.start(tmp_path, job, Place(0, (3, 5)))) == 0
+        told, environment, accumulate, log = json.loads((tmp_path / "told.json").read_text())
+        assert (told, accumulate, log) == (str(tmp_path), 11, "none")
         assert environment["CUDA_VISIBLE_DEVICES"] == "3,5"
-        assert environment["WORD"] == word
+        assert environment["WORD"] == environment["MORE"] == word
         assert "SLURM_PROCID" not in environment  # nor is it a rank of this process's job
 
 
-def test_a_process_leads_a_group_and_its_exit_code_is_known(tmp_path: Path):
+def test_a_process_leads_a_group_and_its_exit_code_is_known():
     process = ForkedProcess(time.sleep, 100)
     assert os.getpgid(process.pid) == process.pid
-    assert (process.poll(), process.returncode) == (None, None)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.01)
+    assert process.poll() is None
     os.killpg(process.pid, signal.SIGKILL)
-    assert process.wait() == process.poll() == process.returncode == -signal.SIGKILL
+    assert ended(process) == process.poll() == -signal.SIGKILL
+
+
+def test_a_plain_process_does_the_same_and_stops_when_its_parent_is_gone(
+    folder: Path, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, tiny_experiment(folder, max_steps=100_000, checkpoint_every_steps=50_000))
+    plain = process.start(directory, job_of(tmp_path, folder), Place(0))
+    metrics = directory / "metrics.csv"
+    _wait(lambda: plain.poll() is not None or (metrics.exists() and metrics.stat().st_size > 200))
+    assert os.getpgid(plain.pid) == plain.pid and plain.stdin is not None
+    plain.stdin.close()  # as the operating system does for a parent that is killed
+    assert plain.wait(_PATIENCE_SECONDS) == STOPPED_EXIT_CODE
+    assert len(step_checkpoints(directory)) == 1
 
 
 @pytest.mark.slow
 def test_a_paused_process_cannot_disturb_the_attempt_that_replaced_it(folder: Path, tmp_path: Path):
+    job = job_of(tmp_path, folder, log="wandb")
     experiment = tiny_experiment(folder, max_steps=200, checkpoint_every_steps=25)
     stale, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
     claim(stale, experiment)
     write_attempt(stale, replace(ATTEMPT, number=1))
-    paused = start(stale)
+    paused = forkserver.start(stale, job, Place(0))
     _wait(lambda: len(step_checkpoints(stale)) > 0)
     os.killpg(paused.pid, signal.SIGSTOP)
     assert load_result(stale) is None, "it was too fast"
     stale.rename(newer)
     write_attempt(newer, replace(ATTEMPT, number=2))
-    assert start(newer).wait(_PATIENCE_SECONDS) == 0
+    assert ended(forkserver.start(newer, job, Place(0))) == 0
     before = {path: path.read_bytes() for path in newer.glob("*.*") if path.name != "log.txt"}
     os.killpg(paused.pid, signal.SIGCONT)
-    assert paused.wait(_PATIENCE_SECONDS) == STOPPED_EXIT_CODE
+    assert ended(paused) == STOPPED_EXIT_CODE
     assert {path: path.read_bytes() for path in before} == before
     assert list(tmp_path.iterdir()) == [newer]
     log = (newer / "log.txt").read_text()
@@ -212,7 +251,7 @@ def test_it_scores_only_the_splits_of_the_experiment(
     folder: Path, command: Command, tmp_path: Path
 ):
     claim(tmp_path / "run", tiny_experiment(folder, ("valid",), max_steps=2))
-    ended = command("ablations.runner.process", tmp_path / "run", stdin=None)
+    ended = command("ablations.runs.entry", tmp_path / "run", stdin=None)
     assert ended.code == 0, ended
     result = load_result(tmp_path / "run")
     assert result is not None and result.test_bleu is None
@@ -224,7 +263,7 @@ def test_a_signal_before_training_ends_the_run_as_stopped(
 ):
     directory = tmp_path / "run"
     claim(directory, tiny_experiment(folder))
-    running = begin("ablations.runner.process", directory, stdin=None)
+    running = begin("ablations.runs.entry", directory, stdin=None)
     running.wait_until(lambda: read_progress(directory) is not None)
     assert running.finish(signal.SIGTERM).code == STOPPED_EXIT_CODE
     progress = read_progress(directory)
@@ -239,7 +278,7 @@ def test_bad_input_is_the_last_line_and_exit_code_two(
     claim(directory, tiny_experiment(folder, vocab_size=5_000))
     if spoil == "configuration":
         (directory / "config.json").write_text("{}")
-    ended = command("ablations.runner.process", directory, stdin=None)
+    ended = command("ablations.runs.entry", directory, stdin=None)
     assert ended.code == 2, ended
     (line,) = ended.lines
     progress = read_progress(directory)
@@ -251,7 +290,7 @@ def test_bad_input_is_the_last_line_and_exit_code_two(
 def test_divergence_is_reported_with_its_step(folder: Path, command: Command, tmp_path: Path):
     directory = tmp_path / "run"
     claim(directory, tiny_experiment(folder, learning_rate_factor=1e30))
-    ended = command("ablations.runner.process", directory, stdin=None)
+    ended = command("ablations.runs.entry", directory, stdin=None)
     assert ended.code == 1
     assert ended.lines[-1].startswith("training diverged: the gradient of step ")
     progress = read_progress(directory)

@@ -1,8 +1,4 @@
-"""A fleet's processes as a storm sees them: which there are, whose they are, how they are hit.
-
-Every process has its worker's folder as its working directory, by which it is found whatever
-started it. That takes Linux's ``/proc``.
-"""
+"""A driver's processes as a storm sees them, found by their working directory in ``/proc``."""
 
 from __future__ import annotations
 
@@ -12,94 +8,78 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ablations.runner.process import RunProcess
+from tests.ablations.storm.place import ROOT
 
-ROOT = Path(__file__).parents[3]
 _MOMENT_SECONDS = 0.02
 _PARENT, _SESSION = 1, 3
-# The folders of all workers that these tests have started begin so.
+# The folders of all drivers that these tests have started begin so.
 _OURS = secrets.token_hex(8)
 
 
-Launch = Callable[[Sequence[str], Mapping[str, str], Path], RunProcess]
-
-
-def launch(command: Sequence[str], environment: Mapping[str, str], log: Path) -> RunProcess:
-    """Start a process in the log's folder."""
-    with log.open("wb") as said:
-        return subprocess.Popen(
-            command,
-            cwd=log.parent,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
-class Worker:
-    """One process of ``python -m ablations``, and all that came of it: a host, so to say."""
+class DriverProcess:
+    """One call of ``python -m ablations``, and all that came of it."""
 
     def __init__(
-        self, launch: Launch, command: Sequence[str], environment: Mapping[str, str], folder: Path
+        self, command: Sequence[str], environment: Mapping[str, str], folder: Path
     ) -> None:
         self.mark = f"{_OURS}-{secrets.token_hex(4)}"
         self.log = folder / self.mark / "log.txt"
         self.log.parent.mkdir()
-        self.paused = False
         self.started_at = time.monotonic()
-        self.process = launch(command, environment, self.log)
+        with self.log.open("wb") as said:
+            self.process = subprocess.Popen(
+                command,
+                cwd=self.log.parent,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     @property
     def lives(self) -> bool:
-        """Whether the worker itself has not ended."""
+        """Whether the driver itself has not ended."""
         return self.process.poll() is None
 
     @property
     def descendants(self) -> list[int]:
-        """The processes that the worker has started, and theirs."""
+        """The processes that the driver, or Ray for it, has started, and theirs."""
         return [pid for pid in marked(self.mark) if pid != self.process.pid]
 
     @property
-    def trials(self) -> list[int]:
+    def runs(self) -> list[int]:
         """Those that carry out an attempt: each leads a session of its own."""
-        return [pid for pid in self.descendants if _field(pid, _SESSION) == pid]
+        return [pid for pid in self.descendants if field(pid, _SESSION) == pid]
 
     @property
-    def fork_servers(self) -> list[int]:
-        """Those that trials of real training are forked from."""
-        return sorted({_field(pid, _PARENT) for pid in self.trials} - {self.process.pid, 0, 1})
-
-    def send(self, number: signal.Signals) -> None:
-        """Signal the worker alone."""
-        if self.lives:
-            send(self.process.pid, number)
+    def parents_of_runs(self) -> list[int]:
+        """The fork server of a driver on one machine; Ray's processes on a cluster."""
+        return sorted({parent_of(pid) for pid in self.runs} - {self.process.pid, 0, 1})
 
     def send_all(self, number: signal.Signals) -> None:
-        """Signal the worker and all that came of it, as if its machine did it."""
-        self.send(number)
-        for pid in self.descendants:
+        """Signal the driver and all that came of it, as if its machine did it."""
+        for pid in [self.process.pid, *self.descendants] if self.lives else self.descendants:
             send(pid, number)
 
     def end(self) -> None:
         """Leave nothing of it."""
-        self.send(signal.SIGKILL)
+        send(self.process.pid, signal.SIGKILL)
         self.process.wait()
         end_marked(self.mark)
 
     def last_words(self, lines: int = 15) -> str:
         """The end of what it said, and how it ended."""
         said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
-        return "\n".join([f"--- worker {self.mark}, exit {self.process.poll()}", *said])
+        return "\n".join([f"--- driver {self.mark}, exit {self.process.poll()}", *said])
 
 
 def marked(mark: str) -> list[int]:
-    """The processes of that worker, or of all workers whose marks begin so."""
+    """The processes of that driver, or of all drivers whose marks begin so."""
     found: list[int] = []
     for path in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):  # it ends, or is another user's
@@ -108,7 +88,12 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def _field(pid: int, number: int) -> int:
+def parent_of(pid: int) -> int:
+    """The number of a process's parent; 0 if it is gone."""
+    return field(pid, _PARENT)
+
+
+def field(pid: int, number: int) -> int:
     """A number of ``/proc/PID/stat``, counted from the state; 0 of a process that is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -130,9 +115,9 @@ def end_marked(mark: str) -> None:
 
 @contextmanager
 def keeper() -> Generator[None]:
-    """End all workers that tests have left behind, also where those were killed themselves."""
-    code = "import sys; sys.stdin.read(); from tests.ablations.storm import fleet; "
-    command = [sys.executable, "-c", code + f"fleet.end_marked({_OURS!r})"]
+    """End all processes that tests have left behind, also where those were killed themselves."""
+    code = "import sys; sys.stdin.read(); from tests.ablations.storm import processes; "
+    command = [sys.executable, "-c", code + f"processes.end_marked({_OURS!r})"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True)
     try:
         yield

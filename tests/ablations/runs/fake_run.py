@@ -1,4 +1,4 @@
-"""Stands in for ``python -m ablations.runner.process``: writes the files of a run at once.
+"""Stands in for ``python -m ablations.runs.process``: writes the files of a run at once.
 
 What it does is named by ``behaviour.json`` in the table's directory, which maps a cell to
 ``crash``, ``diverge``, ``refuse``, ``slow``, ``hang``, ``stubborn`` (it hears no signal),

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from ablations.runner.machine import Slot, slots
+from ablations.runs.places import find_places
 from transformer.errors import InputError
 
 
 @pytest.fixture(autouse=True)
 def nine_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablations.runner.machine.count_cores", lambda: 9)
+    monkeypatch.setattr("ablations.runs.places.count_cores", lambda: 9)
+
+
+def places(**settings: int) -> list[tuple[tuple[int | str, ...], int]]:
+    found = find_places(**settings)
+    assert [place.number for place in found] == list(range(len(found)))
+    return [(place.devices, place.ranks) for place in found]
 
 
 def test_gpus_and_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert slots() == (Slot((2,)), Slot((3,)))
-    assert slots(3) == (Slot((2,)), Slot((3,)), Slot((2,)))
-    assert slots(trials_per_device=2) == (Slot((2,)), Slot((3,))) * 2
-    assert slots(devices_per_trial=2) == (Slot((2, 3), 2),)
-    assert slots(devices_per_trial=2, trials_per_device=2) == (Slot((2, 3), 2),) * 2
+    two, three = ((2,), 1), ((3,), 1)
+    assert places() == [two, three]
+    assert places(workers=3) == [two, three, two]
+    assert places(trials_per_device=2) == [two, three] * 2
+    assert places(devices_per_trial=2) == [((2, 3), 2)]
+    assert places(devices_per_trial=2, trials_per_device=2) == [((2, 3), 2)] * 2
 
 
 def test_gpus_that_fill_no_group_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
-    assert [slot.devices for slot in slots(devices_per_trial=2)] == [(0, 1), (2, 3)]
+    assert [place.devices for place in find_places(devices_per_trial=2)] == [(0, 1), (2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -40,17 +47,17 @@ def test_gpus_may_have_names(
     monkeypatch: pytest.MonkeyPatch, visible: str, devices: list[tuple[int | str, ...]]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert [slot.devices for slot in slots()] == devices
+    assert [place.devices for place in find_places()] == devices
 
 
 def test_the_cpu_has_a_place_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert slots() == (Slot(),) * 9
-    assert slots(4) == (Slot(),) * 4
-    assert slots(devices_per_trial=3) == (Slot((), 3),) * 3
-    assert slots(trials_per_device=2) == (Slot(),) * 18
-    assert slots(threads=3) == (Slot(),) * 3
-    assert slots(threads=10) == (Slot(),)
+    assert places() == [((), 1)] * 9
+    assert places(workers=4) == [((), 1)] * 4
+    assert places(devices_per_trial=3) == [((), 3)] * 3
+    assert places(trials_per_device=2) == [((), 1)] * 18
+    assert places(threads=3) == [((), 1)] * 3
+    assert places(threads=10) == [((), 1)]
 
 
 @pytest.mark.parametrize(
@@ -69,4 +76,4 @@ def test_more_than_the_machine_has_is_bad_input(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(InputError, match=message):
-        slots(**settings)
+        find_places(**settings)

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from ablations.runner.identity import host_of, is_gone, is_local, name_of, own_name, pid_of
+from ablations.runs.identity import host_of, is_gone, is_local, name_of, own_name, pid_of
 
 
 def test_a_process_is_known_to_be_gone_once_it_ends() -> None:

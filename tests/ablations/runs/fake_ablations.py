@@ -3,11 +3,10 @@
 import sys
 
 from ablations import run
-from ablations.runner import forkserver, process
+from ablations.runs import forkserver, process
 from tests.ablations.samples import start_fake
 
-process.start = start_fake
-forkserver.warm_up = lambda: None
+process.start = forkserver.start = start_fake
 # The report and W&B take longer than all the stand-ins together.
 run._report_table = lambda root: lambda: None
 run.track_table_run = lambda root: None

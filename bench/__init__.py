@@ -1,0 +1,1 @@
+"""Short scripts that measure this project; `make benchmark` runs them."""

@@ -1,0 +1,193 @@
+"""The trials of a search, sampled and pruned by Optuna, with trainings that end at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from optuna.trial import TrialState
+
+from ablations.files import STUDY_FILE
+from ablations.runs.attempts import clear_failures, leave_pruned
+from ablations.runs.study import Study
+from ablations.search.cells import SearchCells
+from ablations.search.claim import claim_search
+from ablations.search.rungs import Pruner
+from ablations.search.search import make_search
+from ablations.search.space import whole
+from ablations.search.spaces import BASE_LR
+from ablations.search.trials import best, read_trials
+from experiments.run.results import valid_perplexities
+from tests.ablations.samples import TINY
+from tests.ablations.search.samples import (
+    bowl,
+    give_up,
+    journal,
+    leave,
+    run_trial,
+    small_search,
+    work_on,
+)
+from transformer.config import override
+from transformer.errors import InputError
+
+
+def nowhere(_: Mapping[str, Any]) -> float:
+    return math.nan
+
+
+@pytest.mark.parametrize("pruner", ["none", "hyperband", "median"])
+def test_poor_trials_are_pruned_at_rungs_and_good_ones_found(
+    tmp_path: Path, pruner: Pruner
+) -> None:
+    search = small_search(tmp_path, trials=17, pruner=pruner)
+    work_on(tmp_path, bowl)
+    trials = read_trials(search, tmp_path)
+    pruned = [trial for trial in trials if trial.state == "pruned"]
+    assert bool(pruned) == (pruner != "none")
+    assert sum(trial.state == "done" for trial in trials) == len(trials) - len(pruned)
+    assert {trial.step for trial in pruned} <= set(search.rungs)
+    assert all(trial.step > cast("int", trial.values["warmup_steps"]) for trial in pruned)
+    assert all(x.perplexity == pytest.approx(x.curve[x.step], rel=1e-5) for x in pruned)
+    found, first = best(trials), trials[0]
+    assert found and found.perplexity is not None
+    assert first.values == search.values(search.base) and first.perplexity is not None
+    assert found.perplexity < first.perplexity
+    for trial, told in zip(trials, journal(tmp_path), strict=True):
+        assert told.params == dict(trial.values)
+        assert told.value == pytest.approx(trial.perplexity, rel=1e-5)
+        assert told.last_step == (trial.step if trial.state == "pruned" else max(trial.curve))
+
+
+def test_no_trial_is_pruned_where_the_warm_up_may_last_to_the_end(tmp_path: Path) -> None:
+    space = replace(BASE_LR, parameters=(whole("warmup_steps", 500, 95_000),))
+    search = small_search(tmp_path, space=space, trials=11)
+    work_on(tmp_path, lambda values: float(values["warmup_steps"]))
+    assert {trial.state for trial in read_trials(search, tmp_path)} == {"done"}
+
+
+def test_no_trial_is_pruned_at_its_last_validation_as_nothing_is_left_to_save(
+    tmp_path: Path,
+) -> None:
+    search = make_search(BASE_LR, TINY, trials=3, seed=1)
+    search = claim_search(
+        tmp_path, replace(search, base=override(search.base, validate_every_steps=750))
+    )
+    leave(search, tmp_path / "trial-0000", search.first())
+    curve = valid_perplexities(tmp_path / "trial-0000")
+    assert list(curve) == [750, 1_500]
+    assert list(SearchCells(tmp_path).comparable(curve)) == [750]
+
+
+def describe(root: Path) -> list[tuple[object, ...]]:
+    return [(x.number, x.state, x.params, x.value, x.intermediate_values) for x in journal(root)]
+
+
+@pytest.mark.parametrize("damage", ["killed", "deleted", "cut", "flipped", "another"])
+def test_trials_and_their_order_are_the_same_whatever_happens_to_the_driver_and_its_journal(
+    tmp_path: Path, damage: str
+) -> None:
+    undisturbed, root = tmp_path / "undisturbed", tmp_path / "disturbed"
+    for place in (undisturbed, root):
+        small_search(place, trials=13, pruner="median")
+    work_on(undisturbed, bowl)
+    for _ in range(3):
+        work_on(root, bowl, count=2)
+        cells = SearchCells(root)
+        begun = len(journal(root))
+        # A driver that is killed leaves a trial that has begun, here after its first validation.
+        values = cells.search.values(Study(cells).begin(cells.names[begun]).config)
+        step = cells.search.base.training.validate_every_steps
+        attempt = root / f"{cells.names[begun]}.attempt-1"
+        leave(cells.search, attempt, values, until=step, perplexity=bowl(values))
+        path = root / STUDY_FILE
+        if damage == "deleted":
+            path.unlink()
+        elif damage == "cut":
+            path.write_bytes(path.read_bytes()[:-9])
+        elif damage == "flipped":
+            path.write_bytes(path.read_bytes().replace(b"study_id", b"study_ie"))
+        elif damage == "another":
+            path.write_text("a text\n")
+        if damage in ("flipped", "another"):
+            with pytest.warns(UserWarning, match="study.log is damaged, and made again"):
+                Study(SearchCells(root))
+    work_on(root, bowl)
+    found, expected = describe(root), describe(undisturbed)
+    assert [x[:3] for x in found] == [x[:3] for x in expected]
+    assert [x[3] for x in found] == pytest.approx([x[3] for x in expected], rel=1e-5)
+
+
+def test_a_trial_that_was_given_up_is_told_as_failed_and_tried_again_with_its_values(
+    tmp_path: Path,
+) -> None:
+    search = small_search(tmp_path)
+    give_up(search, tmp_path, "trial-0000", search.first(), "RuntimeError: disk")
+    leave(search, tmp_path / "trial-0001.attempt-1", search.first(), until=0)
+    failed, running, waiting = read_trials(search, tmp_path)[:3]
+    assert (failed.state, failed.reason) == ("failed", "RuntimeError: disk")
+    assert (running.state, waiting.state) == ("running", "waiting")
+    Study(SearchCells(tmp_path))
+    assert [x.state for x in journal(tmp_path)] == [TrialState.FAIL, TrialState.WAITING]
+    clear_failures(tmp_path / "trial-0000")
+    cells = SearchCells(tmp_path)
+    study = Study(cells)
+    assert search.values(study.begin("trial-0000").config) == search.first()
+    assert [x.state for x in journal(tmp_path)] == [TrialState.RUNNING, TrialState.WAITING]
+    study.fail("trial-0000")
+    assert journal(tmp_path)[0].state == TrialState.FAIL
+
+
+def test_trials_are_added_to_a_search(tmp_path: Path) -> None:
+    small_search(tmp_path, trials=3)
+    work_on(tmp_path, bowl)
+    small_search(tmp_path, trials=5)
+    work_on(tmp_path, bowl)
+    assert len(journal(tmp_path)) == 5
+    assert SearchCells(tmp_path).title == "search base_lr at scale tiny"
+
+
+def test_a_trial_that_diverges_is_pruned_for_the_sampler(tmp_path: Path) -> None:
+    search = small_search(tmp_path, trials=11)
+
+    def steep(values: Mapping[str, Any]) -> float:
+        return math.inf if values["learning_rate_factor"] > 0.6 else bowl(values)
+
+    work_on(tmp_path, steep)
+    trials = read_trials(search, tmp_path)
+    diverged = [trial for trial in trials if trial.state == "diverged"]
+    assert diverged and all(trial.perplexity is None and trial.reason for trial in diverged)
+    states = [x.state for x in journal(tmp_path)]
+    assert all(states[trials.index(trial)] == TrialState.PRUNED for trial in diverged)
+    assert best(trials) is not None
+
+
+def test_a_trial_that_diverged_before_a_validation_has_no_value(tmp_path: Path) -> None:
+    search = small_search(tmp_path)
+    leave(search, tmp_path / "trial-0000", search.first(), until=0)
+    leave_pruned(tmp_path / "trial-0000", 7, math.inf)
+    Study(SearchCells(tmp_path))
+    (known,) = journal(tmp_path)
+    assert (known.state, known.value) == (TrialState.PRUNED, None)
+    assert read_trials(search, tmp_path)[0].state == "diverged"
+
+
+@pytest.mark.parametrize(("trials", "in_vain"), [(23, 10), (3, 3)])
+def test_a_search_without_a_finite_perplexity_ends(
+    tmp_path: Path, trials: int, in_vain: int
+) -> None:
+    search = small_search(tmp_path, trials=trials)
+    for name in search.names[:in_vain]:
+        give_up(search, tmp_path, name, {**search.first()}, "training diverged at step 7")
+    cells = SearchCells(tmp_path)
+    with pytest.raises(InputError) as error:
+        run_trial(cells, Study(cells), search.names[-1], nowhere)
+    assert str(error.value) == (
+        f"none of {in_vain} trials of base_lr-tiny had a finite perplexity (the last: training "
+        "diverged at step 7): narrow the space (learning_rate_factor 0.1 to 4.0, warmup_steps 8 to "
+        "600) or lower the scale's learning rate, and search in another --directory"
+    )
