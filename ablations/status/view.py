@@ -51,7 +51,9 @@ class View:
 
     def __enter__(self) -> View:
         if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live = Live(
+                console=self._console, auto_refresh=False, transient=True, redirect_stdout=False
+            )
             self._live.start()
         return self
 

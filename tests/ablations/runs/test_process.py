@@ -34,8 +34,8 @@ _ROOT = str(Path(__file__).parents[3])
 
 
 def job_of(root: Path, folder: Path, **settings: Any) -> Job:
-    experiment = tiny_experiment(folder)
-    return Job(root=root, name="run", experiment=experiment, **{"log": "none"} | settings)
+    job = Job(root=root, name="run", experiment=tiny_experiment(folder), log="none")
+    return replace(job, **settings)
 
 
 def ended(process: RunProcess) -> int:

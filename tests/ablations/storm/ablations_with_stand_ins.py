@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,11 @@ from ablations.runs import forkserver, process
 from ablations.runs.executor import Job, Place
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
+_SETTINGS = {name: value for name, value in os.environ.items() if name.startswith("STORM_")}
 
 
 def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
-    """In place of ``ablations.runs.process.start``."""
+    """In place of ``ablations.runs.process.start``; Ray takes it to its nodes as it is."""
     with (directory / process.LOG_FILE).open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-S", str(STAND_IN), str(directory)],
@@ -22,7 +24,7 @@ def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=job.folder,
-            env=process.environment(job, place),
+            env=process.environment(job, place) | _SETTINGS,
             start_new_session=True,
         )
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from ablations.runs import identity
 from ablations.runs.attempts import read_result
+from ablations.runs.lock import drivers
 from experiments.command_line import BAD_INPUT
 from tests.ablations.storm.damage import Damage, fill_disk
 from tests.ablations.storm.place import Place
@@ -125,7 +127,11 @@ class Storm:
     def _start(self) -> DriverProcess:
         place = self._place
         command = place.command(*place.run, *self.options)
-        return DriverProcess(command, place.environment(), place.folder)
+        return DriverProcess(command, self.environment(), place.folder)
+
+    def environment(self) -> Mapping[str, str]:
+        """That of a driver."""
+        return self._place.environment()
 
     def _strike(self, now: float) -> None:
         """Cause the first of the faults left that is possible now."""
@@ -178,6 +184,8 @@ class Storm:
         )
 
     def _second_driver(self, driver: DriverProcess) -> str:
+        if driver.process.pid not in [identity.pid_of(x) for x, _ in drivers(self._place.out)]:
+            return ""  # it has not come to that yet
         second = self._start()
         code = second.process.wait(60)
         words = second.last_words()

@@ -33,7 +33,7 @@ def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     claimed = claim_plan(tmp_path, plan)
     assert load_plan(tmp_path) == claimed
     base = override(plan.base, threads=1)
-    assert claimed == dataclasses.replace(plan, base=base, study=claimed.study)
+    assert claimed == dataclasses.replace(plan, base=base)
     assert len(plan.cells) == 40
 
 
@@ -93,12 +93,6 @@ def test_further_rows_and_seeds_extend_the_directory(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(rows=["base"], seeds=[2, 1]))
     claim_plan(tmp_path, small_plan(rows=["narrow"], seeds=[3]))
     assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("base", 2), Cell("narrow", 3))
-
-
-def test_each_directory_has_a_study_of_its_own(tmp_path: Path) -> None:
-    first = claim_plan(tmp_path / "one", small_plan())
-    assert claim_plan(tmp_path / "one", small_plan(seeds=[2])).study == first.study
-    assert claim_plan(tmp_path / "two", small_plan()).study != first.study
 
 
 def test_seeds_claimed_by_concurrent_processes_are_all_kept(tmp_path: Path) -> None:

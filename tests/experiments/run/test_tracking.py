@@ -267,7 +267,7 @@ def test_each_attempt_has_its_own_wandb_run_which_names_the_one_before(
     assert ids[0] != ids[1]
     first, second = (given["config"] for given in init.given)
     assert (first["resumed_from"], second["resumed_from"]) == (None, ids[0])
-    assert (second["study"], second["cell"]) == ("table3-quick", "base/seed-1")
+    assert second["cell"] == "base/seed-1"
     assert (second["attempt"], second["host"]) == (2, "node7")
     assert init.given[1]["name"] == "numbers-seed3-attempt2"
     assert {given["group"] for given in init.given} == {"tests/tiny"}
