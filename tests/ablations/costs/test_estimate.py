@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ablations.__main__ import main
 from ablations.costs import measure
@@ -17,10 +18,12 @@ from ablations.costs.estimate import Estimate, describe, plan_table, to_json
 from ablations.status.from_directory import DirectoryReader
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
+from experiments.benchmark.training import Step
 from experiments.run.progress import Progress, RunState
 from experiments.run.results import save_result
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import begin
+from transformer.data.batches import Batch
 from transformer.errors import InputError
 
 
@@ -151,6 +154,24 @@ def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     assert 200e6 < base <= first <= last < 2e9  # of a process with torch and Lightning
     assert "MB" in next(line for line in describe(found) if line.startswith("base "))
     assert "; left:" not in "\n".join(describe(found))
+
+
+def test_each_row_is_measured_with_its_own_batch_and_vocabulary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seconds(name: str, step: Step, batches: list[Batch], device: torch.device) -> float:
+        step(batches[0])
+        return batches[0].target_tokens / 1e6
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measure, "_median_seconds", seconds)
+    (tmp_path / "own.py").write_text(
+        "from ablations.tables import BASE, Table, row\n"
+        "rows = (row('base'), row('own', tokens_per_batch=1_800, vocab_size=100, num_layers=12))\n"
+        "TABLE = Table(name='own', title='', base=BASE, rows=rows)"
+    )
+    found = [x.seconds / 12_000 for x in plan("own.py", "small").speed.known]
+    assert found == pytest.approx([0.0010, 0.0018], rel=0.15)
 
 
 def test_what_is_left_is_what_has_no_result(
