@@ -95,8 +95,16 @@ def committed_runs(table: str) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def test_the_two_commands_stand_at_the_beginning() -> None:
+def test_the_first_page_begins_with_a_clone_two_commands_and_what_has_not_run() -> None:
     assert COMMANDS[:2] == [["make", "table3"], ["make", "test"]]
+    text = PAGES[0].read_text("utf-8")
+    places = [text.index(x) for x in ("`git clone ", "make table3", "GPU", "nothing has run on CUDA")]
+    assert places == sorted(places) and "\n\n" not in text[places[2] : places[3]]
+
+
+def test_the_citation_is_of_this_version() -> None:
+    version = re.search(r'version = "(.+)"', (ROOT / "pyproject.toml").read_text("utf-8"))
+    assert version and f"\nversion: {version[1]}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 
 
 @pytest.mark.parametrize("target", sorted({c[1] for c in COMMANDS if c[0] == "make"}))

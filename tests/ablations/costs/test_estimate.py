@@ -47,7 +47,16 @@ def test_on_the_papers_devices_base_takes_half_a_day() -> None:
     assert base.disk_bytes == 63_045_632 * 64
     # paper.md: three archives of WMT14; the test sets come with sacreBLEU.
     archives = 657_632_379 + 918_311_367 + 80_418_416
-    assert found.corpus is not None and found.corpus.fetched_bytes == archives
+    assert found.corpora is not None and found.corpora.fetched_bytes == archives
+    # Table 2 needs two more for EN-FR.
+    both = plan("table2", device="H100").corpora
+    assert both is not None and both.fetched_bytes == archives + 2_365_634_246 + 2_595_102_720
+
+
+def test_the_docs_have_the_same_estimate() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text("utf-8")
+    hours = plan(device="H100").device_seconds / 3_600
+    assert f"in {hours:.0f} hours by `plan table3 --scale paper --device H100`" in page
 
 
 def test_the_longest_runs_are_started_first() -> None:
@@ -149,7 +158,7 @@ def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     assert all(row.seconds > 20.5 for row in found.rows)  # how much more, the machine decides
     assert len(found.speed.known) == 3
-    assert found.corpus is None
+    assert found.corpora is None
     first, base, last = (row.memory_bytes or 0 for row in found.rows)
     assert 200e6 < base <= first <= last < 2e9  # of a process with torch and Lightning
     assert "MB" in next(line for line in describe(found) if line.startswith("base "))
