@@ -26,7 +26,7 @@ from ablations.tables.table import Cell
 from experiments.run.measures import MEASURES, Measure
 from experiments.run.progress import Progress, RunState, read_progress
 from experiments.run.results import RESULT_FILE, Result
-from transformer.corpus import Corpus
+from transformer.config import DataConfig, text_settings
 from transformer.errors import InputError
 
 AVERAGED = "averaged_"
@@ -199,21 +199,22 @@ def _unplanned(plan: Plan, directory: Path) -> tuple[str, ...]:
 
 
 def _of_the_same_data(runs: Mapping[Cell, Run], plan: Plan) -> dict[Cell, Run]:
-    """Runs on other data than most of the same corpus are set apart, and never averaged in.
+    """Runs on other data than most with the same settings of it are set apart, and never averaged
+    in.
 
     Results of versions that did not record the data are accepted.
     """
-    corpora = {row.name: row.corpus for row in plan.rows}
-    digests: dict[Corpus | None, Counter[str]] = defaultdict(Counter)
+    settings = {name: text_settings(config) for name, config in plan.configs.items()}
+    digests: dict[tuple[DataConfig, int], Counter[str]] = defaultdict(Counter)
     for cell, run in runs.items():
         if isinstance(run, Result) and run.data_digest:
-            digests[corpora[cell.row]][run.data_digest] += 1
-    commonest = {corpus: found.most_common(1)[0][0] for corpus, found in digests.items()}
+            digests[settings[cell.row]][run.data_digest] += 1
+    commonest = {made_from: found.most_common(1)[0][0] for made_from, found in digests.items()}
 
     def checked(cell: Cell, run: Run) -> Run:
         if isinstance(run, Unfinished) or not run.data_digest:
             return run
-        most = commonest[corpora[cell.row]]
+        most = commonest[settings[cell.row]]
         if run.data_digest == most:
             return run
         other = f"its data is {run.data_digest}, that of most runs is {most}"
