@@ -92,6 +92,8 @@ def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
     _finish_on(tmp_path, {1: "most", 2: "other"}, "batch")
     summary = summarise(tmp_path)
     assert [len(found.results) for found in summary.rows] == [2, 2, 1]
+    # Perplexity with other word-pieces has another scale, and so another spread.
+    assert summary.pools["bleu"].freedom == 1 and "perplexity" not in summary.pools
     assert str(summary.rows[2].unfinished[0]).endswith("other, that of most runs is most")
 
 
