@@ -219,6 +219,12 @@ def override(config: Config, **changes: object) -> Config:
     return dataclasses.replace(config, **sections)
 
 
+def text_settings(config: Config) -> tuple[DataConfig, int]:
+    """What the prepared text depends on: the same for all batch sizes."""
+    data = dataclasses.replace(config.data, tokens_per_batch=config.data.max_length)
+    return data, config.model.vocab_size
+
+
 def differences(old: object, new: object, prefix: str = "") -> list[str]:
     """The leaves in which two JSON-like values differ, each as ``path: old -> new``."""
     if isinstance(old, dict) and isinstance(new, dict):

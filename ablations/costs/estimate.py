@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,7 @@ class Estimate:
     """What a table costs with ``at_once`` runs at a time on ``devices``, a run on
     ``devices_per_trial`` of them.
 
-    ``scale`` says what the scale sets; ``corpus`` is what it costs to fetch and prepare the text,
+    ``scale`` says what the scale sets; ``corpora`` is what it costs to fetch and prepare the text,
     None for a small one.
     """
 
@@ -56,7 +56,7 @@ class Estimate:
     at_once: int
     speed: Speed
     rows: tuple[RowCost, ...]
-    corpus: Cost | None
+    corpora: Cost | None
 
     @property
     def sharing(self) -> float:
@@ -183,20 +183,21 @@ def plan_table(
             )
             for name, config in configs.items()
         ),
-        corpus=_corpus_cost(plan.base.data.corpus),
+        corpora=_corpora_cost(config.data.corpus for config in configs.values()),
     )
 
 
-def _corpus_cost(corpus: Corpus) -> Cost | None:
-    if corpus.pairs is None:
+def _corpora_cost(corpora: Iterable[Corpus]) -> Cost | None:
+    pairs = {corpus: corpus.pairs for corpus in corpora if corpus.pairs is not None}
+    if not pairs:
         return None
     # It imports rich and the downloads, which `plan` of a small corpus does not wait for.
     from transformer.data.fetching.fetch import missing
     from transformer.data.preparation.estimate import MANY_PAIRS, cost
 
-    if corpus.pairs < MANY_PAIRS:
-        return None
-    return cost(corpus.pairs, missing(corpus.files), workers=1)
+    large = {corpus: count for corpus, count in pairs.items() if count >= MANY_PAIRS}
+    files = [file for corpus in large for file in corpus.files]
+    return cost(sum(large.values()), missing(files), workers=1) if large else None
 
 
 def _check(
@@ -255,10 +256,10 @@ def describe(estimate: Estimate) -> Iterator[str]:
             f"{duration(estimate.seconds_left)} of wall-clock time"
         )
     disk = f"disk: {size(estimate.disk_bytes)} of checkpoints"
-    if (corpus := estimate.corpus) is not None:
+    if (text := estimate.corpora) is not None:
         disk += (
-            f"; the corpus {size(corpus.disk_bytes)}, of which {size(corpus.fetched_bytes)} are "
-            f"still to be downloaded, and {duration(corpus.seconds)} of one core to prepare it"
+            f"; the text {size(text.disk_bytes)}, of which {size(text.fetched_bytes)} are "
+            f"still to be downloaded, and {duration(text.seconds)} of one core to prepare it"
         )
     yield disk
     if any(row.memory_bytes is not None for row in estimate.rows):
@@ -311,7 +312,7 @@ def to_json(estimate: Estimate) -> dict[str, Any]:
             *("runs", "flops", "seconds", "device_seconds", "disk_bytes"),
             *("runs_left", "seconds_left"),
         ),
-        "corpus_cost": estimate.corpus
-        and pick(estimate.corpus, "fetched_bytes", "disk_bytes", "seconds"),
+        "corpus_cost": estimate.corpora
+        and pick(estimate.corpora, "fetched_bytes", "disk_bytes", "seconds"),
         "too_large": estimate.too_large,
     }

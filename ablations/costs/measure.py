@@ -42,20 +42,22 @@ def measure(
     del run
     device = default_device()
     torch.set_num_threads(1)
-    base = next(iter(configs.values()))
-    whole = base.data.tokens_per_batch  # the same in all rows
-    tokens = whole if device.type == "cuda" else min(whole, _CPU_TOKENS)
-    text = "news" if whole > _NEWS_TOKENS else "multi30k"
-    load = Workload(text=text, vocab_size=base.model.vocab_size, tokens_per_batch=tokens)
-    batches = load.batches(_WARM_UP_STEPS + _MAX_STEPS, device)
     timings: list[Timing] = []
     memory: dict[str, int] = {}
+    loads: dict[Workload, list[Batch]] = {}  # rows may differ in batch and vocabulary
     for name, config in configs.items():
+        whole = config.data.tokens_per_batch
+        tokens = whole if device.type == "cuda" else min(whole, _CPU_TOKENS)
+        text = "news" if whole > _NEWS_TOKENS else "multi30k"
+        load = Workload(text=text, vocab_size=config.model.vocab_size, tokens_per_batch=tokens)
+        if load not in loads:
+            loads[load] = load.batches(_WARM_UP_STEPS + _MAX_STEPS, device)
         step = our_step(override(config, compile=False), device)
-        seconds = _median_seconds(name, step, batches, device) * whole / tokens
+        seconds = _median_seconds(name, step, loads[load], device) * whole / tokens
         timings.append(Timing(config, seconds * config.training.max_steps))
         if tokens == whole and (peak := peak_memory(device)) is not None:
             memory[name] = peak
+    base = next(iter(configs.values()))
     bf16 = effective_precision(base.training.precision, device) == "bf16"
     return Device(name=device_name(), gpu=device.type == "cuda", bf16=bf16), timings, memory
 

@@ -65,8 +65,9 @@ def curve_figures(summary: Summary) -> Iterator[Figure]:
         yield Figure(
             name="curves",
             spec=spec,
-            caption="Perplexity on the validation set during training: a panel for each group of "
-            "rows, a line for each row (the mean of its seeds), the base in grey.",
+            caption="Perplexity on the validation set during training: "
+            f"{'a panel for each group of rows, ' * summary.plan.is_compared}a line for each row "
+            "(the mean of its seeds), the base in grey.",
         )
 
 

@@ -78,10 +78,7 @@ def notes(summary: Summary) -> Iterator[str]:
             "tokenisation, German compounds split."
         )
     if any(result.parses for result in summary.results):
-        yield (
-            "F1 is labelled, as EVALB counts it, with the references' punctuation. The search "
-            "writes trees over the sentence's words and nothing else."
-        )
+        yield "F1 is labelled, as EVALB counts it, with the references' punctuation."
     not_paper = ", which the paper's table does not use"
     if counts := {result.averaged.checkpoints for result in summary.results if result.averaged}:
         yield (

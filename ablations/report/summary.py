@@ -26,7 +26,7 @@ from ablations.tables.table import Cell
 from experiments.run.measures import MEASURES, Measure
 from experiments.run.progress import Progress, RunState, read_progress
 from experiments.run.results import RESULT_FILE, Result
-from transformer.corpus import Corpus
+from transformer.config import DataConfig, text_settings
 from transformer.errors import InputError
 
 AVERAGED = "averaged_"
@@ -103,7 +103,8 @@ class RowSummary:
 class Summary:
     """The rows of a table that were asked for, in order, whose runs are in ``directory``.
 
-    ``pools`` are the pooled spreads of each measure, if there are enough seeds;
+    ``pools`` are the spreads of each measure, pooled over the rows that can be compared, if there
+    are enough seeds;
     ``unplanned`` are directories with a result that the plan does not list.
     """
 
@@ -129,13 +130,11 @@ class Summary:
         return tuple(result for row in self.rows for result in row.results)
 
     def difference(self, row: RowSummary, name: str) -> Difference | None:
-        """A row's score less the base's; None without a common seed, on other text or, as
-        perplexity is per word-piece, with another vocabulary.
+        """A row's score less the base's; None without a common seed, or if they cannot be compared.
 
         The deviation is the pooled one if that is usable.
         """
-        apart = {"target_language", "vocab_size"} if "perplexity" in name else {"target_language"}
-        if self.base is None or apart & row.changed:
+        if self.base is None or not _is_comparable(row, name):
             return None
         scale = MEASURES[name].scale
         found = paired_difference(_by_seed(row, name), _by_seed(self.base, name), scale)
@@ -157,6 +156,12 @@ class Summary:
             if ours is not None and paper is not None and not math.isnan(ours.mean):
                 both.append((ours.mean, paper))
         return rank_correlation([x for x, _ in both], [y for _, y in both])
+
+
+def _is_comparable(row: RowSummary, name: str) -> bool:
+    """Whether a row has the base's text and, as perplexity is per word-piece, its vocabulary."""
+    apart = {"target_language", "vocab_size"} if "perplexity" in name else {"target_language"}
+    return not apart & row.changed
 
 
 def reported(row: RowSummary, name: str) -> float | None:
@@ -181,7 +186,10 @@ def summarise(directory: Path) -> Summary:
     runs = _of_the_same_data({cell: _read(cell, plan, directory) for cell in plan.cells}, plan)
     rows = tuple(_row(row, plan, runs) for row in plan.rows if row.seeds or row.published)
     names = plan.measures if any(len(row.results) > 1 for row in rows) else ()
-    pools = {name: pool({row.row.name: _by_seed(row, name) for row in rows}) for name in names}
+    pools = {
+        name: pool({x.row.name: _by_seed(x, name) for x in rows if _is_comparable(x, name)})
+        for name in names
+    }
     return Summary(
         directory=directory,
         plan=plan,
@@ -199,21 +207,22 @@ def _unplanned(plan: Plan, directory: Path) -> tuple[str, ...]:
 
 
 def _of_the_same_data(runs: Mapping[Cell, Run], plan: Plan) -> dict[Cell, Run]:
-    """Runs on other data than most of the same corpus are set apart, and never averaged in.
+    """Runs on other data than most with the same settings of it are set apart, and never averaged
+    in.
 
     Results of versions that did not record the data are accepted.
     """
-    corpora = {row.name: row.corpus for row in plan.rows}
-    digests: dict[Corpus | None, Counter[str]] = defaultdict(Counter)
+    settings = {name: text_settings(config) for name, config in plan.configs.items()}
+    digests: dict[tuple[DataConfig, int], Counter[str]] = defaultdict(Counter)
     for cell, run in runs.items():
         if isinstance(run, Result) and run.data_digest:
-            digests[corpora[cell.row]][run.data_digest] += 1
-    commonest = {corpus: found.most_common(1)[0][0] for corpus, found in digests.items()}
+            digests[settings[cell.row]][run.data_digest] += 1
+    commonest = {made_from: found.most_common(1)[0][0] for made_from, found in digests.items()}
 
     def checked(cell: Cell, run: Run) -> Run:
         if isinstance(run, Unfinished) or not run.data_digest:
             return run
-        most = commonest[corpora[cell.row]]
+        most = commonest[settings[cell.row]]
         if run.data_digest == most:
             return run
         other = f"its data is {run.data_digest}, that of most runs is {most}"

@@ -31,7 +31,7 @@ from transformer.evaluation.counts import count_parameters
 _MAX_CURVES = 100
 _CAPTIONS = {
     "history": "Perplexity on the validation set by trial; the line is the best so far. Marks at "
-    "the upper edge are trials that did not finish.",
+    "the upper edge are trials that did not finish, or are ten times worse than the best.",
     "curves": "Perplexity on the validation set during training, a line for each trial (of the "
     f"{_MAX_CURVES} best), the best in blue.",
     "importances": "Shares of the parameters in what makes a trial one of the best quarter.",

@@ -12,7 +12,9 @@ from ablations.tables.changes import SCALE_SETTINGS, Settings, Value, check_chan
 from experiments.catalog import parsing
 from transformer.config import Config, DataConfig, TrainingConfig, override
 from transformer.corpus import Corpus
+from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.data.corpora.folders import anchored
+from transformer.data.corpora.treebanks import PENN
 from transformer.errors import InputError
 
 _PAPER_STEPS = TrainingConfig().max_steps
@@ -57,8 +59,10 @@ class Scale:
         """The configuration to run for a base with a row's ``changes``, in the paper's units.
 
         Raises:
-            InputError: if a width or the depth is not divisible, or no corpus is in that language.
+            InputError: if a width or the depth is not divisible, no corpus is in that language, or
+                the base has a corpus of its own.
         """
+        self._check_corpus(base.data.corpus.name)
         kept = dict(changes or {})
         values: dict[str, Any] = {**columns(base), **kept}
         corpus = self._corpus(kept.pop("target_language", None))
@@ -106,6 +110,14 @@ class Scale:
         ours, paper = columns(config), columns(_paper(config.data.corpus))
         found = cast(Mapping[str, Value], settings)
         return {name: value for name, value in found.items() if ours[name] == paper[name]}
+
+    def _check_corpus(self, name: str) -> None:
+        known = (WMT14_EN_DE, PENN, self.corpus, *self.other_corpora)
+        if name not in [corpus.name for corpus in known]:
+            raise InputError(
+                f"corpus is {name}, which scale {self.name!r} would replace by {self.corpus.name}: "
+                "leave it out, or declare scales=(scale(…, corpus=…),) with it"
+            )
 
     def _corpus(self, language: object) -> Corpus:
         corpora = (self.corpus, *self.other_corpora)

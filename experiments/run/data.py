@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from experiments.run.experiment import DATA_FILE, load_experiment
-from transformer.config import to_dict
+from transformer.config import text_settings, to_dict
 from transformer.data.fetching.cache import sha256_of
 from transformer.data.prepared import VOCABULARY_FILE, Manifest, PreparedCorpus, read_manifest
 from transformer.data.vocabulary import Vocabulary
@@ -56,8 +56,7 @@ def share_data(directory: Path, others: Iterable[Path]) -> None:
     for other in others:
         with suppress(InputError):  # damaged, or not started
             recorded, theirs = recorded_data(other), load_experiment(other).config
-            same = (theirs.data, theirs.model.vocab_size) == (ours.data, ours.model.vocab_size)
-            if recorded is not None and same:
+            if recorded is not None and text_settings(theirs) == text_settings(ours):
                 write_json(directory / DATA_FILE, to_dict(recorded))
                 return
 

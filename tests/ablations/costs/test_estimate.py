@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ablations.__main__ import main
 from ablations.costs import measure
@@ -17,10 +18,12 @@ from ablations.costs.estimate import Estimate, describe, plan_table, to_json
 from ablations.status.from_directory import DirectoryReader
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
+from experiments.benchmark.training import Step
 from experiments.run.progress import Progress, RunState
 from experiments.run.results import save_result
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import begin
+from transformer.data.batches import Batch
 from transformer.errors import InputError
 
 
@@ -44,7 +47,16 @@ def test_on_the_papers_devices_base_takes_half_a_day() -> None:
     assert base.disk_bytes == 63_045_632 * 64
     # paper.md: three archives of WMT14; the test sets come with sacreBLEU.
     archives = 657_632_379 + 918_311_367 + 80_418_416
-    assert found.corpus is not None and found.corpus.fetched_bytes == archives
+    assert found.corpora is not None and found.corpora.fetched_bytes == archives
+    # Table 2 needs two more for EN-FR.
+    both = plan("table2", device="H100").corpora
+    assert both is not None and both.fetched_bytes == archives + 2_365_634_246 + 2_595_102_720
+
+
+def test_the_docs_have_the_same_estimate() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text("utf-8")
+    hours = plan(device="H100").device_seconds / 3_600
+    assert f"in {hours:.0f} hours by `plan table3 --scale paper --device H100`" in page
 
 
 def test_the_longest_runs_are_started_first() -> None:
@@ -146,11 +158,29 @@ def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     assert all(row.seconds > 20.5 for row in found.rows)  # how much more, the machine decides
     assert len(found.speed.known) == 3
-    assert found.corpus is None
+    assert found.corpora is None
     first, base, last = (row.memory_bytes or 0 for row in found.rows)
     assert 200e6 < base <= first <= last < 2e9  # of a process with torch and Lightning
     assert "MB" in next(line for line in describe(found) if line.startswith("base "))
     assert "; left:" not in "\n".join(describe(found))
+
+
+def test_each_row_is_measured_with_its_own_batch_and_vocabulary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seconds(name: str, step: Step, batches: list[Batch], device: torch.device) -> float:
+        step(batches[0])
+        return batches[0].target_tokens / 1e6
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measure, "_median_seconds", seconds)
+    (tmp_path / "own.py").write_text(
+        "from ablations.tables import BASE, Table, row\n"
+        "rows = (row('base'), row('own', tokens_per_batch=1_800, vocab_size=100, num_layers=12))\n"
+        "TABLE = Table(name='own', title='', base=BASE, rows=rows)"
+    )
+    found = [x.seconds / 12_000 for x in plan("own.py", "small").speed.known]
+    assert found == pytest.approx([0.0010, 0.0018], rel=0.15)
 
 
 def test_what_is_left_is_what_has_no_result(

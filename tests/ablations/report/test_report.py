@@ -12,10 +12,13 @@ import pytest
 from vl_convert import vegalite_to_svg
 
 from ablations.figures.table import draw_agreement
+from ablations.report.latex import to_latex
 from ablations.report.page import Table as PageTable
 from ablations.report.page import Text
-from ablations.report.plain import to_text
-from ablations.report.report import write_report
+from ablations.report.plain import to_markdown, to_text
+from ablations.report.report import compose, write_report
+from ablations.report.results import to_csv
+from ablations.report.summary import summarise
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
@@ -27,12 +30,27 @@ from tests.ablations.samples import TINY, finish, leave_curve, small_plan
 from transformer.errors import InputError
 from transformer.formats import MISSING
 
+RESULTS = Path(__file__).parents[3] / "experiments" / "results"
+
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_files_are_the_golden_ones(table3: Path, name: str) -> None:
     found = (table3 / name).read_text(encoding="utf-8")
     expected = GOLDEN[name].read_text(encoding="utf-8")
     assert found == expected, "python -m tests.ablations.report.golden"
+
+
+@pytest.mark.parametrize("name", sorted(x.parent.name for x in RESULTS.glob("*/table.json")))
+def test_committed_reports_are_as_they_would_be_written_now(name: str) -> None:
+    summary = summarise(RESULTS / name)
+    texts = {
+        "report.md": to_markdown(compose(summary)),
+        "table.tex": to_latex(summary),
+        "results.csv": to_csv(summary),
+    }
+    for file, text in texts.items():
+        committed = (RESULTS / name / file).read_text(encoding="utf-8")
+        assert text == committed, f"python -m ablations report experiments/results/{name}"
 
 
 def test_a_broken_result_is_named_and_left_out(tmp_path: Path) -> None:
@@ -227,6 +245,7 @@ def test_a_table_of_ones_own_is_not_grouped_and_shows_all_changes(tmp_path: Path
     assert differences == ["big-v", MISSING, "0.0~"]
     (curves,) = (figure for figure in page.figures if figure.name == "curves")
     assert [panel["title"] for panel in curves.spec["concat"]] == ["w-1 to w-6", "w-7 to big-v"]
+    assert "group" not in curves.caption
     assert "warmup_steps=1 clip_norm=1.0" in to_text(page, 400)
 
 

@@ -12,11 +12,12 @@ import pytest
 from ablations.report.page import Facts, Text
 from ablations.report.report import compose, write_report
 from ablations.report.summary import summarise
-from ablations.tables.plan import claim_plan
-from ablations.tables.table import Cell
+from ablations.tables.plan import claim_plan, make_plan
+from ablations.tables.table import Cell, Table, row
+from ablations.tables.table3 import BASE
 from experiments.run.experiment import claim
 from experiments.run.results import save_result
-from tests.ablations.samples import finish, small_plan
+from tests.ablations.samples import TINY, finish, small_plan
 from transformer.errors import InputError
 
 
@@ -79,6 +80,21 @@ def test_runs_on_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
     )
     facts = page.part("Set-up", Facts).content
     assert ("data", "most (runs: 3); not recorded (narrow/seed-2)") in facts
+
+
+def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
+    """Another vocabulary or limit of length makes other prepared data."""
+    rows = (row("base"), row("words", vocab_size=900), row("batch", tokens_per_batch=700))
+    own = Table(name="pair", title="", base=BASE, rows=rows)
+    claim_plan(tmp_path, make_plan(own, TINY, own.rows, (1, 2)))
+    _finish_on(tmp_path, {1: "most", 2: "most"})
+    _finish_on(tmp_path, {1: "of 900", 2: "of 900"}, "words")
+    _finish_on(tmp_path, {1: "most", 2: "other"}, "batch")
+    summary = summarise(tmp_path)
+    assert [len(found.results) for found in summary.rows] == [2, 2, 1]
+    # Perplexity with other word-pieces has another scale, and so another spread.
+    assert summary.pools["bleu"].freedom == 1 and "perplexity" not in summary.pools
+    assert str(summary.rows[2].unfinished[0]).endswith("other, that of most runs is most")
 
 
 def test_runs_that_average_fewer_checkpoints_are_named(tmp_path: Path) -> None:

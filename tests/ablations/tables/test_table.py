@@ -77,6 +77,10 @@ def table(*rows: Row, name: str = "t", base: Config = BASE) -> Table:
             "the base of 't' at.*num_layers is 1, which scale 'small' cannot divide by 2.* 2, 4,",
         ),
         (
+            lambda: table(row("a"), base=override(BASE, corpus=CORPUS)).configure(None, QUICK),
+            "the base of 't' at.* corpus is toy, which scale 'quick' would replace by cldr_en_de",
+        ),
+        (
             lambda: table(row("a")).configure(row("a", d_model=8), TINY),
             "d_model is 8, .*so 16, 32, 48, … fit",
         ),
