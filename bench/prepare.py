@@ -29,6 +29,7 @@ from transformer.data.preparation.workers import default_workers
 from transformer.data.store import TokenStore
 from transformer.data.text import read_aligned
 from transformer.data.vocabulary import SAMPLE_PAIRS
+from transformer.errors import InputError
 
 PARSER = argparse.ArgumentParser(description=__doc__)
 PARSER.add_argument("name", help="an experiment, whose training text is multiplied")
@@ -134,12 +135,13 @@ def measure_opening(directory: Path) -> Figures:
 def main() -> None:
     """Measure as asked and print the figures."""
     given = PARSER.parse_args()
-    config = find_experiment(given.name).config
-    texts = [
-        read_aligned(fetch(text.source), fetch(text.target)) for text in config.data.corpus.train
-    ]
-    source, target = ([line for text in texts for line in text[side]] for side in (0, 1))
-    figures = measure_preparation(source, target, given.pairs, ModelConfig().vocab_size)
+    try:
+        declared = find_experiment(given.name).config.data.corpus.train
+        texts = [read_aligned(fetch(text.source), fetch(text.target)) for text in declared]
+        source, target = ([line for text in texts for line in text[side]] for side in (0, 1))
+        figures = measure_preparation(source, target, given.pairs, ModelConfig().vocab_size)
+    except InputError as error:
+        PARSER.error(str(error))
     report("prepare", figures, given.output, text=given.name)
 
 
