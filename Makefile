@@ -1,4 +1,4 @@
-# Every target sets up what it needs; none needs more than Python 3.11 or newer and make.
+# Every target but test-gpu sets up what it needs; none needs more than Python 3.11 or newer and make.
 PYTHON ?= python3
 SCALE ?= quick
 BIN := .venv/bin
@@ -8,7 +8,7 @@ TESTS := --numprocesses logical --maxprocesses 8 --dist worksteal
 # Tests start many processes, each of which would compile the project anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup table3 report test test-slow check format benchmark pictures
+.PHONY: setup table3 report test test-slow test-gpu check format benchmark pictures
 
 setup: .venv/installed
 
@@ -32,6 +32,10 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
 
+# Without a .venv: any Python with torch, lightning and pytest.
+test-gpu:
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m pytest -c tests/gpu/pytest.ini tests/gpu
+
 check: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -41,8 +45,9 @@ format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# Ours against plain torch; some minutes each.
 benchmark: setup
-	$(BIN)/python -m experiments benchmark
+	for script in train decode data memory; do $(BIN)/python -m bench.$$script || exit; done
 
 # Those of README and docs, from committed results; needs Chromium or Chrome.
 pictures: setup

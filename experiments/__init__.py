@@ -2,6 +2,7 @@
 
 An experiment (a configuration with a name) comes from ``catalog``; ``run`` trains it in a directory
 and leaves checkpoints, translations and a ``result.json``; ``evaluate`` and ``export`` read what a
-run has left. ``callbacks`` is what the Trainer calls on the way, ``benchmark`` measures speed and
-memory, and ``cli`` declares the commands of ``python -m experiments``.
+run has left. ``callbacks`` is what the Trainer calls on the way, ``workload`` stands in
+for a corpus where speed is measured, and ``cli`` declares the commands of
+``python -m experiments``.
 """

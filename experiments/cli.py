@@ -11,8 +11,6 @@ from experiments.command_line import LOG, VARIANT, Program, arg
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.benchmark.report import What
-    from experiments.benchmark.workload import Size
     from experiments.run.experiment import Log
 
 PROGRAM = Program(
@@ -430,82 +428,4 @@ def export(
     export_run(
         directory, format, quantization=quantization, average=average, output=output, check=check
     )
-    return 0
-
-
-@PROGRAM.command(
-    "benchmark",
-    arg(
-        "--size",
-        choices=("tiny", "base", "big"),
-        help="of the model (default: tiny on a CPU, base on a GPU)",
-    ),
-    arg("--device", choices=("cpu", "cuda"), help="where to run (default: cuda if there is one)"),
-    arg(
-        "--what",
-        choices=("train", "memory", "decode", "data"),
-        help="what to measure (default: all)",
-    ),
-    arg("--turns", type=int, metavar="N", help="how often (default: some minutes' worth)"),
-    arg("--compile", action="store_true", help="train with torch.compile"),
-    arg("--output", type=Path, metavar="FILE", help="JSON (default: runs/benchmark-….json)"),
-    examples=("benchmark --size tiny", "benchmark --what decode"),
-)
-def benchmark(
-    size: Size | None,
-    device: str | None,
-    what: What | None,
-    turns: int | None,
-    compile: bool,
-    output: Path | None,
-) -> int:
-    """Compare training, decoding and batching with plain code made of torch's own parts.
-
-    Prints a table and writes the figures as JSON. Needs no data.
-    """
-    from experiments.benchmark.report import benchmark as measure
-
-    words = [word for word in ("benchmark", size, device, what) if word]
-    measure(size, device, what, turns, compile, output or Path("runs") / f"{'-'.join(words)}.json")
-    return 0
-
-
-@PROGRAM.command(
-    "check-gpu",
-    arg("--minutes", type=float, default=8.0, metavar="M", help="begin nothing that takes longer"),
-    arg(
-        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu rehearses it at a tiny size"
-    ),
-    arg("--output", type=Path, metavar="FILE", help="JSON (default: runs/check-DEVICE.json)"),
-    examples=("check-gpu", "check-gpu --minutes 20 --output runs/h100.json"),
-)
-def check_gpu(minutes: float, device: str, output: Path | None) -> int:
-    """Check that a GPU computes what the CPU computes, and measure how fast.
-
-    Writes JSON and a Markdown table after each part; a part that fails is named, and the next one
-    begins. Called again, it does what is missing. Needs torch and lightning alone, and no data.
-    """
-    from experiments.gpu_check.check import check_gpu as check
-
-    return check(device, minutes, output or Path("runs") / f"check-{device}.json")
-
-
-@PROGRAM.command(
-    "benchmark-prepare",
-    arg("name", metavar="NAME", help="an experiment, whose training text is multiplied"),
-    arg("--pairs", type=int, default=1_000_000, metavar="N", help="sentence pairs"),
-    arg(
-        "--output", type=Path, metavar="FILE", help="JSON (default: runs/benchmark-prepare-N.json)"
-    ),
-    examples=("benchmark-prepare multi30k --pairs 100000",),
-)
-def benchmark_prepare(name: str, pairs: int, output: Path | None) -> int:
-    """Time the preparation of a corpus of any size.
-
-    The corpus is the training text of an experiment, multiplied to that many pairs.
-    """
-    from experiments.benchmark.preparation import measure_preparation
-
-    path = output or Path("runs") / f"benchmark-prepare-{pairs}.json"
-    measure_preparation(name, pairs, path)
     return 0

@@ -31,6 +31,8 @@ from transformer.data.corpora.folders import folder_corpus  # noqa: E402
 
 __all__ = ["browser"]
 
+collect_ignore = ["gpu"]  # run by make test-gpu
+
 torch.set_num_threads(1)
 # On a busy machine any example may take long.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -210,6 +210,7 @@ def room_of(module: str) -> str:
 def test_imports_point_down(module: str) -> None:
     room = room_of(module)
     for name in imports(module):
+        assert name.partition(".")[0] not in ("bench", "tests"), name
         if name.partition(".")[0] in PACKAGES:
             assert any(within(name, below) for below in (room, *ALLOWED[room])), name
 

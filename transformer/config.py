@@ -258,7 +258,7 @@ def from_dict(
     Raises:
         InputError: if a field is missing, unknown or of the wrong type; ``where`` names the file.
     """
-    import dacite  # not needed by the benchmarks, which run with torch alone
+    import dacite  # tests/gpu runs without it
 
     try:
         return dacite.from_dict(kind, values, dacite.Config(cast=[tuple], strict=strict))

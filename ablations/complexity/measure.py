@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 from ablations.complexity.layers import make_layer
 from ablations.complexity.paper import RECURRENT
 from ablations.complexity.results import LEAST_SAMPLES, MOST_SAMPLES, Timing
-from experiments.benchmark.timing import wait_for
+from experiments.workload import wait_for
 
 # A sample is the mean over as many passes as take this long, so that a clock's ticks do not matter.
 _SAMPLE_SECONDS = 0.005

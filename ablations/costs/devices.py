@@ -64,7 +64,7 @@ def find_gpu(name: str, precision: Precision, results: Path = _RESULTS) -> Gpu:
 
     Args:
         precision: of the runs; ``auto`` is bf16 if the GPU supports it
-        results: the folder of this project's benchmarks
+        results: the folder of this project's results
 
     Raises:
         InputError: if the GPU is unknown or does not support the precision.
@@ -101,7 +101,7 @@ def _share_of_the_paper() -> float:
 
 
 def _benchmarked_share(full: str, results: Path) -> tuple[float, str] | None:
-    """The share that ``experiments benchmark`` measured for the base model on such a GPU."""
+    """The share that ``bench.train`` measured for the base model on such a GPU."""
     for path in sorted(results.glob("benchmark-*.json")):
         found = read_json(path)
         training = found.get("train")

@@ -10,13 +10,12 @@ import torch
 
 from ablations.costs.devices import Device
 from ablations.costs.timing import Timing
-from experiments.benchmark.timing import wait_for
-from experiments.benchmark.training import Step, our_step
-from experiments.benchmark.workload import Workload
 from experiments.run.devices import default_device, device_name, peak_memory
+from experiments.workload import Step, Workload, make_step, wait_for
 from transformer.config import Config, override
 from transformer.data.batches import Batch
 from transformer.progress import show_progress
+from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
 
 # A CPU takes tens of seconds for one of the paper's batches; per token, a part takes as long.
@@ -52,7 +51,7 @@ def measure(
         load = Workload(text=text, vocab_size=config.model.vocab_size, tokens_per_batch=tokens)
         if load not in loads:
             loads[load] = load.batches(_WARM_UP_STEPS + _MAX_STEPS, device)
-        step = our_step(override(config, compile=False), device)
+        step = make_step(TransformerModule(override(config, compile=False)).to(device))
         seconds = _median_seconds(name, step, loads[load], device) * whole / tokens
         timings.append(Timing(config, seconds * config.training.max_steps))
         if tokens == whole and (peak := peak_memory(device)) is not None:

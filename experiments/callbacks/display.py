@@ -15,7 +15,7 @@ from experiments.run.progress import Progress, RunState
 from transformer.data.batches import Batch
 
 if TYPE_CHECKING:
-    from experiments.run.display import Display  # the benchmark imports this module without rich
+    from experiments.run.display import Display  # tests/gpu imports this module without rich
 
 # Reading the loss waits for the GPU, so it is read no more often than a person looks.
 _SHOW_SECONDS = 0.5

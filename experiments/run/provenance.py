@@ -40,6 +40,6 @@ def versions() -> dict[str, str]:
     """Versions of Python and of the packages on which results depend."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
-        with suppress(PackageNotFoundError):  # a benchmark needs only the first two
+        with suppress(PackageNotFoundError):  # tests/gpu needs only the first two
             found[name] = version(name)
     return found

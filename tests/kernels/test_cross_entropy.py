@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.benchmark.growth import Product, ProductShapes
+from bench.memory import Matmul, MatmulShapes
 from transformer.kernels import cross_entropy
 from transformer.training.loss import smoothed_cross_entropy
 
@@ -158,9 +158,9 @@ def test_padding_the_last_piece_changes_neither_sums_nor_gradients(
 
 
 def products_of(tokens: int, precision: torch.dtype | None) -> set[tuple[torch.Size, ...]]:
-    seen = set[Product]()
+    seen = set[Matmul]()
     states, weight, targets = inputs(tokens, torch.float32)
-    with torch.autocast("cpu", dtype=precision, enabled=precision is not None), ProductShapes(seen):
+    with torch.autocast("cpu", dtype=precision, enabled=precision is not None), MatmulShapes(seen):
         smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
     return {shapes for _, shapes in seen}
 

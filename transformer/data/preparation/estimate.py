@@ -14,7 +14,7 @@ from transformer.formats import duration, size
 _TEXT_BYTES, _STORE_BYTES = 300, 140
 # Smaller corpora are not announced.
 MANY_PAIRS = 100_000
-# Cleaned and encoded per core, by `experiments benchmark-prepare` on two cores of 2.5 GHz.
+# Cleaned and encoded per core, see docs/figures.md.
 _PAIRS_PER_SECOND = 20_000
 # For the vocabulary of SAMPLE_PAIRS pairs.
 _VOCABULARY_SECONDS = 60

@@ -1,4 +1,4 @@
-"""The reference: code as one would first write it, from torch's own parts."""
+"""Reference code as one would first write it, of torch's own parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig, Precision
+from experiments.workload import Step
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, Config, ModelConfig
 from transformer.data.batches import Batch
 from transformer.model.embeddings import sinusoids
 from transformer.training.precision import autocast
@@ -68,25 +69,24 @@ class PlainTransformer(nn.Module):
         return self.dropout(embedded + self.positions[: tokens.size(1)])
 
 
-def plain_step(
-    model: PlainTransformer,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    smoothing: float,
-    precision: Precision,
-) -> None:
-    """One update, with autocast as in our own step."""
-    with autocast(precision, batch.src.device):
-        logits = model(batch.src, batch.tgt[:, :-1])
-        loss = F.cross_entropy(
-            logits.flatten(0, 1),
-            batch.tgt[:, 1:].flatten(),
-            ignore_index=PAD_ID,
-            label_smoothing=smoothing,
-        )
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+def make_plain_step(config: Config, device: torch.device) -> Step:
+    """A function that trains a plain model with one batch, with autocast as in our own step."""
+    model = PlainTransformer(config.model).to(device).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
+
+    def step(batch: Batch) -> None:
+        with autocast(config.training.precision, device):
+            loss = F.cross_entropy(
+                model(batch.src, batch.tgt[:, :-1]).flatten(0, 1),
+                batch.tgt[:, 1:].flatten(),
+                ignore_index=PAD_ID,
+                label_smoothing=config.training.label_smoothing,
+            )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
 
 
 @torch.inference_mode()

@@ -1,11 +1,10 @@
-"""Batching: our planned batches, and a DataLoader over shuffled pairs of the same store."""
+"""Time the batches of an epoch in turn with a DataLoader over shuffled pairs."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -13,79 +12,48 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-from experiments.benchmark.timing import Ratio, Row, in_turn, ratio_of
-from experiments.benchmark.workload import workload
+from bench.common import Figures, in_turn, make_parser, ratio_of, run, workload
+from experiments.workload import Workload
 from transformer.config import PAD_ID
 from transformer.data.batches import BatchPlan, collate
 from transformer.data.buckets import Buckets
 from transformer.data.store import TokenStore, write_store
 
+PARSER = make_parser(__doc__, cpu=5, cuda=5)
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DataSpeed:
-    """Pairs per second made into batches, including the planning of the epoch.
+Sides = tuple[Tensor, Tensor]
 
-    ``fill`` is the share of positions that hold real tokens. The plain loader works in this process
-    and takes a fixed number of shuffled pairs per batch, so that batches hold as many tokens on
-    average.
+
+def measure_data(load: Workload, turns: int) -> Figures:
+    """Plan and make all batches of an epoch in both ways.
+
+    The plain loader works in this process and takes a fixed number of shuffled pairs per batch, so
+    that batches hold as many tokens on average.
     """
-
-    rounds: int
-    pairs: int
-    tokens_per_batch: int
-    pairs_per_second: float
-    plain_pairs_per_second: float
-    seconds_per_batch: float
-    fill: float
-    plain_fill: float
-    ratio: Ratio
-
-    def rows(self) -> list[Row]:
-        """What is printed."""
-        ours, plain = self.pairs_per_second, self.plain_pairs_per_second
-        return [
-            ("data: pairs/s", f"{ours:,.0f}", f"{plain:,.0f}", str(self.ratio)),
-            ("  fill of the batches", f"{self.fill:.1%}", f"{self.plain_fill:.1%}"),
-            ("  ms a batch", f"{1e3 * self.seconds_per_batch:.2f}"),
-        ]
-
-
-def measure_data(device: torch.device, rounds: int) -> DataSpeed:
-    """Make all batches of an epoch in both ways, ``rounds`` times."""
-    load = workload(device)
     pairs = load.pairs()
     number = len(pairs.lengths)
     with tempfile.TemporaryDirectory() as folder:
-        write_store(
-            Path(folder),
-            ((s.tolist(), t.tolist()) for s, t in (pairs[pair] for pair in range(number))),
-            load.vocab_size,
-        )
+        sides = (pairs[pair] for pair in range(number))
+        write_store(Path(folder), ((s.tolist(), t.tolist()) for s, t in sides), load.vocab_size)
         store = TokenStore(Path(folder))
         plan = BatchPlan(Buckets.of(store.lengths), load.tokens_per_batch, seed=1)
         per_batch = max(1, int(load.tokens_per_batch / store.lengths.mean(axis=0).max()))
         times, plain_times = in_turn(
-            range(rounds),
+            range(turns),
             lambda epoch: deque(_batches(store, plan, epoch), maxlen=0),
             lambda epoch: deque(_plain_batches(store, per_batch, epoch), maxlen=0),
             device=torch.device("cpu"),
         )
-        fill = _fill(_batches(store, plan, 0))
-        plain_fill = _fill(_plain_batches(store, per_batch, 0))
-    return DataSpeed(
-        rounds=rounds,
-        pairs=number,
-        tokens_per_batch=load.tokens_per_batch,
-        pairs_per_second=rounds * number / sum(times),
-        plain_pairs_per_second=rounds * number / sum(plain_times),
-        seconds_per_batch=sum(times) / (rounds * len(plan)),
-        fill=fill,
-        plain_fill=plain_fill,
-        ratio=ratio_of(plain_times, times),
-    )
-
-
-Sides = tuple[Tensor, Tensor]
+        return {
+            "turns": turns,
+            "pairs": number,
+            "pairs_per_second": turns * number / sum(times),
+            "plain_pairs_per_second": turns * number / sum(plain_times),
+            "ratio": ratio_of(plain_times, times),
+            "ms_per_batch": 1e3 * sum(times) / (turns * len(plan)),
+            "fill_of_the_batches": _fill(_batches(store, plan, 0)),
+            "plain_fill_of_the_batches": _fill(_plain_batches(store, per_batch, 0)),
+        }
 
 
 def _batches(store: TokenStore, plan: BatchPlan, epoch: int) -> Iterator[Sides]:
@@ -116,5 +84,10 @@ class _PlainPairs(Dataset[Sides]):
 
 
 def _fill(batches: Iterator[Sides]) -> float:
+    """The share of positions that hold real tokens."""
     sides = [side for batch in batches for side in batch]
     return sum(int(s.ne(PAD_ID).sum()) for s in sides) / sum(s.numel() for s in sides)
+
+
+if __name__ == "__main__":
+    run("data", PARSER, lambda given: measure_data(workload(given.device), given.turns))

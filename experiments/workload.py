@@ -1,31 +1,23 @@
-"""What is measured on: sizes of models, and sentences as long as real ones."""
+"""Training on random word-pieces, in sentences as long as real ones."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from transformer.config import EOS_ID, Config, DataConfig, ModelConfig, TrainingConfig
-from transformer.corpus import Corpus, ParallelText, TextFile
+from transformer.config import EOS_ID
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets
 from transformer.data.store import EncodedPairs, starts_of
+from transformer.training.module import TransformerModule
 
-Size = Literal["tiny", "base", "big"]
-
-SIZES: dict[str, ModelConfig] = {
-    "tiny": ModelConfig(num_layers=3, d_model=128, d_ff=512, num_heads=8, d_k=16, d_v=16),
-    "base": ModelConfig(),
-    "big": ModelConfig(d_model=1024, d_ff=4096, num_heads=16, dropout=0.3),
-}
+Step = Callable[[Batch], None]
 
 _LENGTHS = Path(__file__).parent / "lengths"
 _SEED = 1
@@ -72,27 +64,21 @@ class Workload:
             yield collate(pairs, plan.batch(number), number=number).to(device)
 
 
-def workload(device: torch.device) -> Workload:
-    """Captions in small batches for a CPU, news in the paper's batches for a GPU."""
-    if device.type == "cpu":
-        return Workload(text="multi30k", vocab_size=8_000, tokens_per_batch=2_000)
-    return Workload(text="news", vocab_size=37_000, tokens_per_batch=25_000, copies=32)
+def make_step(module: TransformerModule) -> Step:
+    """A function that trains ``module`` with one batch, without a Trainer."""
+    module.train()
+    optimizer = module.configure_optimizers()["optimizer"]
+
+    def step(batch: Batch) -> None:
+        smoothed, _ = module.training_loss(batch)
+        optimizer.zero_grad()
+        (smoothed / batch.target_tokens).backward()
+        optimizer.step()
+
+    return step
 
 
-def config_of(size: Size, load: Workload) -> Config:
-    """The configuration of a model of that size; its corpus is never read."""
-    nothing = TextFile(location="builtin:none/none")
-    text = ParallelText(source=nothing, target=nothing)
-    corpus = Corpus(
-        name=load.text,
-        source_language="en",
-        target_language="de",
-        licence="",
-        train=(text,),
-        valid=text,
-    )
-    return Config(
-        model=dataclasses.replace(SIZES[size], vocab_size=load.vocab_size),
-        data=DataConfig(corpus=corpus, tokens_per_batch=load.tokens_per_batch),
-        training=TrainingConfig(seed=_SEED),
-    )
+def wait_for(device: torch.device) -> None:
+    """Wait until a GPU has finished its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -6,8 +6,7 @@ import dataclasses
 
 import torch
 
-from experiments.benchmark.plain import PlainTransformer, plain_beam_search
-from experiments.benchmark.timing import in_turn, ratio_of
+from bench.plain import PlainTransformer, plain_beam_search
 from tests.samples import random_sentences
 from transformer.config import BOS_ID, EOS_ID, ModelConfig
 from transformer.evaluation.counts import count_parameters
@@ -53,21 +52,3 @@ def test_a_wider_beam_finds_nothing_less_likely() -> None:
 
     narrow, wide = ([*plain_beam_search(model, src, k, 3)[0]] for k in (1, 11**2))
     assert log_p(wide) >= log_p(narrow)
-
-
-def test_functions_are_timed_in_turn_for_each_item() -> None:
-    calls: list[tuple[str, int]] = []
-    times = in_turn(
-        range(3),
-        lambda item: calls.append(("a", item)),
-        lambda item: calls.append(("b", item)),
-        device=torch.device("cpu"),
-    )
-    assert calls == [(name, item) for item in range(3) for name in "ab"]
-    assert [len(seconds) for seconds in times] == [3, 3]
-
-
-def test_a_ratio_is_the_median_over_the_turns() -> None:
-    ratio = ratio_of([2.0, 40.0, 9.0, 5.0], [1.0, 10.0, 3.0, 1.0])
-    assert ratio.median == 3.5 and ratio.low < 3 < 4 < ratio.high
-    assert str(ratio_of([3.0], [2.0])) == "1.50 (1.50 to 1.50)"

@@ -1,4 +1,4 @@
-"""The sizes are the paper's, the lengths those of real text."""
+"""The lengths are those of real text, and the batches those of training."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.benchmark.workload import Workload, config_of, workload
 from experiments.catalog.multi30k import MULTI30K
-from transformer.config import EOS_ID, ModelConfig, override
+from experiments.workload import Workload
+from transformer.config import EOS_ID, override
 from transformer.data.preparation.prepare import prepare
 
 SMALL = Workload(text="multi30k", vocab_size=50, tokens_per_batch=300)
@@ -36,16 +36,9 @@ def test_batches_are_those_of_training() -> None:
         assert max(batch.source_tokens, batch.target_tokens) == pytest.approx(300, rel=0.15)
 
 
-def test_a_gpu_gets_the_papers_model_and_batches() -> None:
-    load = workload(torch.device("cuda"))
-    config = config_of("base", load)
-    assert config.model == ModelConfig()
-    assert config.data.tokens_per_batch == 25_000
-
-
 @pytest.mark.slow
 @pytest.mark.skipif("DATA_MIRROR" not in os.environ, reason="needs a DATA_MIRROR with Multi30k")
 def test_the_captions_table_is_multi30ks() -> None:
     lengths = prepare(override(MULTI30K.config, vocab_size=8_000)).store("train").lengths
-    table = workload(torch.device("cpu")).lengths()
+    table = SMALL.lengths()
     assert Counter(map(tuple, lengths.tolist())) == Counter(map(tuple, table.tolist()))

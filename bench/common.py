@@ -1,0 +1,161 @@
+"""Options, sizes of models, timing in turn, and printed figures."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from experiments.run.devices import default_device, device_name
+from experiments.run.provenance import commit, versions
+from experiments.workload import Workload, wait_for
+from transformer.config import Config, DataConfig, ModelConfig, TrainingConfig
+from transformer.data.corpora.declared import MULTI30K_EN_DE
+
+Item = TypeVar("Item")
+Size = Literal["tiny", "base", "big"]
+Figures = dict[str, Any]
+
+SIZES: dict[str, ModelConfig] = {
+    "tiny": ModelConfig(num_layers=3, d_model=128, d_ff=512, num_heads=8, d_k=16, d_v=16),
+    "base": ModelConfig(),
+    "big": ModelConfig(d_model=1024, d_ff=4096, num_heads=16, dropout=0.3),
+}
+
+
+def make_parser(doc: str | None, **turns: int) -> argparse.ArgumentParser:
+    """A parser of the options that most scripts share.
+
+    Args:
+        doc: of the script
+        turns: how often each is timed by default, on each type of device
+    """
+    parser = argparse.ArgumentParser(description=doc)
+    device = default_device().type
+    size = "base" if device == "cuda" else "tiny"
+    default = ", ".join(f"{count} on {name}" for name, count in turns.items())
+    add = parser.add_argument
+    add("--device", choices=("cpu", "cuda"), default=device, help="(default: %(default)s)")
+    add("--size", choices=SIZES, default=size, help="of the model (default: %(default)s)")
+    add("--turns", type=int, metavar="N", help=f"how often each is timed (default: {default})")
+    add_output(parser)
+    parser.set_defaults(default_turns=turns)
+    return parser
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """The option that every script has."""
+    parser.add_argument("--output", type=Path, metavar="FILE", help="also write the figures there")
+
+
+def run(
+    name: str, parser: argparse.ArgumentParser, measure: Callable[[argparse.Namespace], Figures]
+) -> None:
+    """Measure with the options given on the command line, and report the figures.
+
+    ``measure`` gets a ``torch.device`` and a number of turns.
+    """
+    given = parser.parse_args()
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("torch finds no GPU here; use --device cpu")
+    if given.turns is None:
+        given.turns = given.default_turns[given.device]
+    if given.turns < 1:
+        parser.error(f"--turns is {given.turns}, but must be at least 1")
+    given.device = torch.device(given.device)
+    load = asdict(workload(given.device))
+    report(name, measure(given), given.output, given.device, size=given.size, workload=load)
+
+
+def workload(device: torch.device) -> Workload:
+    """Captions in small batches for a CPU, news in the paper's batches for a GPU."""
+    if device.type == "cpu":
+        return Workload(text="multi30k", vocab_size=8_000, tokens_per_batch=2_000)
+    return Workload(text="news", vocab_size=37_000, tokens_per_batch=25_000, copies=32)
+
+
+def config_of(size: Size, load: Workload) -> Config:
+    """The configuration of a model of that size; its corpus is never read."""
+    return Config(
+        model=dataclasses.replace(SIZES[size], vocab_size=load.vocab_size),
+        data=DataConfig(corpus=MULTI30K_EN_DE, tokens_per_batch=load.tokens_per_batch),
+        training=TrainingConfig(seed=1),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The median over the turns, and its quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def ratio_of(above: Sequence[float], below: Sequence[float]) -> Ratio:
+    """``above / below``, turn by turn."""
+    ratios = [a / b for a, b in zip(above, below, strict=True)]
+    if len(ratios) == 1:
+        return Ratio(ratios[0], ratios[0], ratios[0])
+    low, median, high = statistics.quantiles(ratios, n=4)
+    return Ratio(median, low, high)
+
+
+def in_turn(
+    items: Iterable[Item], *functions: Callable[[Item], object], device: torch.device
+) -> list[list[float]]:
+    """Seconds that each function takes for each item, called one after another item by item."""
+    times: list[list[float]] = [[] for _ in functions]
+    for item in items:
+        for function, seconds in zip(functions, times, strict=True):
+            wait_for(device)
+            start = time.perf_counter()
+            function(item)
+            wait_for(device)
+            seconds.append(time.perf_counter() - start)
+    return times
+
+
+def report(
+    name: str,
+    figures: Figures,
+    output: Path | None,
+    device: torch.device | None = None,
+    **about: object,
+) -> None:
+    """Print the figures; if ``output`` is a file, write them with commit, versions and device."""
+    about["device"] = device_name(device or torch.device("cpu"))
+    print(", ".join([name, *(value for value in about.values() if isinstance(value, str))]))
+    for line in lines_of(figures):
+        print(f"  {line}")
+    if output is not None:
+        about |= {name: figures, "commit": commit(), "versions": versions()}
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(about, indent=2, default=asdict) + "\n")
+
+
+def lines_of(figures: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each figure, the name first."""
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            yield f"{name.replace('_', ' ')}:"
+            yield from (f"  {_text(entry):>10}  {key}" for key, entry in value.items())
+        else:
+            yield f"{name.replace('_', ' '):34} {_text(value)}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

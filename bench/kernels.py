@@ -1,0 +1,67 @@
+"""List where the time of training steps goes, by torch's profiler."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+
+import torch
+
+from bench.common import Figures, config_of, make_parser, run, workload
+from experiments.workload import Step, make_step, wait_for
+from transformer.data.batches import Batch
+from transformer.kernels.threads import torch_threads
+from transformer.training.module import TransformerModule
+
+PARSER = make_parser(__doc__, cpu=3, cuda=3)
+
+_LISTED = 12
+
+
+def profile(step: Step, batches: Sequence[Batch], device: torch.device) -> Figures:
+    """The longest operations in milliseconds a step; ``busy`` is the share of a step that all take.
+
+    On a CPU the operations are those of one thread, the only one that the profiler sees.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it prints when it starts and stops
+    is_gpu = device.type == "cuda"
+    activity = torch.profiler.ProfilerActivity
+
+    def train() -> float:
+        start = time.perf_counter()
+        for batch in batches:
+            step(batch)
+        wait_for(device)
+        return time.perf_counter() - start
+
+    with torch_threads(None if is_gpu else 1):
+        train()
+        seconds = train()
+        activities = [activity.CPU, activity.CUDA] if is_gpu else [activity.CPU]
+        with torch.profiler.profile(activities=activities) as found:
+            train()
+    spent = {
+        event.key: 1e-6 * (event.self_device_time_total if is_gpu else event.self_cpu_time_total)
+        for event in found.key_averages()
+        # Not the ranges around kernels that are listed themselves.
+        if not event.is_user_annotation and (event.device_type.name == "CUDA") == is_gpu
+    }
+    longest = sorted(spent, key=lambda name: -spent[name])[:_LISTED]
+    return {
+        "ms_per_step": 1e3 * seconds / len(batches),
+        # Without the profiler a GPU works as long, and waits less for the next kernel.
+        "busy": sum(spent.values()) / seconds,
+        "ms_by_operation": {name: 1e3 * spent[name] / len(batches) for name in longest},
+    }
+
+
+if __name__ == "__main__":
+
+    def measure(given: Namespace) -> Figures:
+        load = workload(given.device)
+        step = make_step(TransformerModule(config_of(given.size, load)).to(given.device))
+        return profile(step, load.batches(given.turns, given.device), given.device)
+
+    run("kernels", PARSER, measure)

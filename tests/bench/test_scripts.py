@@ -1,0 +1,190 @@
+"""Each script at a tiny size: what it measures is there and holds together."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bench import common, decode, memory
+from bench.common import SIZES, config_of, in_turn, ratio_of, workload
+from bench.data import measure_data
+from bench.decode import measure_decoding
+from bench.kernels import profile
+from bench.memory import measure_memory
+from bench.prepare import measure_preparation, multiply
+from bench.train import PARSER, measure_training
+from experiments.workload import Workload, make_step
+from tests.samples import number_pairs, random_sentences, random_targets
+from transformer.config import ModelConfig
+from transformer.data.batches import Batch
+from transformer.kernels.threads import torch_threads
+from transformer.training.module import TransformerModule
+
+CPU = torch.device("cpu")
+SMALL = ModelConfig(num_layers=1, d_model=14, d_ff=22, num_heads=2, d_k=7, d_v=7)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIZES, "tiny", SMALL)
+
+
+def test_training() -> None:
+    found = measure_training("tiny", CPU, 3)
+    per_second, plain = found["target_tokens_per_second"], found["plain_target_tokens_per_second"]
+    assert found["ratio"].low <= per_second / plain <= found["ratio"].high
+    assert 0.8 < found["fill_of_the_batches"] < 1 and found["peak_memory_mib"] > 100
+    assert (found["steps"], found["shapes"]) == (3, 3)
+
+
+def test_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_OURS", {"cpu": 12})
+    monkeypatch.setattr(decode, "_PLAIN", {"cpu": 4})
+    found = measure_decoding("tiny", CPU, 1)
+    per_second, plain = found["sentences_per_second"], found["plain_sentences_per_second"]
+    assert found["ratio"].median == pytest.approx(per_second / plain)
+    assert 20 < found["mean_length"] <= 25
+
+
+def test_data() -> None:
+    found = measure_data(Workload(text="news", vocab_size=97, tokens_per_batch=2_000), 1)
+    assert found["pairs"] == 9_006
+    assert 0.3 < found["plain_fill_of_the_batches"] < found["fill_of_the_batches"] < 1
+    ratio = found["pairs_per_second"] / found["plain_pairs_per_second"]
+    assert found["ratio"].median == pytest.approx(ratio)
+
+
+def test_kernels() -> None:
+    load = workload(CPU)
+    step = make_step(TransformerModule(config_of("tiny", load)))
+    found = profile(step, load.batches(1, CPU), CPU)
+    times = found["ms_by_operation"]
+    assert "aten::mm" in times
+    assert sorted(times.values(), reverse=True) == list(times.values())
+    assert found["busy"] > 0.2
+
+
+def batch_of(src: list[int], tgt: list[int]) -> Batch:
+    return Batch(
+        src=random_sentences(src), tgt=random_targets(tgt), source_tokens=29, target_tokens=31
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shape is new if no step before had it, also where threads share a batch."""
+
+    def batches(load: Workload, device: torch.device) -> Iterator[Batch]:
+        del load, device
+        yield batch_of([5, 3], [4, 7])
+        yield batch_of([5, 3], [4, 7])
+        yield batch_of([5, 3, 4], [4, 7, 2])
+        yield batch_of([3, 5], [7, 4])
+        yield batch_of([5], [7])
+
+    held = iter([10.0, 900.0, 400.0, 500.0, 450.0])
+    assert memory._resident_mib() > 100
+    monkeypatch.setattr(Workload, "all_batches", batches)
+    monkeypatch.setattr(memory, "_resident_mib", lambda: next(held))
+    with torch_threads(threads):
+        found = measure_memory("tiny", CPU, 5, "fp32")
+    assert found["share_of_steps_with_new_shapes"] == pytest.approx(3 / 5)
+    assert (found["mib_at_step_2"], found["peak_mib"]) == (400, 900)
+    assert found["growth"] == pytest.approx(0.25)
+
+
+def test_preparation() -> None:
+    source, target = zip(*number_pairs(101, seed=5), strict=True)
+    found = measure_preparation(source, target, 211, vocab_size=67)
+    assert found["ratio"] == pytest.approx(
+        found["pairs_per_second"] / found["plain_pairs_per_second"]
+    )
+    assert found["ms_to_the_first_batch"] > 0
+
+
+def test_each_pair_of_a_multiplied_text_has_one_new_word_on_one_side(tmp_path: Path) -> None:
+    pairs = number_pairs(101, seed=5)
+    source, target = zip(*pairs, strict=True)
+    files = tmp_path / "source", tmp_path / "target"
+    multiply(source, target, 211, files)
+    sides = [path.read_text(encoding="utf-8").split("\n")[:-1] for path in files]
+    assert [len(lines) for lines in sides] == [211, 211]
+    for number, pair in enumerate(zip(*sides, strict=True)):
+        new = [
+            Counter(line.split()) - Counter(old.split())
+            for line, old in zip(pair, pairs[number % 101], strict=True)
+        ]
+        assert [words.total() for words in new] == [number % 2 == 0, number % 2 == 1]
+
+
+def test_a_script_prints_its_figures_and_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "new" / "found.json"
+    monkeypatch.setattr(sys, "argv", ["train", "--turns", "3", "--output", str(output)])
+    figures = {"tflops": 0.1234, "pairs": 29_000, "ratio": ratio_of([3.0], [2.0])}
+    common.run("train", PARSER, lambda given: figures | {"steps": given.turns})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("train, tiny, ")
+    assert [line.split()[1:] for line in printed[1:]] == [
+        ["0.123"], ["29,000"], ["1.50", "(1.50", "to", "1.50)"], ["3"],
+    ]  # fmt: skip
+    found: dict[str, Any] = json.loads(output.read_text("utf-8"))
+    assert found["train"]["ratio"]["median"] == 1.5
+    assert {"size", "device", "workload", "commit", "versions"} <= found.keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--turns", "0"], "--turns is 0, but must be at least 1"),
+        pytest.param(
+            *(["--device", "cuda"], "torch finds no GPU here; use --device cpu"),
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_bad_options_are_refused(
+    options: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train", *options])
+    with pytest.raises(SystemExit, match="2"):
+        common.run("train", PARSER, lambda _: {})
+    assert capsys.readouterr().err.endswith(f"error: {said}\n")
+
+
+def test_functions_are_timed_in_turn_for_each_item() -> None:
+    calls: list[tuple[str, int]] = []
+    times = in_turn(
+        range(3),
+        lambda item: calls.append(("a", item)),
+        lambda item: calls.append(("b", item)),
+        device=CPU,
+    )
+    assert calls == [(name, item) for item in range(3) for name in "ab"]
+    assert [len(seconds) for seconds in times] == [3, 3]
+
+
+def test_a_ratio_is_the_median_over_the_turns() -> None:
+    ratio = ratio_of([2.0, 40.0, 9.0, 5.0], [1.0, 10.0, 3.0, 1.0])
+    assert ratio.median == 3.5 and ratio.low < 3 < 4 < ratio.high
+
+
+def test_a_gpu_gets_the_papers_model_and_full_batches() -> None:
+    load = workload(torch.device("cuda"))
+    assert config_of("base", load).model == ModelConfig()
+    batches = load.batches(40, CPU)
+    real = sum(batch.source_tokens + batch.target_tokens for batch in batches)
+    assert real / len(batches) == pytest.approx(2 * 25_000, rel=0.1)
+    assert real / sum(batch.src.numel() + batch.tgt[:, 1:].numel() for batch in batches) > 0.88

@@ -1,0 +1,1 @@
+"""A GPU against the CPU, and the speed of the paper's models on it."""
