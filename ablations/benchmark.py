@@ -30,7 +30,7 @@ from experiments.run.measures import valid_scores
 from experiments.run.provenance import commit, versions
 from experiments.run.results import load_result
 from experiments.run.wandb_runs import tracking_mode
-from transformer.data.preparation.prepare import prepare
+from transformer.data.prepare.prepare import prepare
 from transformer.errors import InputError
 from transformer.files import write_json
 

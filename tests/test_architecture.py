@@ -145,7 +145,7 @@ DOORS = {
     "sentencepiece": {"transformer.data.vocabulary"},
     "sacrebleu": {
         "transformer.evaluation.bleu",
-        "transformer.data.fetching.testsets",
+        "transformer.data.fetch.testsets",
         "experiments.evaluate.significance",
     },
     "sacremoses": {"transformer.evaluation.bleu"},
@@ -169,7 +169,7 @@ DOORS = {
         "experiments.export.ctranslate2_model",
         "experiments.export.ctranslate2_engine",
     },
-    "babel": {"transformer.data.corpora.cldr_phrases"},
+    "babel": {"transformer.data.corpora.cldr"},
     "sqlalchemy": {
         "ablations.runner.lease",
         "ablations.runner.storage",
@@ -178,7 +178,7 @@ DOORS = {
         "ablations.dashboard.optuna_view",
     },
     "psycopg": {"ablations.runner.storage"},
-    "loky": {"transformer.data.preparation.workers", "experiments.figures.render"},
+    "loky": {"transformer.data.prepare.parallel", "experiments.figures.render"},
 }
 
 

@@ -23,12 +23,12 @@ from experiments.run.devices import device_name
 from experiments.run.provenance import commit, versions
 from transformer.config import ModelConfig, from_dict
 from transformer.data.buckets import Buckets
-from transformer.data.fetching.cache import cache_directory, check_space
-from transformer.data.fetching.fetch import fetch
-from transformer.data.preparation.cleaning import clean
-from transformer.data.preparation.encoding import Encoding, encode
-from transformer.data.preparation.prepare import learn_vocabulary
-from transformer.data.preparation.workers import default_workers
+from transformer.data.fetch.cache import cache_directory, check_space
+from transformer.data.fetch.texts import fetch
+from transformer.data.prepare.clean import clean
+from transformer.data.prepare.encode import Encoding, encode
+from transformer.data.prepare.parallel import default_workers
+from transformer.data.prepare.prepare import learn_vocabulary
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.data.store import TokenStore
 from transformer.data.text import read_aligned
@@ -184,14 +184,14 @@ def _prepare(folder: Path, vocab_size: int, workers: int) -> Stages:
     work.mkdir()
     texts = [(folder / "text.source", folder / "text.target")]
     with stage("clean"):
-        text = clean(texts, work, with_hashes=False, workers=workers)
+        text = clean(texts, work / "clean", workers=workers)
     with stage("vocabulary"):
         learn_vocabulary(text, vocab_size, vocabulary)
     sample = list(text.sample(_PLAIN_PAIRS))
     before = _sentencepiece_speed(vocabulary, sample, workers)
     encoding = Encoding(vocabulary=vocabulary, max_length=256, max_length_ratio=None)
     with stage("encode"):
-        fates = encode(text, encoding, train, work, workers=workers)
+        fates = encode(text, encoding, train, workers=workers)
     with stage("order"):
         Buckets.of(TokenStore(train).lengths).save(train)
     after = _sentencepiece_speed(vocabulary, sample, workers)

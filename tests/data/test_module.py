@@ -13,7 +13,7 @@ from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets
 from transformer.data.module import PlannedLoader, TranslationDataModule
-from transformer.data.preparation.workers import prefetch
+from transformer.data.prepare.parallel import prefetch
 from transformer.data.store import TokenStore, write_store
 
 PAIRS = [([4 + i] * (1 + i % 5) + [3], [5 + i] * (1 + i % 7) + [3]) for i in range(53)]

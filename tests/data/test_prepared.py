@@ -11,9 +11,9 @@ import pytest
 
 from transformer.config import Config
 from transformer.data import prepared as prepared_module
-from transformer.data.fetching.cache import sha256_of
-from transformer.data.preparation import prepare as prepare_module
-from transformer.data.preparation.prepare import prepare
+from transformer.data.fetch.cache import sha256_of
+from transformer.data.prepare import prepare as prepare_module
+from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import MANIFEST_FILE, damaged_files, read_manifest
 from transformer.data.store import TokenStore
 from transformer.errors import InputError

@@ -47,11 +47,7 @@ def leaf_forms(word: str, leaves: Leaves) -> list[str]:
 
 
 def delinearise(line: str, words: Sequence[str]) -> Tree:
-    """The tree over ``words`` that ``line`` describes; the tag of all but punctuation is XX.
-
-    Raises:
-        InputError: if it describes none.
-    """
+    """The tree over ``words`` that ``line`` describes; the tag of all but punctuation is XX."""
     rest, stack = iter(words), [(TOP, list[Tree]())]
     for token in line.split():
         label = token[1:]

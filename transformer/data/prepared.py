@@ -1,4 +1,4 @@
-"""A prepared corpus: what its folder holds, and the checksums of every file in it."""
+"""A prepared corpus: its files, and their checksums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from transformer.config import from_dict
 from transformer.data.buckets import Buckets
-from transformer.data.fetching.cache import sha256_of
+from transformer.data.fetch.cache import sha256_of
 from transformer.data.store import TokenStore
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
@@ -53,25 +53,14 @@ class Manifest:
     digest: str
 
     def require(self, found: Manifest) -> None:
-        """Check that ``found`` is of the same data.
-
-        Raises:
-            InputError: if not, naming the source texts that differ or else the prepared files.
-        """
+        """Refuse other data than ``found``: name the texts that differ, or else the files."""
         if found.digest == self.digest:
             return
-        refuse_changed(
-            [
-                name
-                for (name, now), (_, before) in zip(found.sources, self.sources, strict=False)
-                if now != before
-            ]
-            or sorted(
-                name
-                for name in {*self.files, *found.files}
-                if self.files.get(name) != found.files.get(name)
-            )
-        )
+        pairs = zip(found.sources, self.sources, strict=False)
+        texts = [name for (name, now), (_, before) in pairs if now != before]
+        names = sorted({*self.files, *found.files})
+        files = [name for name in names if self.files.get(name) != found.files.get(name)]
+        refuse_changed(texts or files)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +91,7 @@ class PreparedCorpus:
         return Vocabulary(self.vocabulary_file)
 
     def has(self, split: str) -> bool:
-        """Whether the corpus has this split."""
+        """True if the corpus has this split."""
         return (self.directory / split).is_dir()
 
     def store(self, split: str) -> TokenStore:
@@ -126,11 +115,7 @@ class PreparedCorpus:
 
 
 def refuse_changed(names: Sequence[str]) -> None:
-    """Refuse to continue a run on changed data.
-
-    Raises:
-        InputError: if there are any ``names`` of changed files.
-    """
+    """Refuse to continue a run if there are ``names`` of changed files."""
     if names:
         named = ", ".join(list(dict.fromkeys(names))[:_MAX_NAMES])
         raise InputError(
@@ -155,11 +140,7 @@ def make_manifest(directory: Path, sources: Sequence[tuple[str, str]]) -> Manife
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read the manifest of a prepared folder, or the copy of it in a run's directory.
-
-    Raises:
-        InputError: if it cannot be read or was altered.
-    """
+    """Read the manifest of a prepared folder, or the copy of it in a run's directory."""
     manifest = from_dict(Manifest, read_json(path), str(path))
     if manifest.digest != _digest(manifest):
         raise InputError(f"{path} is damaged (its digest does not match its checksums): restore it")

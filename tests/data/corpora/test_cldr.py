@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer.data.corpora import cldr, cldr_phrases
-from transformer.data.corpora.cldr_phrases import ENGLISH, GERMAN, Family, Pair, in_words
+from transformer.data.corpora.cldr import ENGLISH, GERMAN, Family, Pair, in_words
 
 COUNT = 3_000
 #: The digest of the first 500 pairs. If it changes, change the seed, which names the cache.

@@ -10,7 +10,7 @@ import pytest
 from transformer.config import from_dict, to_dict
 from transformer.corpus import Corpus, TextFile
 from transformer.data.corpora import declared as corpora
-from transformer.data.fetching.fetch import fetch
+from transformer.data.fetch.texts import fetch
 from transformer.data.text import read_aligned
 from transformer.errors import InputError
 

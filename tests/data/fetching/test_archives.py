@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from transformer.data.fetching.archives import unpack_members, unpacked_members
+from transformer.data.fetch.archives import unpack_members, unpacked_members
 from transformer.errors import InputError
 
 ENGLISH = "".join(f"number {i * i}\n" for i in range(5_003)).encode()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.fetching.cache import cache_directory, exclusive, is_verified, mark_verified
+from transformer.data.fetch.cache import cache_directory, exclusive, is_verified, mark_verified
 from transformer.errors import InputError
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.data import scripted_server as server_module
 from tests.data.scripted_server import ScriptedServer, cut, other, stalled, status
-from transformer.data.fetching import download as download_module
-from transformer.data.fetching.download import download
+from transformer.data.fetch import download as download_module
+from transformer.data.fetch.download import download
 from transformer.errors import InputError
 
 CONTENT = bytes(range(256)) * 997

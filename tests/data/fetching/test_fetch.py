@@ -17,9 +17,9 @@ from tests.data.scripted_server import ScriptedServer, cut, status
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.corpora import cldr
 from transformer.data.corpora.declared import sacrebleu_set
-from transformer.data.fetching import download
-from transformer.data.fetching.cache import cache_directory, sha256_of
-from transformer.data.fetching.fetch import fetch, fetch_all, missing
+from transformer.data.fetch import download
+from transformer.data.fetch.cache import cache_directory, sha256_of
+from transformer.data.fetch.texts import fetch, fetch_all, missing
 from transformer.errors import InputError
 
 CONTENT = b"one\ntwo\n" * 401

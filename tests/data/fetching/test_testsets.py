@@ -13,10 +13,10 @@ import pytest
 
 from tests.data.scripted_server import ScriptedServer, other
 from transformer.corpus import TextFile
-from transformer.data.fetching import testsets
-from transformer.data.fetching.cache import cache_directory
-from transformer.data.fetching.fetch import fetch
-from transformer.data.fetching.testsets import sacrebleu_text
+from transformer.data.fetch import testsets
+from transformer.data.fetch.cache import cache_directory
+from transformer.data.fetch.testsets import sacrebleu_text
+from transformer.data.fetch.texts import fetch
 from transformer.errors import InputError
 
 GIVEN = os.environ.get("SACREBLEU", "")

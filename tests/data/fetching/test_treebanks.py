@@ -14,10 +14,10 @@ from transformer.config import Config, DataConfig, ModelConfig
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import MULTI30K_EN_DE
 from transformer.data.corpora.treebanks import CRAFT, TreebankText, craft, penn_treebank
-from transformer.data.fetching.fetch import fetch, missing
-from transformer.data.fetching.treebanks import write_sides
+from transformer.data.fetch.texts import fetch, missing
+from transformer.data.fetch.treebanks import write_sides
 from transformer.data.linearised import delinearise
-from transformer.data.preparation.prepare import prepare, prepared_directory
+from transformer.data.prepare.prepare import prepare, prepared_directory
 from transformer.data.text import read_text
 from transformer.data.trees import read_trees, to_penn
 from transformer.errors import InputError

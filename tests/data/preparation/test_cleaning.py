@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.samples import number_pairs, write_pairs
-from transformer.data.preparation import cleaning
-from transformer.data.preparation.cleaning import (
+from transformer.data.prepare import cleaning
+from transformer.data.prepare.clean import (
     EMPTY,
     INVALID,
     KEPT,
@@ -22,7 +22,7 @@ from transformer.data.preparation.cleaning import (
     clean,
     clean_lines,
 )
-from transformer.data.preparation.encoding import find_duplicates
+from transformer.data.prepare.encode import find_duplicates
 from transformer.data.text import Lines
 from transformer.errors import InputError
 
@@ -128,8 +128,8 @@ def test_a_sample_is_spread_over_the_text_and_deterministic(tmp_path: Path) -> N
 def test_all_but_the_first_of_equal_pairs_are_duplicates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer.data.preparation.encoding._COMPARED_PAIRS", 13)
-    monkeypatch.setattr("transformer.data.preparation.encoding._READ_PAIRS", 17)
+    monkeypatch.setattr("transformer.data.prepare.encode._COMPARED_PAIRS", 13)
+    monkeypatch.setattr("transformer.data.prepare.encode._READ_PAIRS", 17)
     folder = tmp_path / "texts"
     folder.mkdir()
     pairs = [*number_pairs(83, 0, longest=2), ("one", "null"), *number_pairs(83, 0, longest=2)]

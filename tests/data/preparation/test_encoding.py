@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.samples import number_pairs, write_pairs
-from transformer.data.preparation import encoding
-from transformer.data.preparation.cleaning import KEPT, CleanText, clean
-from transformer.data.preparation.encoding import (
+from transformer.data.prepare import encoding
+from transformer.data.prepare.clean import KEPT, CleanText, clean
+from transformer.data.prepare.encode import (
     DUPLICATE,
     TOO_LONG,
     UNEQUAL,

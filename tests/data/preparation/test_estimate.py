@@ -12,9 +12,9 @@ import pytest
 from tests.samples import tiny
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
-from transformer.data.fetching import fetch as fetch_module
-from transformer.data.preparation.estimate import Cost, announce, cost
-from transformer.data.preparation.prepare import prepare
+from transformer.data.fetch import texts as fetch_module
+from transformer.data.prepare.estimate import Cost, announce, cost
+from transformer.data.prepare.prepare import prepare
 from transformer.errors import InputError
 
 

@@ -13,10 +13,10 @@ from tests.samples import tiny, write_corpus
 from transformer.config import Config
 from transformer.corpus import ParallelText, TextFile
 from transformer.data.corpora.folders import folder_corpus
-from transformer.data.fetching.cache import cache_directory, sha256_of
-from transformer.data.fetching.fetch import fetch
-from transformer.data.preparation.integrity import verify
-from transformer.data.preparation.prepare import prepare
+from transformer.data.fetch.cache import cache_directory, sha256_of
+from transformer.data.fetch.texts import fetch
+from transformer.data.prepare.prepare import prepare
+from transformer.data.prepare.verify import verify
 from transformer.errors import InputError
 
 

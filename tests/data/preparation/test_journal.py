@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from transformer.data.preparation.journal import Journal
+from transformer.data.prepare.journal import Journal
 
 
 def journal(folder: Path) -> Journal:

@@ -17,10 +17,10 @@ import pytest
 from tests.samples import number_pairs, tiny, write_corpus, write_pairs
 from transformer.config import Config, override, to_dict
 from transformer.data.corpora.folders import files_corpus, folder_corpus
-from transformer.data.fetching.cache import cache_directory
-from transformer.data.preparation import cleaning, encoding
-from transformer.data.preparation import prepare as prepare_module
-from transformer.data.preparation.prepare import prepare
+from transformer.data.fetch.cache import cache_directory
+from transformer.data.prepare import cleaning, encoding
+from transformer.data.prepare import prepare as prepare_module
+from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import TextReport
 from transformer.errors import InputError
 
@@ -107,8 +107,8 @@ def test_settings_that_change_the_contents_change_the_folder(tmp_path: Path) -> 
 KILL_AND_TELL = """
 import importlib, json, os, signal, sys
 from transformer.config import Config, from_dict
-from transformer.data.preparation import cleaning
-from transformer.data.preparation.prepare import prepare
+from transformer.data.prepare import cleaning
+from transformer.data.prepare.prepare import prepare
 
 cleaning.CHUNK_PAIRS = 23
 config = from_dict(Config, json.loads(sys.argv[1]))
@@ -130,8 +130,8 @@ for module, owner, name, calls in moments:
     print(os.WTERMSIG(os.waitpid(child, 0)[1]))
 print(prepare(config, workers=1).directory)
 """
-_JOURNAL = "transformer.data.preparation.journal"
-_PREPARE = "transformer.data.preparation.prepare"
+_JOURNAL = "transformer.data.prepare.journal"
+_PREPARE = "transformer.data.prepare.prepare"
 MOMENTS = [
     (_JOURNAL, "Journal", "append", 2),  # cleaning: 10 chunks
     (_JOURNAL, "", "_write", 2),  # a chunk is written, its line is not
@@ -167,8 +167,8 @@ def test_after_a_kill_in_any_stage_the_next_start_gives_the_same_bytes(
 FILL_AND_TELL = """
 import json, os, resource, sys
 from transformer.config import Config, from_dict
-from transformer.data.preparation import cleaning
-from transformer.data.preparation.prepare import prepare
+from transformer.data.prepare import cleaning
+from transformer.data.prepare.prepare import prepare
 
 cleaning.CHUNK_PAIRS = 23
 config = from_dict(Config, json.loads(sys.argv[1]))
@@ -378,7 +378,7 @@ def test_an_impossible_vocabulary_size_leaves_nothing_behind(tiny_config: Config
 PREPARE_AND_TELL = """
 import json, sys, time
 from transformer.config import Config, from_dict
-from transformer.data.preparation import prepare as module
+from transformer.data.prepare import prepare as module
 
 write = module._write
 def slowly(*args):

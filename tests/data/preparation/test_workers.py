@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.preparation.workers import in_subprocess, map_in_order, useful_workers
+from transformer.data.prepare.parallel import in_subprocess, map_in_order, useful_workers
 
 ROOT = Path(__file__).parents[3]
 
@@ -63,7 +63,7 @@ def test_few_chunks_start_no_process() -> None:
 
 SCRIPT = r"""
 import os, time
-from transformer.data.preparation.workers import map_in_order
+from transformer.data.prepare.parallel import map_in_order
 
 def told(item):
     os.write(1, f"{os.getpid()}\n".encode())

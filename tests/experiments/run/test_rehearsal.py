@@ -29,9 +29,9 @@ from tests.experiments.run.wmt14_archives import (
 )
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
-from transformer.data.fetching import download
-from transformer.data.fetching.cache import cache_directory
-from transformer.data.preparation.prepare import prepare as prepare_corpus
+from transformer.data.fetch import download
+from transformer.data.fetch.cache import cache_directory
+from transformer.data.prepare.prepare import prepare as prepare_corpus
 from transformer.data.prepared import PreparedCorpus
 
 EUROPARL = "/www.statmt.org/wmt13/training-parallel-europarl-v7.tgz"
