@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config import from_dict
+from transformer.config import from_dict, to_dict
 from transformer.data.buckets import Buckets
-from transformer.data.fetch.cache import sha256_of
+from transformer.data.fetch.cache import making, sha256_of
 from transformer.data.store import TokenStore
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
@@ -109,9 +109,20 @@ class PreparedCorpus:
 
     def report(self) -> list[TextReport]:
         """How many lines of each text were kept and dropped."""
-        path = self.directory / REPORT_FILE
-        entries = json.loads(path.read_text(encoding="utf-8"))  # prepare() has checked its sum
-        return [from_dict(TextReport, entry, str(path)) for entry in entries]
+        return read_report(self.directory)
+
+
+def read_report(directory: Path) -> list[TextReport]:
+    """What :func:`write_report` wrote."""
+    entries = json.loads((directory / REPORT_FILE).read_text(encoding="utf-8"))
+    return [from_dict(TextReport, entry) for entry in entries]
+
+
+def write_report(directory: Path, report: Sequence[TextReport]) -> None:
+    """Write how many lines of each text were kept and dropped."""
+    with making(directory / REPORT_FILE) as part:
+        entries = [to_dict(entry) for entry in report]
+        part.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
 def refuse_changed(names: Sequence[str]) -> None:

@@ -65,7 +65,7 @@ class TreebankText:
                 f"{location} is no text of a treebank: write treebank:SOURCE/SPLIT.SIDE, such as "
                 f"treebank:craft/train.{SENTENCES}"
             )
-        longest = match["max_words"] and int(match["max_words"])
+        longest = int(match["max_words"]) if match["max_words"] else None
         return cls(match["source"], cast(Split, match["split"]), longest, match["side"])
 
     def file_name(self, side: str) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ CHUNK_PAIRS = 20_000
 # A file with a larger share of undecodable lines is in another encoding altogether.
 _MAX_INVALID = 0.1
 _SAMPLE_SEED = 2017
-_TEXT_FILE, _HASHES_FILE, _CHUNKS_FILE = "clean.txt", "hashes.u64", "chunks.json"
+_TEXT_FILE, _HASHES_FILE, _FATES_FILE = "clean.txt", "hashes.u64", "fates.json"
 
 KEPT = "kept"
 INVALID = "invalid UTF-8"
@@ -36,16 +36,6 @@ LocalText = tuple[Path, Path]
 
 
 @dataclass(frozen=True, slots=True)
-class CleanChunk:
-    """A byte range of the clean text, its number of pairs, and the training text it is from."""
-
-    text: int
-    start: int
-    end: int
-    pairs: int
-
-
-@dataclass(frozen=True, slots=True)
 class CleanText:
     """A file of the usable pairs, alternately a source and a target line.
 
@@ -55,13 +45,20 @@ class CleanText:
 
     path: Path
     hashes: Path
-    chunks: list[CleanChunk]
     fates: list[Counter[str]]
 
     @property
     def pairs(self) -> int:
         """The number of pairs."""
-        return sum(chunk.pairs for chunk in self.chunks)
+        return sum(fates[KEPT] for fates in self.fates)
+
+    def chunks(self) -> Iterator[tuple[int, bytes]]:
+        """The number of the training text, and both lines of some pairs of it, in order."""
+        with self.path.open("rb") as file:
+            for number, fates in enumerate(self.fates):
+                for first in range(0, fates[KEPT], CHUNK_PAIRS):
+                    pairs = min(CHUNK_PAIRS, fates[KEPT] - first)
+                    yield number, b"".join(itertools.islice(file, 2 * pairs))
 
     def sample(self, count: int) -> Iterator[str]:
         """Both lines of at most ``count`` pairs, one drawn from each of as many equal parts of the
@@ -80,32 +77,20 @@ class CleanText:
 
 
 def clean(texts: Sequence[LocalText], directory: Path, *, workers: int) -> CleanText:
-    """The usable pairs of all texts, written into ``directory`` unless it exists.
-
-    Raises:
-        InputError: if two files have different numbers of lines, more than a tenth of a text is not
-            UTF-8, or no pair is left.
-    """
+    """The usable pairs of all texts, written into ``directory`` unless it exists."""
     if not directory.exists():
         with making(directory) as part:
             part.mkdir()
-            chunks, fates = _write(texts, part, workers)
+            fates = _write(texts, part, workers)
             _check(texts, fates)
-            record = {"chunks": [asdict(chunk) for chunk in chunks], "fates": fates}
-            write_json(part / _CHUNKS_FILE, record)
-    record = read_json(directory / _CHUNKS_FILE)
+            write_json(part / _FATES_FILE, {"texts": fates})
+    texts_fates = read_json(directory / _FATES_FILE)["texts"]
     return CleanText(
-        directory / _TEXT_FILE,
-        directory / _HASHES_FILE,
-        [CleanChunk(**entry) for entry in record["chunks"]],
-        [Counter(entry) for entry in record["fates"]],
+        directory / _TEXT_FILE, directory / _HASHES_FILE, [Counter(fates) for fates in texts_fates]
     )
 
 
-def _write(
-    texts: Sequence[LocalText], directory: Path, workers: int
-) -> tuple[list[CleanChunk], list[Counter[str]]]:
-    chunks: list[CleanChunk] = []
+def _write(texts: Sequence[LocalText], directory: Path, workers: int) -> list[Counter[str]]:
     fates = [Counter[str]() for _ in texts]
     size = sum(source.stat().st_size for source, _ in texts)
     with (
@@ -113,14 +98,12 @@ def _write(
         (directory / _HASHES_FILE).open("wb") as hashes_file,
         show_progress("cleaning", max(1, size)) as update,
     ):
-        for text, read, (content, hashes, found) in map_in_order(_clean, _read(texts), workers):
-            start = text_file.tell()
+        for number, read, (content, hashes, found) in map_in_order(_clean, _read(texts), workers):
             text_file.write(content)
             hashes_file.write(hashes)
-            chunks.append(CleanChunk(text, start, text_file.tell(), found[KEPT]))
-            fates[text] += found
+            fates[number] += found
             update(read)
-    return chunks, fates
+    return fates
 
 
 def _read(texts: Sequence[LocalText]) -> Iterator[tuple[int, int, Lines]]:
@@ -135,8 +118,8 @@ def _read(texts: Sequence[LocalText]) -> Iterator[tuple[int, int, Lines]]:
 def _clean(
     item: tuple[int, int, Lines],
 ) -> tuple[int, int, tuple[bytes, bytes, Counter[str]]]:
-    text, read, lines = item
-    return text, read, clean_lines(lines)
+    number, read, lines = item
+    return number, read, clean_lines(lines)
 
 
 def clean_lines(lines: Lines) -> tuple[bytes, bytes, Counter[str]]:

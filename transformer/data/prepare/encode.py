@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from transformer.config import EOS_ID
-from transformer.data.prepare.clean import KEPT, CleanChunk, CleanText
+from transformer.data.prepare.clean import KEPT, CleanText
 from transformer.data.prepare.parallel import map_in_order
 from transformer.data.store import starts_of, store_files
 from transformer.data.vocabulary import SPACE_SYMBOL, Vocabulary
@@ -29,6 +29,8 @@ _COMPARED_PAIRS = 2**21
 _READ_PAIRS = 2**20
 
 Flags = npt.NDArray[np.bool_]
+# The number of the training text, both lines of some pairs of it, and which are duplicates.
+_Task = tuple[int, bytes, Flags | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,30 +62,31 @@ def encode(
     with ExitStack() as stack:
         outputs = [stack.enter_context(file.open("wb")) for file in files]
         update = stack.enter_context(show_progress("encoding", text.pairs))
-        function = partial(_encode, text.path, encoding)
-        encoded = map_in_order(function, _with_duplicates(text, encoding), workers)
-        for chunk, (parts, found) in zip(text.chunks, encoded, strict=True):
+        tasks = _tasks(text, encoding)
+        for number, parts, found in map_in_order(partial(_encode, encoding), tasks, workers):
             lengths = np.frombuffer(parts[1], dtype=np.uint32).reshape(-1, 2)
             starts = starts_of(lengths, tokens).tobytes()
             for output, part in zip(outputs, (*parts, starts), strict=True):
                 output.write(part)
             tokens += len(parts[0]) // kind.itemsize
-            fates[chunk.text] += found
-            update(done := done + chunk.pairs)
+            fates[number] += found
+            update(done := done + found.total())
     _encoder.cache_clear()
     return fates
 
 
-def _with_duplicates(
-    text: CleanText, encoding: Encoding
-) -> Iterator[tuple[CleanChunk, Flags | None]]:
-    """The chunks, each with the flags of its duplicates if these are to be dropped."""
+def _tasks(text: CleanText, encoding: Encoding) -> Iterator[_Task]:
+    """The chunks of the text, each with the flags of its duplicates if these are to be dropped."""
     duplicates = find_duplicates(text.hashes) if encoding.drop_duplicates else None
     first = 0
-    for chunk in text.chunks:
-        end = first + chunk.pairs
-        yield chunk, None if duplicates is None else duplicates[first:end]
-        first = end
+    for number, content in text.chunks():
+        lines = content.count(b"\n")
+        yield (
+            number,
+            content,
+            None if duplicates is None else duplicates[first : first + lines // 2],
+        )
+        first += lines // 2
 
 
 def find_duplicates(hashes: Path) -> Flags:
@@ -105,15 +108,11 @@ def find_duplicates(hashes: Path) -> Flags:
     return duplicates
 
 
-def _encode(
-    path: Path, encoding: Encoding, item: tuple[CleanChunk, Flags | None]
-) -> tuple[tuple[bytes, bytes], Counter[str]]:
+def _encode(encoding: Encoding, task: _Task) -> tuple[int, tuple[bytes, bytes], Counter[str]]:
     """Tokens and lengths of a chunk, as the store holds them, and its pairs by fate."""
-    chunk, duplicates = item
+    number, content, duplicates = task
     encoder = _encoder(encoding.vocabulary)
-    with path.open("rb") as file:
-        file.seek(chunk.start)
-        lines = file.read(chunk.end - chunk.start).decode().split("\n")
+    lines = content.decode().split("\n")
     fates: Counter[str] = Counter()
     tokens: list[bytes] = []
     lengths: list[int] = []
@@ -128,7 +127,7 @@ def _encode(
         if fate == KEPT:
             tokens += encoded
             lengths += pieces
-    return (b"".join(tokens), np.array(lengths, dtype=np.uint32).tobytes()), fates
+    return number, (b"".join(tokens), np.array(lengths, dtype=np.uint32).tobytes()), fates
 
 
 def _fate(pieces: list[int], encoding: Encoding) -> str:

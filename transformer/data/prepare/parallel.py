@@ -39,11 +39,7 @@ def default_workers() -> int:
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Generator[Result]:
-    """``map`` on as many processes as ``items`` are worth, or in this process if it is one.
-
-    Raises:
-        ChildProcessError: if a process was killed.
-    """
+    """``map`` on as many processes as ``items`` are worth, or in this process if it is one."""
     rest = iter(items)
     first = deque(islice(rest, _MIN_ITEMS * workers))
     workers = min(workers, len(first) // _MIN_ITEMS)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from transformer.config import Config, from_dict, to_dict
+from transformer.config import Config, to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.buckets import Buckets
 from transformer.data.fetch.cache import (
@@ -34,7 +34,6 @@ from transformer.data.prepare.estimate import announce
 from transformer.data.prepare.parallel import default_workers, in_subprocess
 from transformer.data.prepared import (
     MANIFEST_FILE,
-    REPORT_FILE,
     VOCABULARY_FILE,
     Manifest,
     PreparedCorpus,
@@ -42,17 +41,20 @@ from transformer.data.prepared import (
     damaged_files,
     make_manifest,
     read_manifest,
+    read_report,
     refuse_changed,
+    write_report,
 )
 from transformer.data.store import TokenStore, write_store
 from transformer.data.text import read_aligned
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
-from transformer.files import read_json, write_json
+from transformer.files import to_json
 from transformer.progress import show_activity
 
 # Learning the vocabulary of more pairs takes so long that one may want to interrupt it.
 _LONG_TEXT = 100_000
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Incremented when the same settings would give a folder with other contents.
 _FORMAT = 5
 
@@ -85,7 +87,13 @@ def prepare(
             try:
                 _prepare(config, contents, directory, work, workers or default_workers())
             except OSError as error:
-                raise _with_advice(error) from error
+                if error.errno not in _DISK_FULL:
+                    raise
+                reason = (
+                    f"{error.strerror} ({cache_directory()}): make room, or set DATA_CACHE to "
+                    "another disk, and start again; finished stages are kept"
+                )
+                raise OSError(error.errno, reason) from error
         shutil.rmtree(work, ignore_errors=True)
     if damaged := damaged_files(directory, whole=False):
         raise InputError(
@@ -142,11 +150,12 @@ def _prepare(
     for folder in (work, part):
         folder.mkdir(exist_ok=True)
     try:
-        report = [*_train(config, paths, part, work, workers), *_scored(corpus, paths, part)]
-        entries = [to_dict(entry) for entry in report]
-        (part / REPORT_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+        report = _train(config, paths, part, work, workers)
+        write_report(part, [*report, *_scored(corpus, paths, part)])
         sources = _sources_read(corpus, contents, paths)
-        write_json(part / MANIFEST_FILE, to_dict(make_manifest(part, sources)))
+        with making(part / MANIFEST_FILE) as file:
+            manifest = to_json(to_dict(make_manifest(part, sources)))
+            file.write_text(manifest, encoding="utf-8")
     except InputError:
         remove(part)
         remove(work)
@@ -159,7 +168,6 @@ def _train(
 ) -> list[TextReport]:
     """Write the vocabulary and the training store into ``part``, each unless it exists."""
     data, vocabulary, train = config.data, part / VOCABULARY_FILE, part / "train"
-    report_file = work / REPORT_FILE
     texts = [(paths[text.source], paths[text.target]) for text in data.corpus.train]
     text = clean(texts, work / "clean", workers=workers)
     if not vocabulary.exists():
@@ -184,8 +192,8 @@ def _train(
                 reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
                 raise InputError(f"{texts[0][0]}: no pair is left of the training text ({reasons})")
             Buckets.of(TokenStore(folder).lengths).save(folder)
-            write_json(report_file, {"train": [to_dict(entry) for entry in report]})
-    return [from_dict(TextReport, entry) for entry in read_json(report_file)["train"]]
+            write_report(part, report)
+    return [entry for entry in read_report(part) if entry.split == "train"]
 
 
 def learn_vocabulary(
@@ -258,14 +266,3 @@ def _sources_read(
             raise InputError(f"{paths[file]} changed while it was read: start again")
         sources.append((file.name, found))
     return sources
-
-
-def _with_advice(error: OSError) -> OSError:
-    """The error with what to do about it if the disk is full, else unchanged."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return error
-    reason = (
-        f"{error.strerror} ({cache_directory()}): make room and start again, which continues with "
-        "the stage where this ended, or set DATA_CACHE to another disk"
-    )
-    return OSError(error.errno, reason)
