@@ -30,7 +30,6 @@ INVALID = "invalid UTF-8"
 NUL = "NUL character"
 EMPTY = "empty side"
 OVERLONG = "overlong line"
-HASH_BYTES = 8
 
 LocalText = tuple[Path, Path]
 
@@ -131,7 +130,7 @@ def clean_lines(lines: Lines) -> tuple[bytes, bytes, Counter[str]]:
         fates[fate] += 1
         if fate == KEPT:
             kept.append(text)
-    hashes = (hashlib.blake2b(text, digest_size=HASH_BYTES).digest() for text in kept)
+    hashes = (hashlib.blake2b(text, digest_size=8).digest() for text in kept)
     return b"".join(kept), b"".join(hashes), fates
 
 

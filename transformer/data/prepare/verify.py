@@ -15,6 +15,7 @@ from transformer.data.prepared import MANIFEST_FILE, Manifest, damaged_files, re
 from transformer.errors import InputError
 
 _CHANGED = "changed since the run began"
+_OTHER = "not as declared; restore it, or remove it if it is in the cache"
 
 
 def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[Path | str, str]]:
@@ -60,4 +61,4 @@ def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[P
 
 
 def _problem(path: Path, sha256: str) -> str:
-    return "" if sha256_of(path) == sha256 else "damaged; remove it to have it fetched again"
+    return "" if sha256_of(path) == sha256 else _OTHER
