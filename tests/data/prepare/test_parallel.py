@@ -1,4 +1,4 @@
-"""``map`` on several processes."""
+"""``map`` on several processes, and on a thread."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from transformer.data.prepare import parallel
-from transformer.data.prepare.parallel import in_subprocess, map_in_order
+from transformer.data.prepare.parallel import in_subprocess, map_in_order, prefetch
 
 ROOT = Path(__file__).parents[3]
 
@@ -88,3 +89,31 @@ def test_a_script_needs_no_guard_and_a_kill_leaves_no_process(tmp_path: Path) ->
         assert process.pid not in workers
         process.kill()
         process.stdout.read()  # ends only when no worker holds the other end
+
+
+def test_a_bounded_number_of_items_is_prefetched_in_order() -> None:
+    assert list(prefetch(lambda x: x * x, range(23))) == [x * x for x in range(23)]
+    assert list(prefetch(abs, [])) == []
+    third = threading.Event()
+    made: list[int] = []
+
+    def make(item: int) -> int:
+        made.append(item)
+        if item == 3:
+            third.set()
+        return item
+
+    before = threading.active_count()
+    items = prefetch(make, range(101), ahead=3)
+    assert next(items) == 0
+    assert third.wait(5)
+    items.close()
+    assert max(made) <= 4
+    assert threading.active_count() == before, "the thread has ended"
+
+
+def test_an_exception_is_raised_when_its_item_is_due() -> None:
+    items = prefetch(lambda x: 7 // (2 - x), range(5))
+    assert [next(items), next(items)] == [3, 7]
+    with pytest.raises(ZeroDivisionError):
+        next(items)

@@ -7,6 +7,7 @@ import gzip
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import loky
 import numpy as np
 import pytest
 
-from tests.samples import number_pairs, tiny, write_corpus, write_pairs
+from tests.samples import ENGLISH, GERMAN, number_pairs, tiny, write_corpus, write_pairs
 from transformer.config import Config, override, to_dict
 from transformer.data.corpora.folders import files_corpus, folder_corpus
 from transformer.data.fetch.cache import cache_directory
@@ -36,13 +37,6 @@ def config_of(folder: Path, **changes: object) -> Config:
     return tiny(folder_corpus(folder), **changes)
 
 
-def forbid_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: Any) -> None:
-        raise AssertionError("did the work again")
-
-    monkeypatch.setattr(prepare_module, "_prepare", fail)
-
-
 def test_each_split_is_read_back(tiny_config: Config) -> None:
     corpus = prepare(tiny_config)
     vocabulary = corpus.vocabulary()
@@ -58,6 +52,13 @@ def test_each_split_is_read_back(tiny_config: Config) -> None:
         TextReport(split="valid", text="numbers/valid", lines=13, kept=13),
         TextReport(split="test", text="numbers/test", lines=11, kept=11),
     ]
+    store = {"lengths.u32", "starts.u64", "tokens.u16"}
+    assert set(files_in(corpus.directory)) == {
+        "vocabulary.model", "report.json", "manifest.json",
+        *(f"train/{name}" for name in (*store, "by_length.u32", "buckets.i64")),
+        *(f"{split}/{name}" for split in ("valid", "test")
+          for name in (*store, "source.txt", "reference.txt")),
+    }  # fmt: skip
 
 
 def files_in(directory: Path) -> dict[str, bytes]:
@@ -65,21 +66,9 @@ def files_in(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
-def test_the_folder_holds_these_files(tiny_config: Config) -> None:
-    directory = prepare(tiny_config).directory
-    store = {"lengths.u32", "starts.u64", "tokens.u16"}
-    assert set(files_in(directory)) == {
-        "vocabulary.model", "report.json", "manifest.json",
-        *(f"train/{name}" for name in (*store, "by_length.u32", "buckets.i64")),
-        *(f"{split}/{name}" for split in ("valid", "test")
-          for name in (*store, "source.txt", "reference.txt")),
-    }  # fmt: skip
-    assert [path for path in directory.parent.iterdir() if path.is_dir()] == [directory]
-
-
 def test_a_second_call_does_nothing(tiny_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     first = prepare(tiny_config)
-    forbid_work(monkeypatch)
+    monkeypatch.setattr(prepare_module, "_prepare", lambda *_: pytest.fail("did it again"))
     assert prepare(tiny_config) == first
     # settings that do not affect the contents use the same folder
     assert prepare(override(tiny_config, tokens_per_batch=211, seed=7, d_ff=5)) == first
@@ -226,77 +215,53 @@ def test_the_folder_does_not_depend_on_the_number_of_processes(
 def test_pairs_over_max_length_are_dropped_and_counted(tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "numbers"))
     everything = prepare(config).store("train").lengths
-    limit = 11
-    fitting = everything.max(axis=1) <= limit
+    fitting = everything.max(axis=1) <= 11
     assert 0 < fitting.sum() < 211
-    corpus = prepare(override(config, max_length=limit))
+    corpus = prepare(override(config, max_length=11))
     assert np.array_equal(corpus.store("train").lengths, everything[fitting])
-    report = corpus.report()
-    assert report[0].kept == fitting.sum()
-    assert report[0].dropped == {"too long": 211 - fitting.sum()}
+    assert corpus.report()[0].dropped == {"too long": 211 - fitting.sum()}
     assert len(corpus.store("valid")) == 13, "what is scored stays whole"
 
 
-def test_every_line_read_is_kept_or_dropped_for_a_reason(tmp_path: Path) -> None:
+def test_texts_are_read_in_order_and_every_line_is_kept_or_dropped_for_a_reason(
+    tmp_path: Path,
+) -> None:
     folder = write_corpus(tmp_path / "numbers")
-    with (folder / "train.en").open("ab") as en, (folder / "train.de").open("ab") as de:
-        en.write(b"one\0\n\none\n" + b"one " * 97 + b"\n")
-        de.write(b"eins\neins\n\xfc\n" + b"eins " * 97 + b"\n")
-    report = prepare(config_of(folder)).report()[0]
-    assert report == TextReport(
-        split="train", text="numbers/train", lines=215, kept=211,
-        dropped={"NUL character": 1, "empty side": 1, "invalid UTF-8": 1, "too long": 1},
-    )  # fmt: skip
-    assert report.lines == report.kept + sum(report.dropped.values())
-
-
-def test_the_report_has_an_entry_per_text(tmp_path: Path) -> None:
-    folder = write_corpus(tmp_path / "numbers")
-    first = number_pairs(211, 0)[:2]
-    write_pairs(folder, "more", [*first, ("", "zwei"), *[("nine " * 7, "neun")] * 2])
+    write_pairs(folder, "empty", [("one", "")])
+    write_pairs(folder, "more", [*number_pairs(5, 29), number_pairs(211, 0)[3], ("nine", "neun")])
+    with (folder / "more.en").open("ab") as en, (folder / "more.de").open("ab") as de:
+        en.write(b"nine\none\0\n\none\n" + b"one " * 97 + b"\n")
+        de.write(b"neun\neins\neins\n\xfc\n" + b"eins " * 97 + b"\n")
 
     def pair(split: str) -> tuple[Path, Path]:
         return folder / f"{split}.en", folder / f"{split}.de"
 
     corpus = files_corpus(
-        "two", languages=("en", "de"), train=[pair("train"), pair("more")], valid=pair("valid")
+        "three",
+        languages=("en", "de"),
+        train=[pair("empty"), pair("train"), pair("more")],
+        valid=pair("valid"),
     )
-    train, more, valid = prepare(tiny(corpus, drop_duplicates=True)).report()
-    assert (train.text, train.lines, train.kept) == (
-        "numbers/train",
-        211,
-        211 - train.dropped["duplicate"],
-    )
-    assert (more.text, more.lines, more.kept) == ("numbers/more", 5, 1)
-    assert more.dropped == {"duplicate": 3, "empty side": 1}
-    assert (valid.split, valid.text, valid.lines) == ("valid", "numbers/valid", 13)
-
-
-def test_a_text_without_usable_pairs_is_skipped(tmp_path: Path) -> None:
-    folder = write_corpus(tmp_path / "numbers")
-    write_pairs(folder, "more", [("one", "")])
-    texts = [(folder / f"{name}.en", folder / f"{name}.de") for name in ("more", "train", "valid")]
-    corpus = files_corpus("two", languages=("en", "de"), train=texts[:2], valid=texts[2])
-    prepared = prepare(tiny(corpus))
-    assert [entry.kept for entry in prepared.report()] == [0, 211, 13]
-    assert len(prepared.store("train")) == 211
-
-
-def test_texts_are_concatenated_in_order(tmp_path: Path) -> None:
-    folder = write_corpus(tmp_path / "numbers")
-    write_pairs(folder, "more", number_pairs(5, seed=29))
-
-    def pair(split: str) -> tuple[Path, Path]:
-        return folder / f"{split}.en", folder / f"{split}.de"
-
-    corpus = files_corpus(
-        "two", languages=("en", "de"), train=[pair("more"), pair("train")], valid=pair("valid")
-    )
-    prepared = prepare(tiny(corpus))
+    prepared = prepare(tiny(corpus, drop_duplicates=True))
     vocabulary, store = prepared.vocabulary(), prepared.store("train")
     found = [vocabulary.decode([store[i][0].tolist()])[0] for i in range(len(store))]
-    assert found == [s for s, _ in [*number_pairs(5, 29), *number_pairs(211, 0)]]
+    read = [*number_pairs(211, 0), *number_pairs(5, 29), ("nine", "neun")]
+    assert found == [source for source, _ in dict.fromkeys(read)]
     assert not prepared.has("test") and prepared.has("valid")
+    empty, train, more, valid = prepared.report()
+    assert empty == TextReport(
+        split="train", text="numbers/empty", lines=1, kept=0, dropped={"empty side": 1}
+    )
+    assert (train.text, train.lines) == ("numbers/train", 211)
+    duplicates = {"duplicate": 211 - len(set(number_pairs(211, 0)))}
+    assert train.dropped == duplicates and train.kept == 211 - duplicates["duplicate"]
+    repeated = 12 - 4 - (len(found) - train.kept)
+    assert more.dropped == {
+        "NUL character": 1, "duplicate": repeated, "empty side": 1, "invalid UTF-8": 1,
+        "too long": 1,
+    }  # fmt: skip
+    assert more.lines == 12 == more.kept + sum(more.dropped.values())
+    assert (valid.split, valid.text, valid.lines) == ("valid", "numbers/valid", 13)
 
 
 def test_compressed_files_give_the_same_corpus(tmp_path: Path) -> None:
@@ -310,56 +275,41 @@ def test_compressed_files_give_the_same_corpus(tmp_path: Path) -> None:
         assert (other.directory / name).read_bytes() == (plain.directory / name).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("split", "content", "message"),
-    [
-        ("train", b"", "hold no usable pair: the corpus is empty"),
-        ("train", b"\n\n", "hold no usable pair: the corpus is empty"),
-        ("valid", b"", r"valid\.en and .*valid\.de are empty"),
-        ("test", b"", r"test\.en and .*test\.de are empty"),
-    ],
-)
-def test_an_empty_text_is_named(split: str, content: bytes, message: str, tmp_path: Path) -> None:
+def write(split: str, content: bytes, languages: tuple[str, ...] = ("en", "de")):
+    def change(folder: Path) -> None:
+        for language in languages:
+            (folder / f"{split}.{language}").write_bytes(content)
+
+    return change
+
+
+ALL_WORDS = " ".join(ENGLISH + GERMAN).encode()
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no line": (write("train", b""), "hold no usable pair: the corpus is empty"),
+    "empty lines": (write("train", b"\n\n"), "hold no usable pair: the corpus is empty"),
+    "nothing to score": (write("test", b""), r"test\.en and .*test\.de are empty"),
+    "too long": (write("train", ALL_WORDS), r"train\.en: no pair is left .* \(1 too long\)"),
+    "not aligned": (
+        write("train", b"a\nb\n", ("de",)),
+        r"train\.en has 211 lines but .*\.de has 2",
+    ),
+    "nor scored": (write("valid", b"a\nb\n", ("de",)), r"valid\.en has 13 lines but .*\.de has 2"),
+    "encoding": (
+        write("valid", b"ja\n" * 12 + b"f\xfcnf", ("de",)),
+        r"valid\.de, line 13 is not U",
+    ),
+    "vocabulary": (write("train", b"a b\n"), "vocab_size 61 is more than the text allows"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_unusable_text_is_named_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    change, message = REFUSED[name]
     folder = write_corpus(tmp_path / "numbers")
-    for language in ("en", "de"):
-        (folder / f"{split}.{language}").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        prepare(config_of(folder))
-    assert prepared_folders() == []
-
-
-def test_a_corpus_with_only_overlong_pairs_is_refused(tmp_path: Path) -> None:
-    folder = write_corpus(tmp_path / "numbers")
-    longer = [(f"{source} one two", target) for source, target in number_pairs(211, seed=5)]
-    write_pairs(folder, "train", longer)
-    with pytest.raises(
-        InputError, match=r"train\.en: no pair is left of the training text \(211 too long\)"
-    ):
-        prepare(config_of(folder, max_length=3))
-    assert prepared_folders() == []
-
-
-@pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_files_of_different_length_are_named(split: str, tmp_path: Path) -> None:
-    folder = write_corpus(tmp_path / "numbers")
-    with (folder / f"{split}.de").open("a") as file:
-        file.write("null\n")
-    with pytest.raises(InputError, match=rf"{split}\.en has (\d+) lines but .*{split}\.de has \d+"):
-        prepare(config_of(folder))
-    assert prepared_folders() == []
-
-
-def test_an_undecodable_line_of_a_scored_split_is_named(tmp_path: Path) -> None:
-    folder = write_corpus(tmp_path / "numbers")
-    lines = (folder / "valid.de").read_bytes().split(b"\n")
-    (folder / "valid.de").write_bytes(b"\n".join([*lines[:4], b"f\xfcnf", *lines[5:]]))
-    with pytest.raises(InputError, match=r"valid\.de, line 5 is not UTF-8"):
-        prepare(config_of(folder))
-
-
-def test_an_impossible_vocabulary_size_leaves_nothing_behind(tiny_config: Config) -> None:
-    with pytest.raises(InputError, match="vocab_size 5003 is more than the text allows"):
-        prepare(override(tiny_config, vocab_size=5_003))
+    change(folder)
+    with pytest.raises(InputError, match=message) as error:
+        prepare(config_of(folder, max_length=3, tokens_per_batch=3))
+    assert "\n" not in str(error.value)
     assert prepared_folders() == []
 
 

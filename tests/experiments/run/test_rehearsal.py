@@ -45,7 +45,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
     monkeypatch.setattr(download, "_TIMEOUT", (1, 0.3))
-    monkeypatch.setattr(download, "sleep", lambda _: None)
+    monkeypatch.setattr(download, "_BACKOFF", 0)
 
 
 def prepare(file: Path, monkeypatch: pytest.MonkeyPatch) -> int:
