@@ -1,4 +1,4 @@
-"""Downloads to the cache, resumed and verified, and members of archives."""
+"""Downloads to the cache, resumed and verified."""
 
 from __future__ import annotations
 

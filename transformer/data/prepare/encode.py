@@ -80,13 +80,9 @@ def _tasks(text: CleanText, encoding: Encoding) -> Iterator[_Task]:
     duplicates = find_duplicates(text.hashes) if encoding.drop_duplicates else None
     first = 0
     for number, content in text.chunks():
-        lines = content.count(b"\n")
-        yield (
-            number,
-            content,
-            None if duplicates is None else duplicates[first : first + lines // 2],
-        )
-        first += lines // 2
+        end = first + content.count(b"\n") // 2
+        yield number, content, None if duplicates is None else duplicates[first:end]
+        first = end
 
 
 def find_duplicates(hashes: Path) -> Flags:
