@@ -1,4 +1,4 @@
-"""Pairs by length: buckets to draw training batches from, and the fixed batches of evaluation."""
+"""Pairs by length: buckets for training, fixed batches for evaluation."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Buckets:
         return cls(pairs, bounds[:, 0], bounds[:, 1:])
 
     def cuts(self, budget: int) -> list[int]:
-        """Where batches of ``budget`` tokens begin among the pairs, and where the last one ends.
+        """The places among the pairs where batches of ``budget`` tokens begin, and the end.
 
         Every pair counts as the mean of its bucket, because the pairs of a batch change between
         epochs and the cuts do not.
@@ -95,7 +95,7 @@ def _bucket(length: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
 
 
 def shuffled(places: Integers, size: int, key: tuple[int, ...]) -> Integers:
-    """Where a shuffle of ``size`` items, determined by ``key``, puts those at ``places``.
+    """The new places of the items at ``places`` in a shuffle of ``size``, determined by ``key``.
 
     Only these places are computed: a full shuffle of 36 million pairs would have to be drawn and
     held by every process in every epoch. A Feistel network on pairs (a, b) with

@@ -1,4 +1,4 @@
-"""Trees as lines of text, as Vinyals et al. (2015, "Grammar as a foreign language") wrote them."""
+"""Trees as lines of text (Vinyals et al. 2015)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _plain_form(word: str, leaves: Leaves) -> str:
 
 
 def leaf_forms(word: str, leaves: Leaves) -> list[str]:
-    """What may stand for ``word`` in a line; only what has no letter or digit is punctuation."""
+    """The tokens that can stand for ``word``; punctuation has no letter or digit."""
     tags = [] if any(x.isalnum() for x in word) else sorted(PUNCTUATION)
     return [_plain_form(word, leaves), *tags]
 

@@ -41,7 +41,7 @@ class Checksum:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """What a prepared folder was made from and what it holds.
+    """The sources and the files of a prepared folder, with checksums.
 
     ``sources`` are the name and SHA-256 of each text, in the corpus's order, and ``files`` the
     prepared files by their path in the folder. ``digest`` covers all checksums but no names, so it
@@ -65,7 +65,7 @@ class Manifest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextReport:
-    """How many of a text's ``lines`` were kept, and how many dropped, by reason."""
+    """The numbers of a text's ``lines`` that were kept, and dropped, by reason."""
 
     split: str
     text: str
@@ -108,18 +108,18 @@ class PreparedCorpus:
         return read_text(directory / "source.txt"), read_text(directory / "reference.txt")
 
     def report(self) -> list[TextReport]:
-        """How many lines of each text were kept and dropped."""
+        """The numbers of lines kept and dropped, for each text."""
         return read_report(self.directory)
 
 
 def read_report(directory: Path) -> list[TextReport]:
-    """What :func:`write_report` wrote."""
+    """The report in a prepared folder."""
     entries = json.loads((directory / REPORT_FILE).read_text(encoding="utf-8"))
     return [from_dict(TextReport, entry) for entry in entries]
 
 
 def write_report(directory: Path, report: Sequence[TextReport]) -> None:
-    """Write how many lines of each text were kept and dropped."""
+    """Write the report that :func:`read_report` reads."""
     with making(directory / REPORT_FILE) as part:
         entries = [to_dict(entry) for entry in report]
         part.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")

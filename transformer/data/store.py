@@ -1,4 +1,4 @@
-"""Encoded pairs on disk, memory-mapped and so shared by all processes of a machine."""
+"""Encoded pairs on disk, memory-mapped and so shared by processes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def store_files(
 
 
 def starts_of(lengths: Tokens, first: int) -> npt.NDArray[np.uint64]:
-    """Where pairs of these lengths begin if the first one begins at ``first``."""
+    """The places of pairs of these lengths if the first one begins at ``first``."""
     sizes = lengths.sum(axis=1, dtype=np.uint64)
     return np.uint64(first) + sizes.cumsum(dtype=np.uint64) - sizes
 

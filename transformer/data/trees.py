@@ -1,4 +1,4 @@
-"""Constituency trees, read from treebank files in the style of the Penn Treebank."""
+"""Constituency trees in the style of the Penn Treebank."""
 
 from __future__ import annotations
 

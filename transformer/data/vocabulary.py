@@ -1,4 +1,4 @@
-"""One vocabulary for both languages (section 5.1): the only module that uses sentencepiece."""
+"""One vocabulary for both languages (section 5.1), by sentencepiece."""
 
 from __future__ import annotations
 

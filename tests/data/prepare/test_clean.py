@@ -1,4 +1,4 @@
-"""Which training pairs are kept, and why others are dropped."""
+"""Training pairs that are kept, and reasons to drop others."""
 
 from __future__ import annotations
 

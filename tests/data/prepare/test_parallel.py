@@ -64,11 +64,11 @@ SCRIPT = r"""
 import os, time
 from transformer.data.prepare.parallel import map_in_order
 
-def told(item):
+def report(item):
     os.write(1, f"{os.getpid()}\n".encode())
     time.sleep(0.05)
 
-for _ in map_in_order(told, range(10_000), 2):
+for _ in map_in_order(report, range(10_000), 2):
     pass
 """
 

@@ -75,7 +75,7 @@ class TreebankText:
 
     @property
     def location(self) -> str:
-        """Where it is declared to be."""
+        """Its declared location."""
         return f"treebank:{self.source}/{self.file_name(self.side)}"
 
     def files(self) -> list[TextFile]:
@@ -135,7 +135,7 @@ def _wsj(folder: Path) -> Path:
 
 
 def leaves_of(corpus: Corpus) -> Leaves:
-    """What stands for words in the linearised trees of ``corpus``; XX for a user's own lines."""
+    """The leaves of the linearised trees of ``corpus``; XX for a user's own lines."""
     location = corpus.valid.target.location
     if not location.startswith("treebank:"):
         return "XX"

@@ -1,4 +1,4 @@
-"""The cache of downloads and prepared corpora: place, locks, room, whole files only."""
+"""The cache: place, locks, room, checksums, whole files only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transformer.formats import size
 
 
 def cache_directory() -> Path:
-    """Where downloads and prepared corpora are kept: ``DATA_CACHE``, or the user's cache."""
+    """The folder of downloads and prepared corpora: ``DATA_CACHE``, or the user's cache."""
     if configured := os.environ.get("DATA_CACHE"):
         return Path(configured).expanduser()
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -53,7 +53,7 @@ def exclusive(path: Path, doing: str) -> Generator[None]:
 
 @contextmanager
 def making(path: Path) -> Generator[Path]:
-    """Yield where to write a file or folder that becomes ``path`` once it is whole.
+    """Yield the place to write a file or folder that becomes ``path`` once it is whole.
 
     If that fails, it is removed; what a kill left is removed by the next attempt.
     """
@@ -67,7 +67,7 @@ def making(path: Path) -> Generator[Path]:
 
 
 def part_of(path: Path) -> Path:
-    """Where ``path`` is written until it is whole."""
+    """The place of ``path`` until it is whole."""
     return path.with_name(f"{path.name}.part")
 
 

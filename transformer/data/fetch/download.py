@@ -37,7 +37,7 @@ _WAY_OUT = "set DATA_MIRROR to a URL or a folder that holds host/path of it"
 
 
 def cached_path(file: TextFile) -> Path:
-    """Where the download of ``file`` is kept."""
+    """The place of the download of ``file``."""
     return cache_directory() / "downloads" / _address(file)
 
 

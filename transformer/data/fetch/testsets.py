@@ -1,4 +1,4 @@
-"""Test sets that sacreBLEU knows: the only module that uses its data."""
+"""Test sets that sacreBLEU knows."""
 
 from __future__ import annotations
 

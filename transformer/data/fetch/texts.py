@@ -84,7 +84,7 @@ def _is_here(file: TextFile) -> bool:
 
 
 def member_folder(sha256: str) -> Path:
-    """Where members of the archive with this checksum are unpacked."""
+    """The folder for unpacked members of the archive with this checksum."""
     return cache_directory() / "members" / sha256[:16]
 
 

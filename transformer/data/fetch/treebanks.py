@@ -1,4 +1,4 @@
-"""Sentences and linearised trees, line by line from a treebank's files."""
+"""Sentences and linearised trees from a treebank's files."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From the texts of a corpus to a folder that training and evaluation read."""
+"""From the texts of a corpus to a prepared folder."""

@@ -1,4 +1,4 @@
-"""The usable pairs of all training texts, and why others are dropped."""
+"""The usable pairs of all training texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clean text as a training store, without duplicates and overlong pairs."""
+"""The clean text as a training store."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _tasks(text: CleanText, encoding: Encoding) -> Iterator[_Task]:
 
 
 def find_duplicates(hashes: Path) -> Flags:
-    """Which pairs equal an earlier one, by their 64-bit hashes, in little memory.
+    """A flag for each pair that equals an earlier one, by 64-bit hashes, in little memory.
 
     Among 36 million pairs the probability that two different ones have equal hashes is 4e-5.
     """

@@ -1,4 +1,4 @@
-"""Downloads, disk space and time that preparing a corpus will take."""
+"""Downloads, disk space and time that a corpus will take."""
 
 from __future__ import annotations
 

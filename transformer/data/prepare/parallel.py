@@ -1,4 +1,4 @@
-"""``map`` ahead of the caller: on processes for text, on a thread for batches."""
+"""``map`` on processes, for text, or a thread, for batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a declared corpus to a prepared folder, stage by stage."""
+"""From a declared corpus to a prepared folder, by stages."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def changed_sources(corpus: Corpus, contents: Sequence[str], expected: Manifest)
 
 
 def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
-    """Where the corpus of ``config`` is prepared if its files have these checksums."""
+    """The folder of the corpus of ``config`` if its files have these checksums."""
     data = config.data
     texts = {split: len(texts) for split, texts in data.corpus.splits.items()}
     files = [

@@ -1,4 +1,4 @@
-"""Check every byte of a corpus and of its prepared folder."""
+"""Check every byte of a corpus and its prepared folder."""
 
 from __future__ import annotations
 
