@@ -22,10 +22,10 @@ from transformer.config import Config, DataConfig, ModelConfig, override
 from transformer.data.batches import BatchPlan, collate
 from transformer.data.buckets import Buckets
 from transformer.data.corpora.folders import folder_corpus
-from transformer.data.fetching.cache import cache_directory, check_space
-from transformer.data.fetching.fetch import fetch
-from transformer.data.preparation.prepare import prepare
-from transformer.data.preparation.workers import default_workers
+from transformer.data.fetch.cache import cache_directory, check_space
+from transformer.data.fetch.texts import fetch
+from transformer.data.prepare.parallel import default_workers
+from transformer.data.prepare.prepare import prepare
 from transformer.data.store import TokenStore
 from transformer.data.text import read_aligned
 from transformer.data.vocabulary import SAMPLE_PAIRS

@@ -94,7 +94,7 @@ def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
     same command continues; if the data is complete, it does nothing.
     """
     from experiments.catalog.find import find_experiment
-    from transformer.data.preparation.prepare import prepare as prepare_corpus
+    from transformer.data.prepare.prepare import prepare as prepare_corpus
 
     if workers is not None and workers < 1:
         raise InputError(f"--workers is {workers}, but must be at least 1")

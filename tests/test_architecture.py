@@ -145,7 +145,7 @@ DOORS = {
     "sentencepiece": {"transformer.data.vocabulary"},
     "sacrebleu": {
         "transformer.evaluation.bleu",
-        "transformer.data.fetching.testsets",
+        "transformer.data.fetch.testsets",
         "experiments.evaluate.significance",
     },
     "sacremoses": {"transformer.evaluation.bleu"},
@@ -166,8 +166,8 @@ DOORS = {
         "experiments.export.ctranslate2_model",
         "experiments.export.ctranslate2_engine",
     },
-    "babel": {"transformer.data.corpora.cldr_phrases"},
-    "loky": {"transformer.data.preparation.workers", "experiments.figures.render"},
+    "babel": {"transformer.data.corpora.cldr"},
+    "loky": {"transformer.data.prepare.parallel", "experiments.figures.render"},
 }
 
 

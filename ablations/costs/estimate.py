@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ablations.costs.devices import checkpoint_bytes
 from ablations.costs.timing import Speed, find_speed, finished_cells, until_the_last
@@ -15,13 +15,10 @@ from ablations.runs.places import count_cores, find_places
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.table import Cell
-from transformer.corpus import Corpus
+from transformer.data.prepare.estimate import Cost, preparation_cost
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
 from transformer.formats import MISSING, duration, millions, size
-
-if TYPE_CHECKING:
-    from transformer.data.preparation.estimate import Cost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,21 +180,8 @@ def plan_table(
             )
             for name, config in configs.items()
         ),
-        corpora=_corpora_cost(config.data.corpus for config in configs.values()),
+        corpora=preparation_cost([config.data.corpus for config in configs.values()], workers=1),
     )
-
-
-def _corpora_cost(corpora: Iterable[Corpus]) -> Cost | None:
-    pairs = {corpus: corpus.pairs for corpus in corpora if corpus.pairs is not None}
-    if not pairs:
-        return None
-    # It imports rich and the downloads, which `plan` of a small corpus does not wait for.
-    from transformer.data.fetching.fetch import missing
-    from transformer.data.preparation.estimate import MANY_PAIRS, cost
-
-    large = {corpus: count for corpus, count in pairs.items() if count >= MANY_PAIRS}
-    files = [file for corpus in large for file in corpus.files]
-    return cost(sum(large.values()), missing(files), workers=1) if large else None
 
 
 def _check(

@@ -19,8 +19,8 @@ from experiments.run.display import Display
 from experiments.run.experiment import Experiment, load_experiment
 from experiments.run.results import parse_scores
 from transformer.config import DecodingConfig, override
-from transformer.data.fetching.testsets import sacrebleu_text
-from transformer.data.preparation.prepare import prepare
+from transformer.data.fetch.testsets import sacrebleu_text
+from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest
 from transformer.data.text import MAX_LINE, bounded_lines, decode_line, read_aligned
 from transformer.data.trees import escape, to_penn

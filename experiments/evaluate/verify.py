@@ -10,7 +10,7 @@ from experiments.run.checkpoints import damaged_checkpoints, step_checkpoints
 from experiments.run.checksums import check_files, read_checksums
 from experiments.run.data import recorded_data, run_vocabulary
 from experiments.run.experiment import CONFIG_FILE, load_experiment
-from transformer.data.preparation.integrity import verify
+from transformer.data.prepare.verify import verify
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError
 

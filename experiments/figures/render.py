@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from experiments.figures.style import VEGA_LITE, Spec
-from transformer.data.fetching.cache import cache_directory
+from transformer.data.fetch.cache import cache_directory
 from transformer.files import write_atomically
 
 if TYPE_CHECKING:

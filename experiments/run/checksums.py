@@ -12,7 +12,7 @@ from pathlib import Path
 
 from experiments.run.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE
 from experiments.run.results import METRICS_FILE, RESULT_FILE
-from transformer.data.fetching.cache import sha256_of
+from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
 from transformer.files import write_atomically
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.run.experiment import DATA_FILE, load_experiment
 from transformer.config import text_settings, to_dict
-from transformer.data.fetching.cache import sha256_of
+from transformer.data.fetch.cache import sha256_of
 from transformer.data.prepared import VOCABULARY_FILE, Manifest, PreparedCorpus, read_manifest
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from transformer.data import buckets as buckets_module
 from transformer.data.buckets import Buckets, shuffled
-from transformer.errors import InputError
 
 
 @pytest.fixture
@@ -44,17 +43,6 @@ def test_what_is_saved_is_loaded(lengths: np.ndarray, tmp_path: Path) -> None:
         assert np.array_equal(getattr(loaded, name), getattr(buckets, name))
 
 
-@pytest.mark.parametrize("file", ["by_length.u32", "buckets.i64"])
-@pytest.mark.parametrize("left", [0, 4, -4, -1])
-def test_truncated_files_are_refused(
-    file: str, left: int, lengths: np.ndarray, tmp_path: Path
-) -> None:
-    Buckets.of(lengths).save(tmp_path)
-    (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:left])
-    with pytest.raises(InputError, match=f"{tmp_path} is damaged.*remove it"):
-        Buckets.load(tmp_path)
-
-
 @settings(max_examples=60)
 @given(st.integers(1, 400), st.integers(0, 2**60), st.integers(0, 2**31))
 def test_a_shuffle_is_a_permutation(size: int, key: int, other: int) -> None:
@@ -72,12 +60,8 @@ def test_a_shuffle_is_uniform(size: int) -> None:
         assert np.all(np.abs(shares - 1) < 5 * np.sqrt(size / 1_009))
 
 
-def test_a_shuffle_separates_neighbours() -> None:
-    moved = shuffled(np.arange(100_003), 100_003, (1, 2, 3))
+def test_a_shuffle_separates_neighbours_and_depends_on_its_key() -> None:
+    moved, other = (shuffled(np.arange(100_003), 100_003, (1, 2, key)) for key in (3, 4))
     assert abs(np.corrcoef(moved[:-1], moved[1:])[0, 1]) < 0.02
     assert abs(np.corrcoef(moved, np.arange(100_003))[0, 1]) < 0.02
-
-
-def test_different_keys_give_different_shuffles() -> None:
-    one, other = (shuffled(np.arange(1_009), 1_009, (5, key)) for key in (0, 1))
-    assert np.mean(one == other) < 0.01
+    assert np.mean(moved == other) < 0.01

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from itertools import count, islice
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets
 from transformer.data.module import PlannedLoader, TranslationDataModule
-from transformer.data.preparation.workers import prefetch
 from transformer.data.store import TokenStore, write_store
 
 PAIRS = [([4 + i] * (1 + i % 5) + [3], [5 + i] * (1 + i % 7) + [3]) for i in range(53)]
@@ -48,20 +46,14 @@ def test_each_iteration_is_the_next_epoch(store: TokenStore, plan: BatchPlan) ->
 
 
 @pytest.mark.parametrize("epochs_before", [0, 2])
-def test_a_loader_can_start_in_the_middle_of_an_epoch(
+def test_a_loader_starts_and_continues_in_the_middle_of_an_epoch(
     epochs_before: int, store: TokenStore, plan: BatchPlan
 ) -> None:
-    first = epochs_before * len(plan) + 5
+    first, end = epochs_before * len(plan) + 5, (epochs_before + 1) * len(plan)
     loader = PlannedLoader(store, plan, first=first)
-    rest = list(loader)
-    assert numbers(rest) == list(range(first, (epochs_before + 1) * len(plan)))
-    assert numbers(list(loader))[0] == (epochs_before + 1) * len(plan)
-
-
-def test_an_interrupted_epoch_is_continued(store: TokenStore, plan: BatchPlan) -> None:
-    loader = PlannedLoader(store, plan)
-    assert numbers(list(islice(loader, 3))) == [0, 1, 2]
-    assert numbers(list(islice(loader, 2))) == [3, 4]
+    assert numbers(list(islice(loader, 3))) == list(range(first, first + 3))
+    assert numbers(list(loader)) == list(range(first + 3, end))
+    assert numbers(list(loader))[0] == end
 
 
 def test_ranks_see_each_batch_together(store: TokenStore, plan: BatchPlan) -> None:
@@ -124,41 +116,3 @@ def test_validation_has_each_pair_once_ordered_by_length(
     lengths = [int(n) for batch in batches for n in batch.src.ne(PAD_ID).sum(1)]
     assert len(lengths) == 13
     assert (np.diff(lengths) >= 0).all()
-
-
-def test_prefetched_results_come_in_order() -> None:
-    assert list(prefetch(lambda x: x * x, range(23))) == [x * x for x in range(23)]
-    assert list(prefetch(abs, [])) == []
-
-
-def test_a_bounded_number_of_items_is_prefetched() -> None:
-    third = threading.Event()
-    made: list[int] = []
-
-    def make(item: int) -> int:
-        made.append(item)
-        if item == 3:
-            third.set()
-        return item
-
-    items = prefetch(make, range(101), ahead=3)
-    assert next(items) == 0
-    assert third.wait(5)
-    items.close()
-    assert max(made) <= 4
-
-
-def test_an_exception_is_raised_when_its_item_is_due() -> None:
-    items = prefetch(lambda x: 7 // (2 - x), range(5))
-    assert [next(items), next(items)] == [3, 7]
-    with pytest.raises(ZeroDivisionError):
-        next(items)
-
-
-def test_closing_ends_the_thread() -> None:
-    before = threading.active_count()
-    items = prefetch(abs, count())
-    next(items)
-    assert threading.active_count() == before + 1
-    items.close()
-    assert threading.active_count() == before

@@ -11,10 +11,10 @@ import pytest
 
 from transformer.config import Config
 from transformer.data import prepared as prepared_module
-from transformer.data.fetching.cache import sha256_of
-from transformer.data.preparation import prepare as prepare_module
-from transformer.data.preparation.prepare import prepare
-from transformer.data.prepared import MANIFEST_FILE, damaged_files, read_manifest
+from transformer.data.fetch.cache import sha256_of
+from transformer.data.prepare import prepare as prepare_module
+from transformer.data.prepare.prepare import prepare
+from transformer.data.prepared import MANIFEST_FILE, TextReport, damaged_files, read_manifest
 from transformer.data.store import TokenStore
 from transformer.errors import InputError
 
@@ -87,7 +87,7 @@ def test_a_changed_text_is_refused_before_it_is_prepared(
     noted = prepare(tiny_config).manifest
     changed = Path(tiny_config.data.corpus.train[0].target.location)
     changed.write_text(changed.read_text().replace("eins", "EINS", 1))
-    monkeypatch.setattr(prepare_module, "_write", lambda *_: pytest.fail("prepared it"))
+    monkeypatch.setattr(prepare_module, "_prepare", lambda *_: pytest.fail("prepared it"))
     with pytest.raises(InputError, match=f"not what this run began with: {changed} changed;"):
         prepare(tiny_config, expected=noted)
 
@@ -113,13 +113,13 @@ def test_other_prepared_files_of_the_same_text_are_refused(tiny_config: Config) 
 def test_a_text_that_changes_while_it_is_read_is_refused(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changed, write = Path(tiny_config.data.corpus.train[0].source.location), prepare_module._write
+    changed, train = Path(tiny_config.data.corpus.train[0].source.location), prepare_module._train
 
-    def change_then_write(*arguments: object) -> None:
+    def change_then_train(*arguments: object) -> list[TextReport]:
         changed.write_text(changed.read_text().replace("one", "two"))
-        write(*arguments)  # type: ignore[arg-type]
+        return train(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(prepare_module, "_write", change_then_write)
+    monkeypatch.setattr(prepare_module, "_train", change_then_train)
     with pytest.raises(InputError, match=f"{changed} changed while it was read"):
         prepare(tiny_config)
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from transformer.data.store import PairsInMemory, TokenStore, write_store
-from transformer.errors import InputError
 
 PAIRS = [([5, 7, 3], [11, 3]), ([3], [13, 17, 19, 3]), ([65_535, 3], [3])]
 
@@ -30,21 +29,3 @@ def test_what_is_written_is_read(vocab_size: int, width: int, tmp_path: Path) ->
 def test_ids_above_two_bytes(tmp_path: Path) -> None:
     write_store(tmp_path, [([65_536, 70_001], [3])], 70_002)
     assert TokenStore(tmp_path)[0][0].tolist() == [65_536, 70_001]
-
-
-@pytest.mark.parametrize("missing", ["lengths.u32", "starts.u64", "tokens.u16"])
-def test_an_incomplete_store_is_named(missing: str, tmp_path: Path) -> None:
-    write_store(tmp_path, PAIRS, 65_536)
-    (tmp_path / missing).unlink()
-    with pytest.raises(InputError, match=f"{tmp_path} holds no token store; remove it"):
-        TokenStore(tmp_path)
-
-
-@pytest.mark.parametrize("file", ["lengths.u32", "starts.u64", "tokens.u16"])
-@pytest.mark.parametrize("left", [0, 2, -2, -1])
-def test_a_truncated_store_is_refused(file: str, left: int, tmp_path: Path) -> None:
-    write_store(tmp_path, PAIRS, 65_536)
-    path = tmp_path / file
-    path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(InputError, match=rf"{tmp_path} .*remove it"):
-        TokenStore(tmp_path)

@@ -14,14 +14,12 @@ import pytest
 from transformer.data.text import (
     MAX_LINE,
     aligned_lines,
-    normalise,
     read_aligned,
     read_lines,
     read_text,
 )
 from transformer.errors import InputError
 
-GOOD = b"a fine line\n" * 19
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".xz": lzma.compress,
@@ -42,25 +40,16 @@ def write(path: Path, content: bytes) -> Path:
         (b"one\r\ntwo\r\n", ["one", "two"]),
         (b"one\n\ntwo\n", ["one", "", "two"]),
         (b"", []),
-        (b"\xef\xbb\xbfone\ntwo\n", ["one", "two"]),
+        # A byte-order mark is removed at the start only.
+        (b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n", ["one", "\ufefftwo"]),
         ("one\u2028more\ntwo\u0085more\n".encode(), ["one more", "two more"]),
         (b"one\x0bmore\x0cmore\x1cmore\n", ["one more more more"]),
         (b"one\rmore\n", ["one more"]),
-        ("\u00a0one \u3000\t two\u2009\n".encode(), ["one two"]),
+        ("\u00a0one \u3000\t\t two\u2029x\u2009\n".encode(), ["one two x"]),
     ],
 )
 def test_lines_end_with_lf_or_crlf_only(content: bytes, lines: list[str], tmp_path: Path) -> None:
     assert read_text(write(tmp_path / "text", content)) == lines
-
-
-def test_a_byte_order_mark_is_removed_only_at_the_start(tmp_path: Path) -> None:
-    mark = b"\xef\xbb\xbf"
-    lines = list(read_lines(write(tmp_path / "text", mark + b"one\n" + mark + b"two\n")))
-    assert lines == [b"one", mark + b"two"]
-
-
-def test_any_white_space_becomes_one_space() -> None:
-    assert normalise(" a\t\tb\u2029c\u00a0 d\n") == "a b c d"
 
 
 @pytest.mark.parametrize("ending", PACKERS)
@@ -83,13 +72,10 @@ def test_a_damaged_compressed_file_is_named(ending: str, damage: str, tmp_path: 
         list(read_lines(path))
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_and_an_undecodable_line_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{tmp_path}/none cannot be read"):
         list(read_lines(tmp_path / "none"))
-
-
-def test_an_undecodable_line_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "valid.de", GOOD + b"f\xfcnf\n")
+    path = write(tmp_path / "valid.de", b"a fine line\n" * 19 + b"f\xfcnf\n")
     with pytest.raises(InputError, match=f"{path}, line 20 is not UTF-8"):
         read_text(path)
 

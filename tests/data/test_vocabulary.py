@@ -50,25 +50,17 @@ def test_decoding_inverts_encoding(tmp_path: Path) -> None:
         assert vocabulary.decode(vocabulary.encode(lines)) == lines
 
 
-def test_control_ids_are_dropped_in_decoding(tmp_path: Path) -> None:
+def test_control_ids_are_dropped_in_decoding_and_never_in_text(tmp_path: Path) -> None:
     vocabulary = train(tmp_path / "v.model", 61)
     (ids,) = vocabulary.encode(["one two"])
     assert vocabulary.decode([[BOS_ID, *ids, PAD_ID, PAD_ID]]) == ["one two"]
-
-
-def test_names_of_control_ids_in_text_are_text(tmp_path: Path) -> None:
-    vocabulary = train(tmp_path / "v.model", 61)
     for name in ("<pad>", "<s>", "</s>"):
         (ids,) = vocabulary.encode([f"one {name} two"])
         assert not {PAD_ID, BOS_ID, EOS_ID} & set(ids[:-1])
 
 
-def test_an_unseen_character_is_unknown(tmp_path: Path) -> None:
-    vocabulary = train(tmp_path / "v.model", 61)
-    assert UNK_ID in vocabulary.encode(["one ζ two"])[0]
-
-
 def test_every_character_of_a_line_of_any_length_is_learned(tmp_path: Path) -> None:
+    assert UNK_ID in train(tmp_path / "v.model", 61).encode(["one ζ two"])[0]
     vocabulary = train(tmp_path / "v.model", 61, [*LINES, "one " * 2_003 + "ζ"])
     assert UNK_ID not in vocabulary.encode(["one ζ two"])[0]
 
@@ -79,16 +71,13 @@ def limit_named(size: int, path: Path) -> int:
     return int(re.findall(r"\d+", str(refusal.value))[-1])
 
 
-def test_too_large_a_size_is_refused_with_the_largest_possible(tmp_path: Path) -> None:
-    limit = limit_named(4_001, tmp_path / "v.model")
+@pytest.mark.parametrize(("size", "beyond"), [(4_001, 1), (11, -1)])
+def test_a_size_is_refused_with_the_largest_or_smallest_possible(
+    size: int, beyond: int, tmp_path: Path
+) -> None:
+    limit = limit_named(size, tmp_path / "v.model")
     assert len(train(tmp_path / "v.model", limit)) == limit
-    assert limit_named(limit + 1, tmp_path / "v.model") == limit
-
-
-def test_too_small_a_size_is_refused_with_the_smallest_possible(tmp_path: Path) -> None:
-    limit = limit_named(11, tmp_path / "v.model")
-    assert len(train(tmp_path / "v.model", limit)) == limit
-    assert limit_named(limit - 1, tmp_path / "v.model") == limit
+    assert limit_named(limit + beyond, tmp_path / "v.model") == limit
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", None])

@@ -12,7 +12,7 @@ import torch
 from experiments.catalog.multi30k import MULTI30K
 from experiments.workload import Workload
 from transformer.config import EOS_ID, override
-from transformer.data.preparation.prepare import prepare
+from transformer.data.prepare.prepare import prepare
 
 SMALL = Workload(text="multi30k", vocab_size=50, tokens_per_batch=300)
 

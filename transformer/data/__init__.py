@@ -1,7 +1,7 @@
 """From a declared corpus to batches.
 
-``corpora`` declares texts, ``fetching`` gets them, ``preparation`` cleans and encodes them with a
-shared ``vocabulary`` into a folder (``prepared``) whose ``store`` is memory-mapped. ``buckets`` and
+``corpora`` declares texts, ``fetch`` gets them, ``prepare`` cleans and encodes them with a shared
+``vocabulary`` into a folder (``prepared``) whose ``store`` is memory-mapped. ``buckets`` and
 ``batches`` plan the batches, which the DataModule in ``module`` yields. ``trees`` are read from
 treebanks, and ``linearised`` into lines that a model learns like the sentences of a language.
 """

@@ -1,4 +1,4 @@
-"""Batches of pairs of similar length, limited by their number of tokens (section 5.1)."""
+"""Batches of similar lengths within a budget of tokens (section 5.1)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class FixedBatches(list[Batch]):
 
 
 class BatchPlan:
-    """Which pairs are in which training batch: a function of lengths, seed and epoch alone.
+    """The pairs of each training batch: a function of lengths, seed and epoch alone.
 
     Each bucket is cut into batches at places that depend only on the lengths; which pairs of a
     bucket share a batch, and the order of the batches, are drawn anew for each epoch. So all epochs

@@ -1,4 +1,4 @@
-"""Pairs by length: buckets to draw training batches from, and the fixed batches of evaluation."""
+"""Pairs by length: buckets for training, fixed batches for evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from transformer.data.store import Integers, Tokens, write_array
-from transformer.errors import InputError
 
 # How much longer the longest pair of a bucket may be than its shortest. Batches of similar lengths
 # on both sides would have less padding, but consist of phrases of one kind, and training stalls:
@@ -63,22 +62,13 @@ class Buckets:
 
     @classmethod
     def load(cls, directory: Path) -> Buckets:
-        """Load what :meth:`save` wrote, the pairs memory-mapped.
-
-        Raises:
-            InputError: if it is missing or truncated.
-        """
-        try:
-            pairs = np.memmap(directory / _PAIRS_FILE, np.uint32, "r")
-            bounds = np.fromfile(directory / _BOUNDS_FILE, np.int64).reshape(-1, 3)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{directory} is damaged; remove it ({error})") from error
-        if bounds[:, 0].sum() != len(pairs):
-            raise InputError(f"{directory} is damaged: one of its files is truncated; remove it")
+        """Load what :meth:`save` wrote, the pairs memory-mapped."""
+        bounds = np.fromfile(directory / _BOUNDS_FILE, np.int64).reshape(-1, 3)
+        pairs = np.memmap(directory / _PAIRS_FILE, np.uint32, "r")
         return cls(pairs, bounds[:, 0], bounds[:, 1:])
 
     def cuts(self, budget: int) -> list[int]:
-        """Where batches of ``budget`` tokens begin among the pairs, and where the last one ends.
+        """The places among the pairs where batches of ``budget`` tokens begin, and the end.
 
         Every pair counts as the mean of its bucket, because the pairs of a batch change between
         epochs and the cuts do not.
@@ -105,7 +95,7 @@ def _bucket(length: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
 
 
 def shuffled(places: Integers, size: int, key: tuple[int, ...]) -> Integers:
-    """Where a shuffle of ``size`` items, determined by ``key``, puts those at ``places``.
+    """The new places of the items at ``places`` in a shuffle of ``size``, determined by ``key``.
 
     Only these places are computed: a full shuffle of 36 million pairs would have to be drawn and
     held by every process in every epoch. A Feistel network on pairs (a, b) with

@@ -1,4 +1,4 @@
-"""Trees as lines of text, as Vinyals et al. (2015, "Grammar as a foreign language") wrote them."""
+"""Trees as lines of text (Vinyals et al. 2015)."""
 
 from __future__ import annotations
 
@@ -41,17 +41,13 @@ def _plain_form(word: str, leaves: Leaves) -> str:
 
 
 def leaf_forms(word: str, leaves: Leaves) -> list[str]:
-    """What may stand for ``word`` in a line; only what has no letter or digit is punctuation."""
+    """The tokens that can stand for ``word``; punctuation has no letter or digit."""
     tags = [] if any(x.isalnum() for x in word) else sorted(PUNCTUATION)
     return [_plain_form(word, leaves), *tags]
 
 
 def delinearise(line: str, words: Sequence[str]) -> Tree:
-    """The tree over ``words`` that ``line`` describes; the tag of all but punctuation is XX.
-
-    Raises:
-        InputError: if it describes none.
-    """
+    """The tree over ``words`` that ``line`` describes; the tag of all but punctuation is XX."""
     rest, stack = iter(words), [(TOP, list[Tree]())]
     for token in line.split():
         label = token[1:]

@@ -11,8 +11,8 @@ import lightning.pytorch as lightning
 from transformer.config import Config
 from transformer.data.batches import Batch, BatchPlan, FixedBatches, collate
 from transformer.data.buckets import batches_by_length
-from transformer.data.preparation.prepare import prepare
-from transformer.data.preparation.workers import prefetch
+from transformer.data.prepare.parallel import prefetch
+from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest, PreparedCorpus, refuse_changed
 from transformer.data.store import TokenStore
 

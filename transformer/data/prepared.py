@@ -1,4 +1,4 @@
-"""A prepared corpus: what its folder holds, and the checksums of every file in it."""
+"""A prepared corpus: its files, and their checksums."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config import from_dict
+from transformer.config import from_dict, to_dict
 from transformer.data.buckets import Buckets
-from transformer.data.fetching.cache import sha256_of
+from transformer.data.fetch.cache import making, sha256_of
 from transformer.data.store import TokenStore
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
@@ -41,7 +41,7 @@ class Checksum:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """What a prepared folder was made from and what it holds.
+    """The sources and the files of a prepared folder, with checksums.
 
     ``sources`` are the name and SHA-256 of each text, in the corpus's order, and ``files`` the
     prepared files by their path in the folder. ``digest`` covers all checksums but no names, so it
@@ -53,30 +53,19 @@ class Manifest:
     digest: str
 
     def require(self, found: Manifest) -> None:
-        """Check that ``found`` is of the same data.
-
-        Raises:
-            InputError: if not, naming the source texts that differ or else the prepared files.
-        """
+        """Refuse other data than ``found``: name the texts that differ, or else the files."""
         if found.digest == self.digest:
             return
-        refuse_changed(
-            [
-                name
-                for (name, now), (_, before) in zip(found.sources, self.sources, strict=False)
-                if now != before
-            ]
-            or sorted(
-                name
-                for name in {*self.files, *found.files}
-                if self.files.get(name) != found.files.get(name)
-            )
-        )
+        pairs = zip(found.sources, self.sources, strict=False)
+        texts = [name for (name, now), (_, before) in pairs if now != before]
+        names = sorted({*self.files, *found.files})
+        files = [name for name in names if self.files.get(name) != found.files.get(name)]
+        refuse_changed(texts or files)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextReport:
-    """How many of a text's ``lines`` were kept, and how many dropped, by reason."""
+    """The numbers of a text's ``lines`` that were kept, and dropped, by reason."""
 
     split: str
     text: str
@@ -102,7 +91,7 @@ class PreparedCorpus:
         return Vocabulary(self.vocabulary_file)
 
     def has(self, split: str) -> bool:
-        """Whether the corpus has this split."""
+        """True if the corpus has this split."""
         return (self.directory / split).is_dir()
 
     def store(self, split: str) -> TokenStore:
@@ -119,18 +108,25 @@ class PreparedCorpus:
         return read_text(directory / "source.txt"), read_text(directory / "reference.txt")
 
     def report(self) -> list[TextReport]:
-        """How many lines of each text were kept and dropped."""
-        path = self.directory / REPORT_FILE
-        entries = json.loads(path.read_text(encoding="utf-8"))  # prepare() has checked its sum
-        return [from_dict(TextReport, entry, str(path)) for entry in entries]
+        """The numbers of lines kept and dropped, for each text."""
+        return read_report(self.directory)
+
+
+def read_report(directory: Path) -> list[TextReport]:
+    """The report in a prepared folder."""
+    entries = json.loads((directory / REPORT_FILE).read_text(encoding="utf-8"))
+    return [from_dict(TextReport, entry) for entry in entries]
+
+
+def write_report(directory: Path, report: Sequence[TextReport]) -> None:
+    """Write the report that :func:`read_report` reads."""
+    with making(directory / REPORT_FILE) as part:
+        entries = [to_dict(entry) for entry in report]
+        part.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
 def refuse_changed(names: Sequence[str]) -> None:
-    """Refuse to continue a run on changed data.
-
-    Raises:
-        InputError: if there are any ``names`` of changed files.
-    """
+    """Refuse to continue a run if there are ``names`` of changed files."""
     if names:
         named = ", ".join(list(dict.fromkeys(names))[:_MAX_NAMES])
         raise InputError(
@@ -155,11 +151,7 @@ def make_manifest(directory: Path, sources: Sequence[tuple[str, str]]) -> Manife
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read the manifest of a prepared folder, or the copy of it in a run's directory.
-
-    Raises:
-        InputError: if it cannot be read or was altered.
-    """
+    """Read the manifest of a prepared folder, or the copy of it in a run's directory."""
     manifest = from_dict(Manifest, read_json(path), str(path))
     if manifest.digest != _digest(manifest):
         raise InputError(f"{path} is damaged (its digest does not match its checksums): restore it")

@@ -1,4 +1,4 @@
-"""Encoded pairs on disk, memory-mapped and so shared by all processes of a machine."""
+"""Encoded pairs on disk, memory-mapped and so shared by processes."""
 
 from __future__ import annotations
 
@@ -50,9 +50,6 @@ class EncodedPairs:
         """The sources (side 0) or targets (1) of ``pairs``, right-padded: ``(batch, longest)``.
 
         Vectorised, because a loop over the pairs takes several times as long.
-
-        Raises:
-            InputError: if a token is outside the vocabulary.
         """
         both = self.lengths[pairs].astype(np.int64)
         lengths = both[:, side]
@@ -82,22 +79,13 @@ class PairsInMemory(EncodedPairs):
 
 
 class TokenStore(EncodedPairs):
-    """Encoded pairs in a folder, memory-mapped, so that opening is quick at any size.
-
-    Raises:
-        InputError: if the directory holds no store, or a truncated one.
-    """
+    """Encoded pairs in a folder, memory-mapped, so that opening is quick at any size."""
 
     def __init__(self, directory: Path, *, vocab_size: int | None = None) -> None:
-        try:
-            (path,) = (directory / name for name in _TOKENS_FILES if (directory / name).exists())
-            tokens = np.memmap(path, _TOKENS_FILES[path.name], "r")
-            lengths = np.memmap(directory / _LENGTHS_FILE, np.uint32, "r").reshape(-1, 2)
-            starts = np.memmap(directory / _STARTS_FILE, np.uint64, "r")
-        except (OSError, ValueError) as error:
-            raise InputError(f"{directory} holds no token store; remove it ({error})") from error
-        if len(starts) != len(lengths) or starts[-1] + lengths[-1].sum() != len(tokens):
-            raise InputError(f"{directory} is damaged: one of its files is truncated; remove it")
+        (path,) = directory.glob("tokens.*")
+        tokens = np.memmap(path, _TOKENS_FILES[path.name], "r")
+        lengths = np.memmap(directory / _LENGTHS_FILE, np.uint32, "r").reshape(-1, 2)
+        starts = np.memmap(directory / _STARTS_FILE, np.uint64, "r")
         super().__init__(tokens, lengths, starts, vocab_size)
 
 
@@ -110,7 +98,7 @@ def store_files(
 
 
 def starts_of(lengths: Tokens, first: int) -> npt.NDArray[np.uint64]:
-    """Where pairs of these lengths begin if the first one begins at ``first``."""
+    """The places of pairs of these lengths if the first one begins at ``first``."""
     sizes = lengths.sum(axis=1, dtype=np.uint64)
     return np.uint64(first) + sizes.cumsum(dtype=np.uint64) - sizes
 

@@ -26,9 +26,6 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
     Lines end with LF or CRLF only; Unicode's other line separators do not end a line. Of a line
     of more than ``MAX_LINE`` bytes comes its beginning, longer than that by a byte.
-
-    Raises:
-        InputError: if the file is missing, truncated or damaged.
     """
     with _open(path) as stored:
         yield from _lines(stored, path)
@@ -69,20 +66,12 @@ def normalise(line: str) -> str:
 
 
 def read_text(path: Path) -> list[str]:
-    """All lines of a text that must be complete, such as a test set.
-
-    Raises:
-        InputError: naming the line that is overlong or not UTF-8.
-    """
+    """All lines of a text that must be complete, such as a test set."""
     return [decode_line(line, str(path), n) for n, line in enumerate(read_lines(path), 1)]
 
 
 def decode_line(line: bytes, name: str, number: int) -> str:
-    """Decode a line of a text that must be complete.
-
-    Raises:
-        InputError: if it is overlong or not UTF-8.
-    """
+    """Decode a line of a text that must be complete."""
     if len(line) > MAX_LINE:
         raise InputError(f"{name}, line {number} has more than {MAX_LINE:,} bytes: split it")
     try:
@@ -101,11 +90,7 @@ class Lines:
 
 
 def aligned_lines(source: Path, target: Path, at_once: int) -> Iterator[Lines]:
-    """The lines of two files, ``at_once`` of each at a time.
-
-    Raises:
-        InputError: when the shorter file ends, if their numbers of lines differ.
-    """
+    """The lines of two files, ``at_once`` of each at a time."""
     with _open(source) as source_file, _open(target) as target_file:
         sides = _lines(source_file, source), _lines(target_file, target)
         counts = [0, 0]
@@ -124,12 +109,7 @@ def aligned_lines(source: Path, target: Path, at_once: int) -> Iterator[Lines]:
 
 
 def read_aligned(source: Path, target: Path) -> tuple[list[str], list[str]]:
-    """All lines of two texts that must be complete, such as a test set.
-
-    Raises:
-        InputError: if they are empty or of different lengths, naming both, or a line is overlong or
-            not UTF-8.
-    """
+    """All lines of two texts that must be complete, such as a test set."""
     if sum(len(lines.source) for lines in aligned_lines(source, target, _AT_ONCE)) == 0:
         raise InputError(f"{source} and {target} are empty")
     return read_text(source), read_text(target)

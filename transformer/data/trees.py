@@ -1,4 +1,4 @@
-"""Constituency trees, read from treebank files in the style of the Penn Treebank."""
+"""Constituency trees in the style of the Penn Treebank."""
 
 from __future__ import annotations
 
@@ -60,15 +60,17 @@ def read_trees(text: str, name: str) -> Iterator[Tree]:
     Args:
         text: the trees, with any white space between brackets
         name: of the file, for messages
-
-    Raises:
-        InputError: with the line, if a tree does not close or a bracket holds anything but one
-            word with its tag, or a label and constituents. Brackets that are words must be written
-            -LRB- and -RRB-.
     """
 
     def error(position: int, problem: str) -> InputError:
         return InputError(f"{name}, line {text.count(chr(10), 0, position) + 1}: {problem}")
+
+    def misplaced(position: int) -> InputError:
+        return error(
+            position,
+            f"{text[position:].split(maxsplit=1)[0]!r} is out of place: a bracket holds a tag and "
+            "one word, or a label and brackets; words that are brackets are written -LRB-, -RRB-",
+        )
 
     stack: list[_Bracket] = []
     for match in _TOKEN.finditer(text):
@@ -84,24 +86,18 @@ def read_trees(text: str, name: str) -> Iterator[Tree]:
                 raise error(position, f"a tree is more than {MAX_DEPTH} brackets deep")
             stack.append(_Bracket(position))
         elif not stack:
-            raise error(position, f"{token!r} stands outside of any tree")
+            raise misplaced(position)
         elif token == ")":
             bracket = stack.pop()
-            if not bracket.parts:
-                raise error(
-                    bracket.start,
-                    f"the bracket ({bracket.label}) is empty; brackets that are words are written "
-                    "-LRB- and -RRB-",
-                )
-            if stack and not bracket.label:
-                raise error(bracket.start, "a bracket inside of a tree has no label")
+            if not bracket.parts or (stack and not bracket.label):
+                raise misplaced(bracket.start)
             tree = bracket.closed()
             if stack:
                 stack[-1].add(tree)
             elif tree is not None:
                 yield _below_top(tree)
         elif stack[-1].label or stack[-1].parts:
-            raise error(position, f"{token!r} should stand in a bracket with its tag")
+            raise misplaced(position)
         else:
             stack[-1].label = token
     if stack:

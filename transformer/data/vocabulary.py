@@ -1,4 +1,4 @@
-"""One vocabulary for both languages (section 5.1): the only module that uses sentencepiece."""
+"""One vocabulary for both languages (section 5.1), by sentencepiece."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ _MAX_WORD_BYTES = 2**30
 
 
 class Vocabulary:
-    """A trained byte-pair encoding.
-
-    Raises:
-        InputError: if the file is not a sentencepiece model.
-    """
+    """A trained byte-pair encoding."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -65,9 +61,6 @@ def train_vocabulary(
         lines: with single spaces between words, which are counted here because sentencepiece would
             hold all lines in memory
         whole: words that match become one word-piece each, however rare
-
-    Raises:
-        InputError: if the text does not allow as many word-pieces, or needs more.
     """
     words: Counter[str] = Counter()
     for line in lines:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from experiments.benchmark.training import Step
 
 from ablations.__main__ import main
 from ablations.costs import measure
@@ -18,7 +19,6 @@ from ablations.costs.estimate import Estimate, describe, plan_table, to_json
 from ablations.status.from_directory import DirectoryReader
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
-from experiments.benchmark.training import Step
 from experiments.run.progress import Progress, RunState
 from experiments.run.results import save_result
 from tests.ablations.samples import finish, small_plan

@@ -12,6 +12,8 @@ from transformer.data.corpora.declared import sacrebleu_set
 from transformer.data.corpora.folders import anchored, files_corpus, folder_corpus
 from transformer.errors import InputError
 
+PAIRS = ["train.en", "train.de", "valid.en", "valid.de"]
+
 
 def touch(folder: Path, *names: str) -> Path:
     for name in names:
@@ -31,54 +33,43 @@ def test_english_or_else_the_first_in_the_alphabet_is_the_source(
 
 
 def test_a_folder_may_be_a_string(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = folder_corpus(touch(tmp_path, "train.en", "train.de", "valid.en", "valid.de"))
-    assert folder_corpus(str(tmp_path)) == corpus
+    corpus = folder_corpus(touch(tmp_path, *PAIRS))
     monkeypatch.setenv("HOME", str(tmp_path.parent))
-    assert folder_corpus(f"~/{tmp_path.name}") == corpus
+    assert folder_corpus(str(tmp_path)) == folder_corpus(f"~/{tmp_path.name}") == corpus
 
 
 def test_the_languages_can_be_chosen_and_swapped(tmp_path: Path) -> None:
-    touch(tmp_path, "train.en", "train.de", "train.fr", "valid.en", "valid.de", "valid.fr")
+    touch(tmp_path, *PAIRS, "train.fr", "valid.fr")
     corpus = folder_corpus(tmp_path, ("de", "en"))
     (text,) = corpus.train
     assert text.source.location == str(tmp_path / "train.de")
     assert text.target.location == str(tmp_path / "train.en")
 
 
-def test_three_languages_require_a_choice(tmp_path: Path) -> None:
-    touch(tmp_path, "train.en", "train.de", "train.fr")
-    with pytest.raises(InputError, match=r"found: en, de, fr\); name them as in files:FOLDER"):
-        folder_corpus(tmp_path)
-
-
 def test_compressed_files_are_found_and_the_test_set_may_be_missing(tmp_path: Path) -> None:
-    touch(tmp_path, "train.en.gz", "train.de", "valid.en.xz", "valid.de.bz2")
-    corpus = folder_corpus(tmp_path)
-    assert [Path(file.location).name for file in corpus.files] == [
-        "train.en.gz", "train.de", "valid.en.xz", "valid.de.bz2",
-    ]  # fmt: skip
+    names = ["train.en.gz", "train.de", "valid.en.xz", "valid.de.bz2"]
+    corpus = folder_corpus(touch(tmp_path, *names))
+    assert [Path(file.location).name for file in corpus.files] == names
     assert corpus.test is None
 
 
-@pytest.mark.parametrize("missing", ["valid.en", "valid.de", "test.de"])
-def test_a_missing_file_is_named(missing: str, tmp_path: Path) -> None:
-    touch(tmp_path, "train.en", "train.de", "valid.en", "valid.de", "test.en", "test.de")
-    (tmp_path / missing).unlink()
-    with pytest.raises(InputError, match=f"{tmp_path} holds no {missing}"):
-        folder_corpus(tmp_path)
-
-
-def test_a_file_both_plain_and_compressed_is_refused(tmp_path: Path) -> None:
-    touch(tmp_path, "train.en", "train.en.gz", "train.de", "valid.en", "valid.de")
-    with pytest.raises(InputError, match=r"holds train\.en and train\.en\.gz: remove all but"):
-        folder_corpus(tmp_path)
-
-
-@pytest.mark.parametrize("names", [(), ("train.en",)])
-def test_a_folder_without_two_languages_is_refused(names: tuple[str, ...], tmp_path: Path) -> None:
-    touch(tmp_path, *names)
-    with pytest.raises(InputError, match=rf"{tmp_path} must hold train\.SOURCE and train\.TARGET"):
-        folder_corpus(tmp_path)
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (PAIRS[:3], "holds no valid.de"),
+        ([*PAIRS, "test.en"], "holds no test.de"),
+        ([*PAIRS, "train-b.de"], "holds no train-b.en"),
+        ([*PAIRS, "train.en.gz"], r"holds train\.en and train\.en\.gz: remove all but"),
+        ([*PAIRS, "train.fr"], r".*\(found: en, de, fr\); name them as in files:FOLDER"),
+        (PAIRS[:1], r"must hold train\.SOURCE and train\.TARGET for two languages \(found: en\)"),
+        ([], r"must hold train\.SOURCE and train\.TARGET for two languages \(found: none\)"),
+    ],
+)
+def test_a_missing_or_ambiguous_file_is_named(
+    names: list[str], problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=f"^{tmp_path} {problem}"):
+        folder_corpus(touch(tmp_path, *names))
     with pytest.raises(InputError, match=f"{tmp_path}/none is not a folder"):
         folder_corpus(tmp_path / "none")
 
@@ -96,20 +87,14 @@ def test_files_anywhere_make_a_corpus(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_further_training_texts_are_ordered_by_name(tmp_path: Path) -> None:
     touch(tmp_path, "train-news.2012.en", "train-news.2012.de.xz", "train-acts.en.gz")
-    touch(tmp_path, "train-acts.de", "train.en", "train.de", "valid.en", "valid.de")
-    corpus = folder_corpus(tmp_path)
+    corpus = folder_corpus(touch(tmp_path, "train-acts.de", *PAIRS))
     assert [Path(file.location).name for file in corpus.files[:6]] == [
         "train.en", "train.de", "train-acts.en.gz", "train-acts.de",
         "train-news.2012.en", "train-news.2012.de.xz",
     ]  # fmt: skip
-
-
-def test_one_named_training_text_is_enough_and_needs_both_sides(tmp_path: Path) -> None:
-    touch(tmp_path, "train-a.en", "train-a.de", "valid.en", "valid.de")
-    assert len(folder_corpus(tmp_path).train) == 1
-    touch(tmp_path, "train-b.de")
-    with pytest.raises(InputError, match=f"{tmp_path} holds no train-b.en"):
-        folder_corpus(tmp_path)
+    for name in ("train.en", "train.de"):  # one named text is enough
+        (tmp_path / name).unlink()
+    assert len(folder_corpus(tmp_path).train) == 2
 
 
 def test_only_relative_paths_are_resolved(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from experiments.evaluate.trained import load_trained
 from experiments.run.checkpoints import step_checkpoints
 from experiments.run.results import load_result, score_lines
 from tests.experiments.samples import result_of, tiny_experiment
-from transformer.data.preparation.prepare import prepare
+from transformer.data.prepare.prepare import prepare
 from transformer.evaluation.perplexity import perplexity, translate
 
 CPU = torch.device("cpu")

@@ -29,9 +29,9 @@ from tests.experiments.run.wmt14_archives import (
 )
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
-from transformer.data.fetching import download
-from transformer.data.fetching.cache import cache_directory
-from transformer.data.preparation.prepare import prepare as prepare_corpus
+from transformer.data.fetch import download
+from transformer.data.fetch.cache import cache_directory
+from transformer.data.prepare.prepare import prepare as prepare_corpus
 from transformer.data.prepared import PreparedCorpus
 
 EUROPARL = "/www.statmt.org/wmt13/training-parallel-europarl-v7.tgz"
@@ -45,7 +45,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
     monkeypatch.setattr(download, "_TIMEOUT", (1, 0.3))
-    monkeypatch.setattr(download, "sleep", lambda _: None)
+    monkeypatch.setattr(download, "_BACKOFF", 0)
 
 
 def prepare(file: Path, monkeypatch: pytest.MonkeyPatch) -> int:

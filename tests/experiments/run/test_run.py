@@ -15,7 +15,7 @@ from experiments.run.progress import read_progress
 from experiments.run.results import Result, load_result, score_lines
 from tests.experiments.samples import last_checkpoint, tiny_experiment
 from transformer.data.module import TranslationDataModule
-from transformer.data.preparation.prepare import prepare
+from transformer.data.prepare.prepare import prepare
 from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.training.module import TransformerModule
 

@@ -1,4 +1,1 @@
-"""Declarations of corpora, as data: translations, treebanks, a user's own files.
-
-A declaration names each text's location and checksum; nothing is read or fetched here.
-"""
+"""Declarations of corpora: location and checksum of each text."""

@@ -1,4 +1,4 @@
-"""Corpora of constituency trees: sentences on one side, their linearised trees on the other."""
+"""Corpora of sentences and their linearised constituency trees."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from transformer.corpus import Corpus, ParallelText, TextFile
-from transformer.data.corpora.craft_articles import SHA256
 from transformer.data.linearised import Leaves
 from transformer.errors import InputError
 
@@ -26,7 +24,11 @@ _CRAFT = (
     "https://raw.githubusercontent.com/UCDenver-ccp/CRAFT/"
     "2abe82b8bb8089448b84937d5f61d8c218011322/structural-annotation/treebank/penn"
 )
-_CRAFT_ARTICLES: dict[Split, int] = {"train": 77, "valid": 10, "test": 10}
+# Checksums of its articles, in the order of their names; also for sha256sum --check.
+_CRAFT_SUMS = Path(__file__).with_name("craft.sha256")
+_CRAFT_ARTICLES: dict[Split, slice] = {
+    "train": slice(77), "valid": slice(77, 87), "test": slice(87, 97)
+}  # fmt: skip
 
 # Section 6.3 of the paper.
 _WSJ_SECTIONS: dict[Split, tuple[int, ...]] = {
@@ -43,10 +45,10 @@ _WSJ_FOLDERS = ("", "wsj", "mrg/wsj", "parsed/mrg/wsj", "combined/wsj")
 class TreebankText:
     """One side of one split of a treebank.
 
-    Its location is ``treebank:SOURCE/SPLIT.SIDE`` or ``treebank:SOURCE/SPLIT-N.SIDE``, where SOURCE
-    is ``craft``, ``penn`` for the Penn Treebank in the folder that ``PENN_TREEBANK`` names, or the
-    folder ``wsj`` of one, N the length of the longest sentences
-    that are taken, in words, and SIDE ``sentences`` or what stands for words in linearised trees.
+    Its location is ``treebank:SOURCE/SPLIT.SIDE`` or ``treebank:SOURCE/SPLIT-N.SIDE``. SOURCE is
+    ``craft``, ``penn`` for the Penn Treebank in the folder that ``PENN_TREEBANK`` names, or the
+    folder ``wsj`` of one; N is the length of the longest sentences that are taken, in words; SIDE
+    is ``sentences`` or what stands for words in linearised trees.
     """
 
     source: str
@@ -56,24 +58,15 @@ class TreebankText:
 
     @classmethod
     def of(cls, location: str) -> TreebankText:
-        """The text at a location.
-
-        Raises:
-            InputError: if no text has that location.
-        """
+        """The text at a location."""
         match = _LOCATION.fullmatch(location)
         if match is None or match["side"] not in (SENTENCES, *get_args(Leaves)):
             raise InputError(
                 f"{location} is no text of a treebank: write treebank:SOURCE/SPLIT.SIDE, such as "
                 f"treebank:craft/train.{SENTENCES}"
             )
-        longest = match["max_words"]
-        return cls(
-            match["source"],
-            cast(Split, match["split"]),
-            None if longest is None else int(longest),
-            match["side"],
-        )
+        longest = int(match["max_words"]) if match["max_words"] else None
+        return cls(match["source"], cast(Split, match["split"]), longest, match["side"])
 
     def file_name(self, side: str) -> str:
         """The last part of its location, with another side."""
@@ -82,23 +75,21 @@ class TreebankText:
 
     @property
     def location(self) -> str:
-        """Where it is declared to be."""
+        """Its declared location."""
         return f"treebank:{self.source}/{self.file_name(self.side)}"
 
     def files(self) -> list[TextFile]:
-        """The files of trees, in order: downloads, or the user's own.
-
-        Raises:
-            InputError: naming the sections of a Penn Treebank that are missing.
-        """
+        """The files of trees, in order: downloads, or the user's own."""
         if self.source != "craft":
-            folder = _from_environment() if self.source == "penn" else Path(self.source)
+            given = os.environ.get("PENN_TREEBANK")
+            if self.source == "penn" and not given:
+                raise InputError("set PENN_TREEBANK to the folder of your Penn Treebank (LDC99T42)")
+            folder = _wsj(Path(given or "")) if self.source == "penn" else Path(self.source)
             sections = _sections(folder, _WSJ_SECTIONS[self.split])
             return [TextFile(location=str(path)) for path in sections]
-        splits = list(_CRAFT_ARTICLES)
-        before = sum(_CRAFT_ARTICLES[split] for split in splits[: splits.index(self.split)])
-        articles = islice(SHA256.items(), before, before + _CRAFT_ARTICLES[self.split])
-        return [TextFile(location=f"{_CRAFT}/{name}.tree", sha256=x) for name, x in articles]
+        lines = _CRAFT_SUMS.read_text(encoding="utf-8").splitlines()[_CRAFT_ARTICLES[self.split]]
+        sums = (line.split() for line in lines)
+        return [TextFile(location=f"{_CRAFT}/{name}", sha256=sha256) for sha256, name in sums]
 
 
 def craft(leaves: Leaves = "XX", max_words: int | None = None) -> Corpus:
@@ -143,15 +134,8 @@ def _wsj(folder: Path) -> Path:
     return found[0]
 
 
-def _from_environment() -> Path:
-    folder = os.environ.get("PENN_TREEBANK")
-    if not folder:
-        raise InputError("set PENN_TREEBANK to the folder of your Penn Treebank (LDC99T42)")
-    return _wsj(Path(folder))
-
-
 def leaves_of(corpus: Corpus) -> Leaves:
-    """What stands for words in the linearised trees of ``corpus``; XX for a user's own lines."""
+    """The leaves of the linearised trees of ``corpus``; XX for a user's own lines."""
     location = corpus.valid.target.location
     if not location.startswith("treebank:"):
         return "XX"
@@ -162,11 +146,9 @@ def _corpus(
     name: str, source: str, licence: str, leaves: Leaves, max_words: int | None, pairs: int | None
 ) -> Corpus:
     def text(split: Split) -> ParallelText:
-        source_side, target_side = (
-            TextFile(location=TreebankText(source, split, max_words, side).location)
-            for side in (SENTENCES, leaves)
-        )
-        return ParallelText(source=source_side, target=target_side)
+        sides = [TreebankText(source, split, max_words, side) for side in (SENTENCES, leaves)]
+        sentences, trees = (TextFile(location=side.location) for side in sides)
+        return ParallelText(source=sentences, target=trees)
 
     return Corpus(
         name=name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -13,10 +12,10 @@ import pytest
 
 from tests.data.scripted_server import ScriptedServer, other
 from transformer.corpus import TextFile
-from transformer.data.fetching import testsets
-from transformer.data.fetching.cache import cache_directory
-from transformer.data.fetching.fetch import fetch
-from transformer.data.fetching.testsets import sacrebleu_text
+from transformer.data.fetch import testsets
+from transformer.data.fetch.cache import cache_directory
+from transformer.data.fetch.testsets import sacrebleu_text
+from transformer.data.fetch.texts import fetch
 from transformer.errors import InputError
 
 GIVEN = os.environ.get("SACREBLEU", "")
@@ -24,7 +23,7 @@ GIVEN = os.environ.get("SACREBLEU", "")
 
 def fill(folder: Path, source: str, reference: str) -> None:
     """Write ``wmt14/full`` as sacreBLEU does."""
-    (folder / "wmt14" / "full").mkdir(parents=True)
+    (folder / "wmt14" / "full").mkdir(parents=True, exist_ok=True)
     for field, text in (("src", source), ("ref", reference)):
         path = folder / "wmt14" / "full" / f"wmt14_full.en-de.{field}"
         path.write_text(text, encoding="utf-8")
@@ -45,19 +44,12 @@ def kept() -> list[str]:
 
 def test_entities_of_a_test_set_are_unescaped(folder: Path) -> None:
     fill(folder, "R&amp;D\u2028&lt;two&gt;\n&quot;three&#39;s &copy\n", "F&amp;E\n&quot;drei\n")
-    assert sacrebleu_text("wmt14/full", "en-de") == (
-        ["R&D <two>", "\"three's &copy"],
-        ["F&E", '"drei'],
-    )
-
-
-def test_a_location_names_one_side(folder: Path) -> None:
-    fill(folder, "R&amp;D\n", "eins\n")
-    source = fetch(TextFile(location="sacrebleu:wmt14/full/en-de/source"))
-    assert source.read_text() == "R&D\n"
-    reference = fetch(TextFile(location="sacrebleu:wmt14/full/en-de/reference"))
-    assert reference.read_text() == "eins\n"
-    (folder / "wmt14/full/wmt14_full.en-de.src").write_text("another\n")
+    source, reference = ["R&D <two>", "\"three's &copy"], ["F&E", '"drei']
+    assert sacrebleu_text("wmt14/full", "en-de") == (source, reference)
+    for side, lines in (("source", source), ("reference", reference)):
+        file = TextFile(location=f"sacrebleu:wmt14/full/en-de/{side}")
+        assert fetch(file).read_text().splitlines() == lines
+    fill(folder, "another\n", "F&amp;E\n")
     assert fetch(TextFile(location="sacrebleu:wmt14/full/en-de/source")).read_text() == "another\n"
     assert len(kept()) == 2
 
@@ -104,41 +96,29 @@ def test_a_wrong_file_from_the_server_is_reported_and_not_kept(
         assert sacrebleu_text("wmt13", "en-de") == expected
         assert len(server.paths) == 2
     assert not folder.exists()
-    assert not list(cache_directory().rglob("*.part"))
 
 
-FAILURES = [
-    (subprocess.TimeoutExpired("python", 300), "no answer in 300 s"),
-    (subprocess.CalledProcessError(1, "python", stderr="Traceback\nURLError: no route\n"), "no ro"),
-]
-
-
-@pytest.mark.parametrize(("failure", "said"), FAILURES)
-def test_a_failed_fetch_says_which_variable_to_set(
-    failure: Exception, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise failure
-
-    monkeypatch.setattr(subprocess, "run", fail)
-    with pytest.raises(InputError, match=rf"fetch wmt14/full for en-de \(.*{said}") as error:
-        sacrebleu_text("wmt14/full", "en-de")
-    told = str(error.value)
-    assert told.endswith(
-        "set SACREBLEU to a folder that holds wmt14/full/wmt14_full.en-de.src and .ref"
-    )
-    assert "\n" not in told
+def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testsets, "_FETCH", "import time; time.sleep(60)")
+    monkeypatch.setattr(testsets, "_TIMEOUT_SECONDS", 0.1)
+    with pytest.raises(InputError, match=r"fetch wmt13 for en-de \(no answer in 0\.1 s\); set"):
+        sacrebleu_text("wmt13", "en-de")
     assert kept() == []
 
 
-def test_an_unknown_language_pair_is_refused() -> None:
-    with pytest.raises(InputError, match="wmt14/full has no en-fi"):
-        sacrebleu_text("wmt14/full", "en-fi")
-
-
-def test_an_unknown_set_suggests_the_closest_name() -> None:
-    with pytest.raises(InputError, match="unknown split 'vaild': did you mean 'valid'"):
-        sacrebleu_text("vaild", "en-de")
+@pytest.mark.parametrize(
+    ("name", "pair", "problem"),
+    [
+        ("vaild", "en-de", "^unknown split 'vaild': did you mean 'valid'"),
+        ("wmt14/full", "en-fi", r"\(.*No such language pair wmt14/full/en-fi\); set SACREBLEU to a "
+         r"folder that holds wmt14/full/wmt14_full\.en-fi\.src and \.ref$"),
+    ],
+)  # fmt: skip
+def test_an_unknown_set_is_refused_in_one_line(name: str, pair: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as error:
+        sacrebleu_text(name, pair)
+    assert "\n" not in str(error.value)
+    assert kept() == []
 
 
 @pytest.mark.skipif("SACREBLEU" not in os.environ, reason="needs SACREBLEU with WMT's test sets")

@@ -5,58 +5,52 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 
 from tests.samples import tiny
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
-from transformer.data.fetching import fetch as fetch_module
-from transformer.data.preparation.estimate import Cost, announce, cost
-from transformer.data.preparation.prepare import prepare
+from transformer.data.fetch import texts
+from transformer.data.prepare.estimate import announce, preparation_cost
+from transformer.data.prepare.prepare import prepare
 from transformer.errors import InputError
-
-
-class Usage(NamedTuple):
-    total: int
-    used: int
-    free: int
 
 
 @pytest.fixture(autouse=True)
 def _test_sets_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_module, "is_available", lambda name, pair: True)
+    monkeypatch.setattr(texts, "is_available", lambda name, pair: True)
 
 
-def _cost(corpus: Corpus, workers: int) -> Cost:
-    assert corpus.pairs is not None
-    return cost(corpus.pairs, fetch_module.missing(corpus.files), workers)
+def free(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=size))
 
 
 def test_estimate_from_archive_sizes_and_pairs() -> None:
-    german, french = _cost(WMT14_EN_DE, 2), _cost(WMT14_EN_FR, 2)
+    german, french = preparation_cost(WMT14_EN_DE, 2), preparation_cost(WMT14_EN_FR, 2)
+    alone = preparation_cost(WMT14_EN_DE, 1)
+    assert german is not None and french is not None and alone is not None
     assert german.fetched_bytes == 657_632_379 + 918_311_367 + 80_418_416
     assert german.addresses == 3 and french.addresses == 5
     assert german.disk_bytes > german.fetched_bytes + 4_000_000 * 300
     assert french.disk_bytes > 5 * german.disk_bytes
-    assert _cost(WMT14_EN_DE, 1).seconds > german.seconds > 60
+    assert alone.seconds > german.seconds > 60
 
 
 def test_announcement_is_one_line_and_needs_disk_space(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(2**50, 0, 2**50))
-    prepared = WMT14_EN_DE.name, WMT14_EN_DE.pairs, fetch_module.missing(WMT14_EN_DE.files)
-    announce(*prepared, 2)
+    free(2**50, monkeypatch)
+    announce(WMT14_EN_DE, 2)
     (line,) = capsys.readouterr().err.splitlines()
     expected = (
         r"wmt14_en_de, about 4,508,785 pairs: 1\.7 GB to fetch from 3 addresses, about \d\.\d GB"
     )
     assert re.match(expected, line)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(2**50, 0, 2**20))
+    free(2**20, monkeypatch)
     with pytest.raises(InputError, match=r"wmt14_en_de needs \d\.\d GB in .* 1\.0 MB are free"):
-        announce(*prepared, 2)
+        announce(WMT14_EN_DE, 2)
 
 
 def test_only_large_corpora_are_announced_and_only_once(

@@ -1,22 +1,20 @@
-"""The clean text encoded into the training store, without duplicates and overlong pairs."""
+"""The clean text as a training store."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from transformer.config import EOS_ID
-from transformer.data.preparation.cleaning import KEPT, CleanChunk, CleanText
-from transformer.data.preparation.journal import Journal
-from transformer.data.preparation.workers import map_in_order, useful_workers
-from transformer.data.prepared import TextReport
+from transformer.data.prepare.clean import KEPT, CleanText
+from transformer.data.prepare.parallel import map_in_order
 from transformer.data.store import starts_of, store_files
 from transformer.data.vocabulary import SPACE_SYMBOL, Vocabulary
 from transformer.progress import show_progress
@@ -31,103 +29,68 @@ _COMPARED_PAIRS = 2**21
 _READ_PAIRS = 2**20
 
 Flags = npt.NDArray[np.bool_]
+# The number of the training text, both lines of some pairs of it, and which are duplicates.
+_Task = tuple[int, bytes, Flags | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoding:
-    """How pairs are encoded and filtered.
+    """Rules by which pairs are encoded and left out.
 
     ``max_length`` is in word-pieces; ``max_length_ratio`` is the longer side over the shorter, None
-    for no limit.
+    for no limit; with ``drop_duplicates`` the first of equal pairs stays.
     """
 
     vocabulary: Path
     max_length: int
     max_length_ratio: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    encoding: Encoding
-    path: Path
-    chunk: CleanChunk
-    duplicates: Flags | None
+    drop_duplicates: bool = False
 
 
 def encode(
-    text: CleanText, encoding: Encoding, directory: Path, work: Path, *, workers: int
+    text: CleanText, encoding: Encoding, directory: Path, *, workers: int
 ) -> list[Counter[str]]:
-    """Write the store of ``text`` into ``directory``; continue where a kill ended it.
-
-    Args:
-        work: a folder for the journal, from which a later start continues
+    """Write the store of ``text`` into a new ``directory``.
 
     Returns:
-        For each chunk, how many pairs were kept and how many dropped for which reason.
+        For each training text, how many pairs were kept and how many dropped for which reason.
     """
-    directory.mkdir(exist_ok=True)
-    files, _ = store_files(directory, len(Vocabulary(encoding.vocabulary)))
-    with Journal(work / "encoding.journal", files) as journal:
-        if not journal.is_complete:
-            _encode_all(text, encoding, journal, useful_workers(workers, len(text.chunks)))
-        return [Counter(record) for record in journal.records]
-
-
-def text_report(
-    name: str, text: CleanText, number: int, fates: Sequence[Counter[str]]
-) -> TextReport:
-    """What became of the ``number``-th training text; ``fates`` are those of :func:`encode`."""
-    read: Counter[str] = Counter()
-    encoded: Counter[str] = Counter()
-    for chunk, fate in zip(text.chunks, fates, strict=True):
-        if chunk.text == number:
-            read += chunk.fates
-            encoded += fate
-    dropped = {k: v for k, v in (read + encoded).items() if k != KEPT}
-    return TextReport(
-        split="train",
-        text=name,
-        lines=read.total(),
-        kept=encoded[KEPT],
-        dropped=dict(sorted(dropped.items())),
-    )
-
-
-def _encode_all(text: CleanText, encoding: Encoding, journal: Journal, workers: int) -> None:
-    done = len(journal.records)
-    item_size = store_files(Path(), len(Vocabulary(encoding.vocabulary)))[1].itemsize
-    tokens = journal.sizes[-1][0] // item_size if done else 0
-    tasks = itertools.islice(_tasks(text, encoding), done, None)
-    encoded = sum(chunk.fates[KEPT] for chunk in text.chunks[:done])
-    with show_progress("encoding", text.pairs, encoded) as update:
-        for parts, fates in map_in_order(_encode_chunk, tasks, workers):
+    directory.mkdir()
+    files, kind = store_files(directory, len(Vocabulary(encoding.vocabulary)))
+    fates = [Counter[str]() for _ in text.fates]
+    tokens = done = 0
+    with ExitStack() as stack:
+        outputs = [stack.enter_context(file.open("wb")) for file in files]
+        update = stack.enter_context(show_progress("encoding", text.pairs))
+        tasks = _tasks(text, encoding)
+        for number, parts, found in map_in_order(partial(_encode, encoding), tasks, workers):
             lengths = np.frombuffer(parts[1], dtype=np.uint32).reshape(-1, 2)
-            journal.append([*parts, starts_of(lengths, tokens).tobytes()], fates)
-            tokens += int(lengths.sum())
-            encoded += fates.total()
-            update(encoded)
-    journal.complete()
+            starts = starts_of(lengths, tokens).tobytes()
+            for output, part in zip(outputs, (*parts, starts), strict=True):
+                output.write(part)
+            tokens += len(parts[0]) // kind.itemsize
+            fates[number] += found
+            update(done := done + found.total())
     _encoder.cache_clear()
+    return fates
 
 
 def _tasks(text: CleanText, encoding: Encoding) -> Iterator[_Task]:
-    duplicates = None if text.hashes is None else find_duplicates(text.hashes)
+    """The chunks of the text, each with the flags of its duplicates if these are to be dropped."""
+    duplicates = find_duplicates(text.hashes) if encoding.drop_duplicates else None
     first = 0
-    for chunk in text.chunks:
-        end = first + chunk.fates[KEPT]
-        flags = None if duplicates is None else duplicates[first:end]
-        yield _Task(encoding, text.path, chunk, flags)
+    for number, content in text.chunks():
+        end = first + content.count(b"\n") // 2
+        yield number, content, None if duplicates is None else duplicates[first:end]
         first = end
 
 
 def find_duplicates(hashes: Path) -> Flags:
-    """Which pairs equal an earlier one, by their 64-bit hashes, in little memory.
+    """A flag for each pair that equals an earlier one, by 64-bit hashes, in little memory.
 
     Among 36 million pairs the probability that two different ones have equal hashes is 4e-5.
     """
-    values = np.fromfile(hashes, dtype=np.uint64, count=0)
-    if hashes.stat().st_size:
-        values = np.memmap(hashes, dtype=np.uint64, mode="r")
+    values = np.memmap(hashes, dtype=np.uint64, mode="r")
     duplicates = np.zeros(len(values), dtype=np.bool_)
     groups = -(-len(values) // _COMPARED_PAIRS)
     for group in range(groups):
@@ -141,26 +104,26 @@ def find_duplicates(hashes: Path) -> Flags:
     return duplicates
 
 
-def _encode_chunk(task: _Task) -> tuple[list[bytes], Counter[str]]:
-    encoder = _encoder(task.encoding.vocabulary)
-    with task.path.open("rb") as file:
-        file.seek(task.chunk.start)
-        lines = file.read(task.chunk.end - task.chunk.start).decode().split("\n")
+def _encode(encoding: Encoding, task: _Task) -> tuple[int, tuple[bytes, bytes], Counter[str]]:
+    """Tokens and lengths of a chunk, as the store holds them, and its pairs by fate."""
+    number, content, duplicates = task
+    encoder = _encoder(encoding.vocabulary)
+    lines = content.decode().split("\n")
     fates: Counter[str] = Counter()
     tokens: list[bytes] = []
     lengths: list[int] = []
     for pair, sides in enumerate(zip(lines[0:-1:2], lines[1::2], strict=True)):
-        if task.duplicates is not None and task.duplicates[pair]:
+        if duplicates is not None and duplicates[pair]:
             fates[DUPLICATE] += 1
             continue
         encoded = [encoder.encode(side) for side in sides]
         pieces = [len(side) // encoder.item_size for side in encoded]
-        fate = _fate(pieces, task.encoding)
+        fate = _fate(pieces, encoding)
         fates[fate] += 1
         if fate == KEPT:
             tokens += encoded
             lengths += pieces
-    return [b"".join(tokens), np.array(lengths, dtype=np.uint32).tobytes()], fates
+    return number, (b"".join(tokens), np.array(lengths, dtype=np.uint32).tobytes()), fates
 
 
 def _fate(pieces: list[int], encoding: Encoding) -> str:

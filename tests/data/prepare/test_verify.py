@@ -13,10 +13,10 @@ from tests.samples import tiny, write_corpus
 from transformer.config import Config
 from transformer.corpus import ParallelText, TextFile
 from transformer.data.corpora.folders import folder_corpus
-from transformer.data.fetching.cache import cache_directory, sha256_of
-from transformer.data.fetching.fetch import fetch
-from transformer.data.preparation.integrity import verify
-from transformer.data.preparation.prepare import prepare
+from transformer.data.fetch.cache import cache_directory, sha256_of
+from transformer.data.fetch.texts import fetch
+from transformer.data.prepare.prepare import prepare
+from transformer.data.prepare.verify import verify
 from transformer.errors import InputError
 
 
@@ -67,13 +67,12 @@ def test_a_freshly_prepared_corpus_is_intact(downloaded_config: Config) -> None:
     assert len(checked) == 5 + len(corpus.manifest.files)
 
 
-def test_a_damaged_download_is_refused(downloaded_config: Config) -> None:
+def test_a_damaged_download_is_fetched_again(downloaded_config: Config) -> None:
     path = fetch(downloaded_config.data.corpus.valid.source)
+    content = path.read_bytes()
     flip_a_bit(path, keep_date=True)
-    with pytest.raises(InputError, match=f"{path} is not the declared file: remove it"):
-        prepare(downloaded_config)
-    path.unlink()
     prepare(downloaded_config)
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_a_user_file_with_the_wrong_checksum_is_found(
     assert test is not None
     flip_a_bit(Path(test.target.location), 3)
     problems = {problem for _, problem in verify(downloaded_config) if problem}
-    assert problems == {"not the declared file; remove it and fetch it again"}
+    assert problems == {"not as declared; restore it, or remove it if it is in the cache"}
 
 
 def test_a_different_preparation_than_the_runs_is_found(tiny_config: Config) -> None:

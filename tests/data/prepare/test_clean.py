@@ -1,4 +1,4 @@
-"""Which training pairs are kept, and why others are dropped."""
+"""Training pairs that are kept, and reasons to drop others."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.samples import number_pairs, write_pairs
-from transformer.data.preparation import cleaning
-from transformer.data.preparation.cleaning import (
+from transformer.data.prepare import clean as clean_module
+from transformer.data.prepare.clean import (
     EMPTY,
     INVALID,
     KEPT,
@@ -22,7 +22,7 @@ from transformer.data.preparation.cleaning import (
     clean,
     clean_lines,
 )
-from transformer.data.preparation.encoding import find_duplicates
+from transformer.data.prepare.encode import find_duplicates
 from transformer.data.text import Lines
 from transformer.errors import InputError
 
@@ -31,7 +31,8 @@ Pairs = list[tuple[bytes, bytes]]
 
 def fates_of(pairs: Pairs) -> tuple[bytes, Counter[str]]:
     source, target = map(list, zip(*pairs, strict=True))
-    (text,), fates = clean_lines(Lines(source, target, 0), with_hashes=False)
+    text, hashes, fates = clean_lines(Lines(source, target, 0))
+    assert len(hashes) == 8 * fates[KEPT]
     return text, fates
 
 
@@ -82,22 +83,21 @@ def write_texts(folder: Path, *counts: int) -> list[tuple[Path, Path]]:
     return [(folder / f"text{n}.en", folder / f"text{n}.de") for n in range(len(counts))]
 
 
-def cleaned(folder: Path, texts: list[tuple[Path, Path]], **settings: bool) -> CleanText:
-    folder.mkdir()
-    return clean(texts, folder, with_hashes=settings.get("with_hashes", False), workers=1)
+def cleaned(folder: Path, texts: list[tuple[Path, Path]]) -> CleanText:
+    return clean(texts, folder, workers=1)
 
 
-def test_chunks_know_their_text_and_byte_range(
+def test_chunks_are_of_one_text_and_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "CHUNK_PAIRS", 7)
+    monkeypatch.setattr(clean_module, "CHUNK_PAIRS", 7)
     text = cleaned(tmp_path / "work", write_texts(tmp_path / "texts", 17, 11))
-    assert [chunk.text for chunk in text.chunks] == [0, 0, 0, 1, 1]
-    assert [chunk.fates.total() for chunk in text.chunks] == [7, 7, 3, 7, 4]
-    content = text.path.read_bytes()
-    parts = [content[chunk.start : chunk.end].decode() for chunk in text.chunks]
-    expected = [*number_pairs(17, 0), *number_pairs(11, 1)]
-    assert "".join(parts) == "".join(f"{s}\n{t}\n" for s, t in expected)
+    chunks = list(text.chunks())
+    assert [number for number, _ in chunks] == [0, 0, 0, 1, 1]
+    assert [content.count(b"\n") for _, content in chunks] == [14, 14, 6, 14, 8]
+    pairs = [*number_pairs(17, 0), *number_pairs(11, 1)]
+    content = "".join(f"{s}\n{t}\n" for s, t in pairs).encode()
+    assert b"".join(content for _, content in chunks) == content == text.path.read_bytes()
     assert text.pairs == 28
 
 
@@ -128,20 +128,14 @@ def test_a_sample_is_spread_over_the_text_and_deterministic(tmp_path: Path) -> N
 def test_all_but_the_first_of_equal_pairs_are_duplicates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer.data.preparation.encoding._COMPARED_PAIRS", 13)
-    monkeypatch.setattr("transformer.data.preparation.encoding._READ_PAIRS", 17)
+    monkeypatch.setattr("transformer.data.prepare.encode._COMPARED_PAIRS", 13)
+    monkeypatch.setattr("transformer.data.prepare.encode._READ_PAIRS", 17)
     folder = tmp_path / "texts"
     folder.mkdir()
     pairs = [*number_pairs(83, 0, longest=2), ("one", "null"), *number_pairs(83, 0, longest=2)]
     write_pairs(folder, "text", pairs)
-    text = cleaned(tmp_path / "work", [(folder / "text.en", folder / "text.de")], with_hashes=True)
-    assert text.hashes is not None
+    text = cleaned(tmp_path / "work", [(folder / "text.en", folder / "text.de")])
     seen: set[tuple[str, str]] = set()
     expected = [pair in seen or bool(seen.add(pair)) for pair in pairs]
     assert find_duplicates(text.hashes).tolist() == expected
     assert 83 < sum(expected) < 167
-
-
-def test_an_empty_text_has_no_duplicates(tmp_path: Path) -> None:
-    (tmp_path / "hashes").touch()
-    assert len(find_duplicates(tmp_path / "hashes")) == 0

@@ -11,13 +11,12 @@ import pytest
 from tests.data.corpora.test_treebanks import write_wsj
 from tests.data.test_linearised import without_tags
 from transformer.config import Config, DataConfig, ModelConfig
-from transformer.corpus import Corpus
+from transformer.corpus import Corpus, TextFile
 from transformer.data.corpora.declared import MULTI30K_EN_DE
-from transformer.data.corpora.treebanks import CRAFT, TreebankText, craft, penn_treebank
-from transformer.data.fetching.fetch import fetch, missing
-from transformer.data.fetching.treebanks import write_sides
+from transformer.data.corpora.treebanks import CRAFT, craft, penn_treebank
+from transformer.data.fetch.texts import fetch, missing
 from transformer.data.linearised import delinearise
-from transformer.data.preparation.prepare import prepare, prepared_directory
+from transformer.data.prepare.prepare import prepare, prepared_directory
 from transformer.data.text import read_text
 from transformer.data.trees import read_trees, to_penn
 from transformer.errors import InputError
@@ -39,12 +38,12 @@ def test_both_sides_have_a_line_for_each_tree(tmp_path: Path) -> None:
 
 
 def test_longer_sentences_are_left_out_of_both_sides(tmp_path: Path) -> None:
-    text = TreebankText(str(write_wsj(tmp_path / "wsj")), "test", 2, "words")
-    write_sides(text, tmp_path)
-    assert (tmp_path / "test-2.sentences").read_text() == "w23 f0\nw23 f1\n"
-    assert (tmp_path / "test-2.words").read_text() == (
-        "(S (NP w23 )NP (VP f0 )VP )S\n(S (NP w23 )NP (VP f1 )VP )S\n"
+    location = f"treebank:{write_wsj(tmp_path / 'wsj')}/test-2"
+    sentences, trees = (
+        fetch(TextFile(location=f"{location}.{side}")) for side in ("sentences", "words")
     )
+    assert sentences.read_text() == "w23 f0\nw23 f1\n"
+    assert trees.read_text() == "(S (NP w23 )NP (VP f0 )VP )S\n(S (NP w23 )NP (VP f1 )VP )S\n"
 
 
 def test_changed_trees_are_read_again(tmp_path: Path) -> None:
@@ -72,8 +71,7 @@ def test_bad_trees_leave_nothing_behind(content: bytes, problem: str, tmp_path: 
 
 
 def test_the_articles_of_craft_are_missing_until_they_are_fetched() -> None:
-    found = missing(CRAFT.files)
-    assert len(found) == len(dict(found)) == 97
+    assert len(missing(CRAFT.files)) == 97
 
 
 def config(corpus: Corpus, vocab_size: int = 53) -> Config:

@@ -1,4 +1,4 @@
-"""``map`` ahead of the caller: on processes, to clean and encode, or on a thread, for batches."""
+"""``map`` on processes, for text, or a thread, for batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain, islice
 from typing import Any, TypeVar
+
+import loky  # unlike the standard library's, its processes do not re-import the user's script
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,34 +25,25 @@ _QUEUED = 2
 # Batches; more than one, because batches and steps vary in the time they take.
 _PREFETCHED = 4
 _WATCH_SECONDS = 0.5
-# Starting a process takes as long as encoding some chunks.
-_MIN_CHUNKS = 4
+# Starting a process takes as long as some items.
+_MIN_ITEMS = 4
 _MAX_WORKERS = 16
-
-
-def available_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_workers() -> int:
     """One per core, up to what the one process that reads and writes can keep busy."""
-    return min(available_cores(), _MAX_WORKERS)
-
-
-def useful_workers(workers: int, chunks: int) -> int:
-    """``workers``, or as many as are worth starting for this many chunks."""
-    return max(1, min(workers, chunks // _MIN_CHUNKS))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(cores or 1, _MAX_WORKERS)
 
 
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Generator[Result]:
-    """``map`` on this many processes with a short queue, or in this process if it is one.
-
-    Raises:
-        ChildProcessError: if a process was killed.
-    """
+    """``map`` on as many processes as ``items`` are worth, or in this process if it is one."""
+    rest = iter(items)
+    first = deque(islice(rest, _MIN_ITEMS * workers))
+    workers = min(workers, len(first) // _MIN_ITEMS)
+    items = chain((first.popleft() for _ in range(len(first))), rest)
     if workers <= 1:
         yield from map(function, items)
         return
@@ -85,26 +79,20 @@ def _results(
 
 
 def in_subprocess(function: Callable[[Item], Result], item: Item) -> Result:
-    """``function(item)`` in a process that Ctrl-C stops and whose memory is freed afterwards.
-
-    Raises:
-        ChildProcessError: if the process was killed.
-    """
+    """``function(item)`` in a process that Ctrl-C stops and whose memory is freed afterwards."""
     with _pool(1) as submit:
         return submit(function, item).result()
 
 
 @contextmanager
 def _pool(workers: int) -> Generator[Callable[..., Future[Any]]]:
-    import loky  # unlike the standard library's, its processes do not re-import the user's script
-
     pool = loky.ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(),))
     try:
         yield pool.submit
     except BrokenProcessPool as error:
         raise ChildProcessError(
             "a process that prepares text was killed, perhaps for lack of memory: "
-            "start again to continue where it was"
+            "start again to continue with the stage where it was"
         ) from error
     finally:
         pool.shutdown(kill_workers=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.samples import number_pairs, write_pairs
-from transformer.data.preparation import encoding
-from transformer.data.preparation.cleaning import KEPT, CleanText, clean
-from transformer.data.preparation.encoding import (
+from transformer.data.prepare import encode as encode_module
+from transformer.data.prepare.clean import KEPT, clean
+from transformer.data.prepare.encode import (
     DUPLICATE,
     TOO_LONG,
     UNEQUAL,
@@ -50,7 +51,7 @@ def test_encoding_by_words_equals_encoding_the_line(vocabulary: Path, parts: lis
 def test_words_beyond_the_cache_are_encoded(
     vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "_MAX_WORDS", 3)
+    monkeypatch.setattr(encode_module, "_MAX_WORDS", 3)
     whole = Vocabulary(vocabulary)
     encoder = WordByWord(whole)
     for line, expected in zip(LINES, whole.encode(LINES), strict=True):
@@ -58,35 +59,38 @@ def test_words_beyond_the_cache_are_encoded(
     assert len(encoder) == 3
 
 
-def clean_text(folder: Path, pairs: list[tuple[str, str]]) -> CleanText:
+def encoded(folder: Path, pairs: list[tuple[str, str]], rules: Encoding) -> Counter[str]:
     folder.mkdir()
-    write_pairs(folder, "train", pairs)
-    files = [(folder / "train.en", folder / "train.de")]
-    return clean(files, folder, with_hashes=True, workers=1)
+    write_pairs(folder, "text", pairs)
+    text = clean([(folder / "text.en", folder / "text.de")], folder / "clean", workers=1)
+    (fates,) = encode(text, rules, folder / "train", workers=1)
+    return fates
 
 
 def test_dropped_pairs_have_a_reason(tmp_path: Path, vocabulary: Path) -> None:
     five = "one one one one one"
     pairs = [("one", "eins"), (five, "eins"), ("one", "eins"), (f"{five} {five}", five)]
-    text = clean_text(tmp_path / "work", pairs)
     whole = Vocabulary(vocabulary)
     short, long, longest = (len(ids) for ids in whole.encode(["eins", five, f"{five} {five}"]))
-    settings = Encoding(
-        vocabulary=vocabulary, max_length=longest - 1, max_length_ratio=long / short - 0.01
+    rules = Encoding(
+        vocabulary=vocabulary,
+        max_length=longest - 1,
+        max_length_ratio=long / short - 0.01,
+        drop_duplicates=True,
     )
-    (fates,) = encode(text, settings, tmp_path / "train", tmp_path / "work", workers=1)
+    fates = encoded(tmp_path / "work", pairs, rules)
     assert fates == {KEPT: 1, UNEQUAL: 1, DUPLICATE: 1, TOO_LONG: 1}
-    store = TokenStore(tmp_path / "train")
+    store = TokenStore(tmp_path / "work" / "train")
     assert [store[0][side].tolist() for side in (0, 1)] == whole.encode(["one", "eins"])
 
 
-def test_limits_are_inclusive(tmp_path: Path, vocabulary: Path) -> None:
-    text = clean_text(tmp_path / "work", [("one one one", "eins")])
+def test_limits_are_inclusive_and_duplicates_stay_unless_dropped(
+    tmp_path: Path, vocabulary: Path
+) -> None:
     lengths = [len(ids) for ids in Vocabulary(vocabulary).encode(["one one one", "eins"])]
-    settings = Encoding(
+    rules = Encoding(
         vocabulary=vocabulary,
         max_length=max(lengths),
         max_length_ratio=max(lengths) / min(lengths),
     )
-    (fates,) = encode(text, settings, tmp_path / "train", tmp_path / "work", workers=1)
-    assert fates == {KEPT: 1}
+    assert encoded(tmp_path / "work", [("one one one", "eins")] * 2, rules) == {KEPT: 2}

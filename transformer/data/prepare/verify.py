@@ -1,25 +1,21 @@
-"""Check every byte of a corpus and of the folder prepared from it."""
+"""Check every byte of a corpus and its prepared folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from transformer.config import Config
-from transformer.corpus import Corpus
-from transformer.data.fetching.cache import sha256_of
-from transformer.data.fetching.download import cached_path
-from transformer.data.fetching.fetch import member_folder
-from transformer.data.preparation.prepare import (
-    changed_sources,
-    prepared_directory,
-    source_contents,
-)
+from transformer.data.fetch.cache import sha256_of
+from transformer.data.fetch.download import cached_path
+from transformer.data.fetch.texts import member_folder
+from transformer.data.prepare.prepare import changed_sources, prepared_directory, source_contents
 from transformer.data.prepared import MANIFEST_FILE, Manifest, damaged_files, read_manifest
 from transformer.errors import InputError
 
-_REFETCH = "not the declared file; remove it and fetch it again"
 _CHANGED = "changed since the run began"
+_OTHER = "not as declared; restore it, or remove it if it is in the cache"
 
 
 def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[Path | str, str]]:
@@ -38,7 +34,10 @@ def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[P
         InputError: if the corpus is not prepared, or a text of it cannot be fetched.
     """
     corpus = config.data.corpus
-    yield from _declared(corpus)
+    for file in dict.fromkeys(replace(file, member=None) for file in corpus.files):
+        path = cached_path(file) if file.is_download else Path(file.location).expanduser()
+        if file.sha256 is not None and path.exists():  # a download may have been removed
+            yield path, _problem(path, file.sha256)
     contents = source_contents(corpus)
     changed = [] if expected is None else changed_sources(corpus, contents, expected)
     yield from ((name, _CHANGED) for name in changed)
@@ -47,35 +46,19 @@ def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[P
         if changed:
             return  # the changed text is not used by the run and need not be prepared
         raise InputError(f"{corpus.name} is not prepared as it is now: prepare it first")
+    remedy = f"damaged; remove {directory} to prepare it again"
     damaged = damaged_files(directory, whole=True)
     if MANIFEST_FILE in damaged:
-        yield directory / MANIFEST_FILE, f"damaged; remove {directory} to prepare it again"
+        yield directory / MANIFEST_FILE, remedy
         return
     manifest = read_manifest(directory / MANIFEST_FILE)
     for name, checksum in manifest.files.items():
-        problem = f"damaged; remove {directory} to prepare it again" if name in damaged else ""
-        if not problem and expected is not None and expected.files.get(name) != checksum:
-            problem = _CHANGED
-        yield directory / name, problem
-    yield from _members(corpus, contents, manifest)
-
-
-def _declared(corpus: Corpus) -> Iterator[tuple[Path, str]]:
-    """Files with a declared checksum, unless they were removed after preparation."""
-    declared = {
-        cached_path(file) if file.is_download else Path(file.location).expanduser(): file.sha256
-        for file in corpus.files
-        if file.sha256 is not None
-    }
-    for path, sha256 in declared.items():
-        if path.exists():
-            yield path, "" if sha256_of(path) == sha256 else _REFETCH
-
-
-def _members(
-    corpus: Corpus, contents: Sequence[str], manifest: Manifest
-) -> Iterator[tuple[Path, str]]:
-    """Unpacked members of archives, unless they were removed after preparation."""
+        differs = expected is not None and expected.files.get(name) != checksum
+        yield directory / name, remedy if name in damaged else _CHANGED if differs else ""
     for file, archive, (_, sha256) in zip(corpus.files, contents, manifest.sources, strict=True):
         if file.member is not None and (path := member_folder(archive) / file.member).exists():
-            yield path, "" if sha256_of(path) == sha256 else "damaged; remove it"
+            yield path, _problem(path, sha256)
+
+
+def _problem(path: Path, sha256: str) -> str:
+    return "" if sha256_of(path) == sha256 else _OTHER

@@ -1,0 +1,1 @@
+"""Local files for the texts that a corpus declares."""

@@ -1,0 +1,123 @@
+"""The cache: place, locks, room, checksums, whole files only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from transformer.errors import InputError
+from transformer.files import rename
+from transformer.formats import size
+
+
+def cache_directory() -> Path:
+    """The folder of downloads and prepared corpora: ``DATA_CACHE``, or the user's cache."""
+    if configured := os.environ.get("DATA_CACHE"):
+        return Path(configured).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "attention-is-all-you-need"
+
+
+@contextmanager
+def exclusive(path: Path, doing: str) -> Generator[None]:
+    """Hold the lock on ``path`` in the cache, and say so if another process holds it.
+
+    Args:
+        doing: what is done with it, such as "fetches corpus.tgz"
+    """
+    lock = FileLock(f"{path}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            print(f"waiting for another process that {doing}", file=sys.stderr, flush=True)
+            lock.acquire()
+    except OSError as error:
+        raise InputError(
+            f"{path.parent} cannot be written ({error.strerror}): "
+            "set DATA_CACHE to a folder of your own"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def making(path: Path) -> Generator[Path]:
+    """Yield the place to write a file or folder that becomes ``path`` once it is whole.
+
+    If that fails, it is removed; what a kill left is removed by the next attempt.
+    """
+    part = part_of(path)
+    remove(part)
+    try:
+        yield part
+        keep(part, path)
+    finally:
+        remove(part)
+
+
+def part_of(path: Path) -> Path:
+    """The place of ``path`` until it is whole."""
+    return path.with_name(f"{path.name}.part")
+
+
+def keep(part: Path, path: Path) -> None:
+    """Rename a file or folder to ``path``, such that it is whole even after a power cut."""
+    for each in (part, *part.rglob("*")):
+        if each.is_file():
+            with each.open("rb") as file:
+                os.fsync(file.fileno())
+    rename(part, path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_once(directory: Path, write: Callable[[Path], None]) -> Path:
+    """``directory``, filled by ``write`` unless it exists."""
+    with exclusive(directory, f"writes {directory.name}"):
+        if not directory.exists():
+            with making(directory) as part:
+                part.mkdir()
+                write(part)
+    return directory
+
+
+def check_space(path: Path, needed: int, what: str) -> None:
+    """Check that the disk has room for ``needed`` bytes at ``path``."""
+    free = shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise InputError(
+            f"{what} needs {size(needed)} in {path.parent}, where {size(free)} are free: "
+            "make room, or set DATA_CACHE to another disk"
+        )
+
+
+def sha256_of(path: Path) -> str:
+    """The checksum of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_sha256(path: Path, expected: str, origin: Path) -> None:
+    """Check a file, which came from ``origin``, against its declared checksum."""
+    if (found := sha256_of(path)) != expected:
+        raise InputError(
+            f"{origin} is not the declared file: expected sha256 {expected}, found {found} "
+            f"({path.stat().st_size} bytes)"
+        )

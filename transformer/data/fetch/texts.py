@@ -1,0 +1,165 @@
+"""From declared locations to verified files on disk."""
+
+from __future__ import annotations
+
+import lzma
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from transformer.corpus import TextFile
+from transformer.data.corpora import cldr
+from transformer.data.fetch.cache import (
+    cache_directory,
+    check_sha256,
+    check_space,
+    exclusive,
+    making,
+    part_of,
+    sha256_of,
+    write_once,
+)
+from transformer.data.fetch.download import cached_path, fetch_download
+from transformer.data.fetch.testsets import is_available, split_location, text_side
+from transformer.data.fetch.treebanks import missing_trees, treebank_side
+from transformer.errors import InputError
+from transformer.progress import show_progress
+
+_CHUNK = 2**20
+# Text that the project generates: the version, which determines its bytes, and the generator.
+_GENERATORS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "cldr_en_de": (cldr.VERSION, cldr.write)
+}
+
+
+def fetch(file: TextFile) -> Path:
+    """A local file with the declared content: the user's own, generated, cached or downloaded.
+
+    Raises:
+        InputError: if it cannot be fetched, or is not the declared file.
+    """
+    return fetch_all([file])[file]
+
+
+def fetch_all(files: Iterable[TextFile]) -> dict[TextFile, Path]:
+    """As :func:`fetch` for several files: each archive is read once, the user's own come first."""
+    groups: dict[tuple[str, str | None], list[TextFile]] = {}
+    for file in sorted(files, key=lambda file: file.is_download):
+        groups.setdefault((file.location, file.sha256), []).append(file)
+    paths: dict[TextFile, Path] = {}
+    for group in groups.values():
+        names = [file.member for file in group if file.member is not None]
+        members = _members(group[0], names) if names else {}
+        for file in group:
+            paths[file] = _whole(file) if file.member is None else members[file.member]
+    return paths
+
+
+def missing(files: Iterable[TextFile]) -> dict[str, int | None]:
+    """The addresses from which ``files`` have yet to be fetched, each with its missing bytes.
+
+    None stands for an undeclared size.
+    """
+    found: dict[str, int | None] = {}
+    for file in files:
+        if file.location.startswith("treebank:"):
+            found |= missing(missing_trees(file.location))
+        elif file.location.startswith("sacrebleu:"):
+            name, pair, _ = split_location(file.location)
+            if not is_available(name, pair):
+                found[f"sacrebleu:{name}/{pair}"] = None
+        elif file.is_download and not _is_here(file):
+            begun = part_of(cached_path(file))
+            done = begun.stat().st_size if begun.exists() else 0
+            found[file.location] = None if file.bytes is None else max(0, file.bytes - done)
+    return found
+
+
+def _is_here(file: TextFile) -> bool:
+    places = [cached_path(file)]
+    if file.member is not None and file.sha256 is not None:
+        places.append(member_folder(file.sha256) / file.member)
+    return any(place.exists() for place in places)
+
+
+def member_folder(sha256: str) -> Path:
+    """The folder for unpacked members of the archive with this checksum."""
+    return cache_directory() / "members" / sha256[:16]
+
+
+def _members(archive: TextFile, names: list[str]) -> dict[str, Path]:
+    """These members of an archive, which may have been removed after they were unpacked."""
+    if archive.sha256 is not None:
+        paths = {name: member_folder(archive.sha256) / name for name in names}
+        if all(path.exists() for path in paths.values()):
+            return paths
+    whole = _whole(archive)
+    return unpack_members(whole, names, member_folder(archive.sha256 or sha256_of(whole)))
+
+
+def _whole(file: TextFile) -> Path:
+    """The declared file, which may be an archive."""
+    scheme, _, rest = file.location.partition(":")
+    if file.is_download:
+        return fetch_download(file)
+    if scheme == "builtin":
+        generator, _, name = rest.partition("/")
+        version, write = _GENERATORS[generator]
+        return write_once(cache_directory() / "builtin" / f"{generator}-{version}", write) / name
+    if scheme == "treebank":
+        return treebank_side(file.location)
+    if scheme == "sacrebleu":
+        return text_side(file.location)
+    path = Path(file.location).expanduser()
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: check its path")
+    if file.sha256 is not None:
+        check_sha256(path, file.sha256, path)
+    return path
+
+
+def unpack_members(archive: Path, names: Sequence[str], folder: Path) -> dict[str, Path]:
+    """The files of these members of a tar, unpacked into ``folder`` on first use.
+
+    The archive is read once, up to the last of them. Nothing else is written, and no path or link
+    in the archive is followed.
+    """
+    paths = {name: folder / name for name in names}
+    for name, path in paths.items():
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"the member {name} of {archive} points outside of it")
+    with exclusive(folder, f"unpacks {archive.name}"):
+        wanted = {name: path for name, path in paths.items() if not path.exists()}
+        try:
+            if wanted:
+                _unpack(archive, wanted)
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise InputError(f"{archive} cannot be read: {error}; is it whole?") from error
+    return paths
+
+
+def _unpack(archive: Path, wanted: dict[str, Path]) -> None:
+    size = archive.stat().st_size
+    with (
+        archive.open("rb") as raw,
+        show_progress(f"unpack {archive.name}", size, in_bytes=True) as show,
+        tarfile.open(fileobj=raw, mode="r|*", bufsize=_CHUNK) as tar,
+    ):
+        for entry in tar:
+            path = wanted.pop(str(PurePosixPath(entry.name)), None) if entry.isreg() else None
+            if path is None:
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            check_space(path, entry.size, f"{entry.name} of {archive.name}")
+            source = tar.extractfile(entry)
+            assert source is not None, "a plain file can be read"
+            with making(path) as part, part.open("wb") as out:
+                while chunk := source.read(_CHUNK):
+                    out.write(chunk)
+                    show(raw.tell())
+            if not wanted:
+                return
+    raise InputError(
+        f"{archive} has no file {', '.join(wanted)}: it is another archive than the declared one"
+    )

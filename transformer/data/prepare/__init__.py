@@ -1,0 +1,1 @@
+"""From the texts of a corpus to a prepared folder."""
