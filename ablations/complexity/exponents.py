@@ -16,7 +16,7 @@ from ablations.complexity.paper import (
     WIDTHS,
 )
 from ablations.complexity.results import Measurements, Point, Timing
-from ablations.report.page import Column, Table
+from ablations.report.layout import Column, Grid
 from transformer import formats
 
 # The asymptotic range: below it calls and small products take most of the time.
@@ -58,28 +58,20 @@ def power(found: Measurements, name: str, cost: str) -> str:
     return "·".join(f"{letter}^{slope.value:.2f}" for letter, slope in fitted if slope)
 
 
-def exponents_tables(found: Measurements) -> list[Table]:
+def exponents_grids(found: Measurements) -> list[Grid]:
     """The exponents of every cost with their intervals, next to the paper's: over n, and over d."""
-    return [
-        Table(
-            columns=(
-                Column(f"exponent of {letter}"),
-                Column("paper", style="theirs"),
-                *(Column(cost) for cost in COSTS),
-            ),
-            rows=tuple(
-                (
-                    kind.name,
-                    "" if kind.powers[index] is None else str(kind.powers[index]),
-                    *(_with_interval(exponents(found, kind.name, cost)[index]) for cost in COSTS),
-                )
-                for kind in KINDS
-            )
-            if found.points
-            else (),
-        )
-        for index, letter in enumerate("nd")
-    ]
+    kinds = KINDS if found.points else ()
+    grids: list[Grid] = []
+    for index, letter in enumerate("nd"):
+        powers = [kind.powers[index] for kind in kinds]
+        columns = [Column(f"exponent of {letter}", [kind.name for kind in kinds])]
+        paper = ["" if power is None else str(power) for power in powers]
+        columns.append(Column("paper", paper, style="theirs"))
+        for cost in COSTS:
+            slopes = [exponents(found, kind.name, cost)[index] for kind in kinds]
+            columns.append(Column(cost, [_with_interval(slope) for slope in slopes]))
+        grids.append(Grid(columns))
+    return grids
 
 
 def growth(found: Measurements, what: str, name: str, form: str, *, interval: bool = False) -> str:
@@ -99,9 +91,9 @@ def growth(found: Measurements, what: str, name: str, form: str, *, interval: bo
     return f"{f'({factor})' if '±' in factor else factor}·{form}{added}"
 
 
-def steps_table(found: Measurements) -> Table:
+def steps_grid(found: Measurements) -> Grid:
     """Every count of dependent steps by length, and how it grows."""
-    columns = [Column("count"), *(Column(f"n = {n:,}") for n in STEP_LENGTHS), Column("growth")]
+    heads = ["count", *(f"n = {n:,}" for n in STEP_LENGTHS), "growth"]
     kinds = [("sequential", kind.name, kind.sequential) for kind in KINDS]
     kinds += [("path", *path) for kind in KINDS for path in kind.paths]
     words = {"sequential": "operations", "path": "path"}
@@ -114,38 +106,22 @@ def steps_table(found: Measurements) -> Table:
         for what, name, form in kinds
         if (counts := _counts(found, what, name))
     ]
-    return Table(columns=tuple(columns), rows=tuple(rows))
+    return Grid.of(heads, rows)
 
 
 def _counts(found: Measurements, what: str, name: str) -> dict[int, int]:
     return {n: steps for (kind, x, n), steps in found.steps.items() if (kind, x) == (what, name)}
 
 
-def crossings(found: Measurements) -> Table:
+def crossings(found: Measurements) -> Grid:
     """For each d, the length from which attention is slower than the LSTM."""
-    return Table(
-        columns=(
-            Column("d"),
-            Column("by FLOPs"),
-            Column("by time", style="ours"),
-            Column("with projections, by FLOPs"),
-            Column("with projections, by time", style="ours"),
-        ),
-        rows=tuple(
-            (
-                f"{d:,}",
-                *(
-                    _crossing(found, name, d, cost)
-                    for name in (ATTENTION, PROJECTED)
-                    for cost in ("FLOPs", "time")
-                ),
-            )
-            for d in WIDTHS
-        )
-        if found.points
-        else (),
-        terminal=True,
-    )
+    widths = WIDTHS if found.points else ()
+    columns = [Column("d", [f"{d:,}" for d in widths])]
+    for name, prefix in ((ATTENTION, ""), (PROJECTED, "with projections, ")):
+        for cost, style in (("FLOPs", ""), ("time", "ours")):
+            cells = [_crossing(found, name, d, cost) for d in widths]
+            columns.append(Column(f"{prefix}by {cost}", cells, style=style))
+    return Grid(columns)
 
 
 def _crossing(found: Measurements, name: str, d: int, cost: str) -> str:

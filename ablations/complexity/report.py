@@ -10,96 +10,75 @@ from statistics import median, quantiles
 
 from ablations.complexity.exponents import (
     crossings,
-    exponents_tables,
+    exponents_grids,
     growth,
     power,
-    steps_table,
+    steps_grid,
 )
 from ablations.complexity.notes import facts, missing, notes
-from ablations.complexity.paper import KINDS, TITLE, Kind
+from ablations.complexity.paper import KINDS, TITLE
 from ablations.complexity.results import Measurements, load, wanted_points
 from ablations.figures.complexity import draw_costs
 from ablations.files import CSV_FILE
-from ablations.report.page import Column, Facts, Figure, Figures, Page, Table, Text, make_page
-from ablations.report.write import write_page
+from ablations.report.layout import Column, Figure, Grid
+from ablations.report.write import write_files
 from experiments.figures.style import Record
 
+TEMPLATE = Path(__file__).parent / "templates" / "layers.j2"
 
-def write_layers_report(directory: Path) -> Page:
+
+def write_layers_report(directory: Path) -> str:
     """Write the report into a directory: HTML, Markdown, CSV and figures.
+
+    Returns:
+        The report for the terminal.
 
     Raises:
         InputError: if the directory has no measurements of Table 1.
     """
     found = load(directory)
-    page = compose_layers(found)
-    write_page(page, directory, {CSV_FILE: _to_csv(found)})
-    return page
+    figures = list(_figures(found))
+    return write_files(directory, TEMPLATE, values(found), figures, {CSV_FILE: _to_csv(found)})
 
 
-def compose_layers(found: Measurements) -> Page:
-    """The report of the measurements, finished or not."""
-    headline = (
-        f"{len(found.points)} of {len(wanted_points())} pairs of length n and width d measured on "
-        f"{found.setting.device}, torch {found.setting.torch}, fp32, one sequence at a time."
-    )
-    figures = tuple(_figures(found))
-    return make_page(
-        TITLE,
-        (
-            "",
-            [Text((headline,), style="headline", terminal=True), _table(found)],
-        ),
-        ("Time against length", [Figures(figures[:1])]),
-        (
-            "Where self-attention becomes slower than recurrence",
-            [
-                crossings(found),
-                Text(
-                    (
-                        "The length n from which a pass of self-attention takes longer than one "
-                        "of the LSTM; in brackets by the quartiles of the samples. The paper's "
-                        "n²·d and n·d² cross at n = d; with their factors, 12·n²·d and 48·n·d² "
-                        "FLOPs forward and backward, they cross at n = 4d.",
-                    )
-                ),
-            ],
-        ),
-        ("Exponents", exponents_tables(found)),
-        ("Dependent steps", [steps_table(found)]),
-        ("Memory against length", [Figures(figures[1:])]),
-        ("Not measured", [Text(tuple(missing(found)), style="problems", is_list=True)]),
-        ("How to read it", [Text(tuple(notes(found)), is_list=True)]),
-        ("Set-up", [Facts(tuple(facts(found)))]),
-    )
+def values(found: Measurements) -> dict[str, object]:
+    """The values of the templates for measurements, finished or not."""
+    return {
+        "title": TITLE,
+        "headline": f"{len(found.points)} of {len(wanted_points())} pairs of length n and width d "
+        f"measured on {found.setting.device}, torch {found.setting.torch}, fp32, one sequence at a "
+        "time.",
+        "layers": _grid(found),
+        "crossings": crossings(found),
+        "exponents": exponents_grids(found),
+        "steps": steps_grid(found),
+        "missing": list(missing(found)),
+        "notes": list(notes(found)),
+        "facts": list(facts(found)),
+    }
 
 
-def _table(found: Measurements) -> Table:
+def _grid(found: Measurements) -> Grid:
     """The paper's table with ours next to each of its columns."""
-    columns = (
-        Column("layer"),
-        Column("paper", "complexity", style="theirs"),
-        Column("FLOPs", "complexity", style="ours", optional=1),
-        Column("time", "complexity", style="ours"),
-        Column("", "sequential operations", style="ours"),
-        Column("paper", "sequential operations", style="theirs"),
-        Column("", "maximum path length", style="ours"),
-        Column("paper", "maximum path length", style="theirs"),
-    )
-    return Table(columns=columns, rows=tuple(_row(found, kind) for kind in KINDS), terminal=True)
-
-
-def _row(found: Measurements, kind: Kind) -> tuple[str, ...]:
-    paths = [growth(found, "path", name, form) for name, form in kind.paths[:1]]
-    return (
-        kind.name if kind.in_table else f"{kind.name} *",
-        f"O({kind.complexity})",
-        power(found, kind.name, "FLOPs"),
-        power(found, kind.name, "time"),
-        growth(found, "sequential", kind.name, kind.sequential),
-        f"O({kind.sequential})",
-        "".join(paths),
-        f"O({kind.path})",
+    paths = [[growth(found, "path", *path) for path in kind.paths[:1]] for kind in KINDS]
+    operations = [growth(found, "sequential", kind.name, kind.sequential) for kind in KINDS]
+    in_paper = [
+        [f"O({each})" for each in (kind.complexity, kind.sequential, kind.path)] for kind in KINDS
+    ]
+    complexity, sequential, path = map(list, zip(*in_paper, strict=True))
+    steps, length = "sequential operations", "maximum path length"
+    flops, time = ([power(found, x.name, cost) for x in KINDS] for cost in ("FLOPs", "time"))
+    return Grid(
+        [
+            Column("layer", [x.name if x.in_table else f"{x.name} *" for x in KINDS]),
+            Column("paper", complexity, "complexity", "theirs"),
+            Column("FLOPs", flops, "complexity", "ours", optional=1),
+            Column("time", time, "complexity", "ours"),
+            Column("", operations, steps, "ours"),
+            Column("paper", sequential, steps, "theirs"),
+            Column("", ["".join(each) for each in paths], length, "ours"),
+            Column("paper", path, length, "theirs"),
+        ]
     )
 
 

@@ -24,7 +24,7 @@ from ablations.dashboard.directories import Directories, Shown
 from ablations.dashboard.optuna_view import OptunaView
 from ablations.dashboard.page import TEMPLATES, render_page, render_refusal
 from ablations.files import HTML_FILE
-from ablations.report.html import script_hashes
+from ablations.report.write import script_hashes
 from experiments.figures.render import script
 
 TITLE = "Ablations"

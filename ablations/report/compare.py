@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ablations.report.cells import interval, needed
 from ablations.report.statistics import mean_difference
-from ablations.report.verdicts import interval, needed
 from ablations.runner.attempts import read_result
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan

@@ -1,7 +1,7 @@
-"""The statistics of a report: means over seeds, differences, seeds needed, rank correlation.
+"""Means over seeds, differences, seeds needed, rank correlation.
 
-mpmath is imported where it is used: a report of one seed does not need it. scipy has all of this
-too, but where it is installed, importing Lightning imports it as well and takes twice as long.
+scipy has all of this too, but where it is installed, importing Lightning imports it as well and
+takes twice as long.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from mpmath import betainc, findroot
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -110,7 +112,6 @@ def _moments(values: Sequence[float]) -> tuple[float, float | None, int]:
 @functools.cache
 def t_quantile(probability: float, freedom: int) -> float:
     """The value that Student's t stays below with ``probability``, which is above a half."""
-    from mpmath import betainc, findroot
 
     def excess(t: float) -> float:
         share = freedom / (freedom + t**2)
