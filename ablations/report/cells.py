@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import fmean
 
-from ablations.report.statistics import MAX_SEEDS, Difference, Estimate, required_seeds
+from ablations.report.statistics import MAX_SEEDS, Estimate, required_seeds
 from ablations.tables.changes import COLUMNS, Value
 from transformer import formats
 from transformer.variant import class_name
@@ -38,15 +38,17 @@ def mean(value: Estimate | None, digits: int) -> str:
     return f"{text} ± {formats.number(value.deviation, digits)}"
 
 
-def interval(value: Estimate, digits: int, *, signed: bool = False) -> str:
+def interval(value: Estimate | None, digits: int, *, signed: bool = False) -> str:
     """The 95 % interval of a mean, ``81.2 to 82.3``, or why there is none."""
+    if value is None:
+        return formats.MISSING
     if value.interval is None:
         return "one seed" if value.count == 1 else "not finite"
     write = formats.difference if signed else formats.number
     return " to ".join(write(end, digits) for end in value.interval)
 
 
-def needed(value: Difference) -> str:
+def needed(value: Estimate) -> str:
     """About how many seeds a test needs, ``14`` or ``more than 100``."""
     count = required_seeds(value)
     return f"more than {MAX_SEEDS}" if count is None else str(count)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from ablations.report.cells import flops, label, setting
@@ -14,12 +13,7 @@ from ablations.runner.process import LOG_FILE, last_log_lines
 from ablations.tables.table import Cell
 from experiments.run.experiment import CONFIG_FILE
 from experiments.run.measures import MEASURES
-from experiments.run.results import (
-    METRICS_FILE,
-    RESULT_FILE,
-    hypotheses_path,
-    read_samples,
-)
+from experiments.run.results import METRICS_FILE, RESULT_FILE, hypotheses_path, read_samples
 from transformer import formats
 from transformer.errors import InputError
 
@@ -27,36 +21,23 @@ _LOG_LINES = 15
 _FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowDetails:
-    """The details of a row; of several seeds, translations and log are those of ``first_seed``.
+def read_details(table: TableNumbers, row: RowNumbers) -> dict[str, object]:
+    """The values of the details' template; empty for a published system.
 
-    ``files`` are paths relative to the table's directory.
+    Of several seeds, translations and log are those of the ``first_seed``.
     """
-
-    configuration: Sequence[tuple[str, str]]
-    runs: Grid
-    files: Sequence[str]
-    first_seed: int
-    samples: Grid
-    log: Sequence[str]
-
-
-def read_details(table: TableNumbers, row: RowNumbers) -> RowDetails | None:
-    """Read the details of a row; None for a published system."""
     if row.is_published:
-        return None
-    seeds = row.planned.seeds
-    paths = [locate(Cell(row.name, seed).directory(table.directory)) for seed in seeds]
+        return {}
+    paths = [locate(Cell(row.name, seed).directory(table.directory)) for seed in row.seeds]
     files = [path / name for path in paths for name in _FILES if (path / name).is_file()]
-    return RowDetails(
-        configuration=list(_configuration(table, row)),
-        runs=_runs(row),
-        files=[file.relative_to(table.directory).as_posix() for file in files],
-        first_seed=seeds[0],
-        samples=_samples(paths[0]),
-        log=last_log_lines(paths[0], _LOG_LINES),
-    )
+    return {
+        "configuration": list(_configuration(table, row)),
+        "runs": _runs(row),
+        "files": [file.relative_to(table.directory).as_posix() for file in files],
+        "first_seed": row.seeds[0],
+        "samples": _samples(paths[0]),
+        "log": last_log_lines(paths[0], _LOG_LINES),
+    }
 
 
 def _configuration(table: TableNumbers, row: RowNumbers) -> Iterator[tuple[str, str]]:
@@ -91,11 +72,6 @@ def _samples(path: Path) -> Grid:
         samples = read_samples(path, "valid")
     except InputError:  # such as one that a full disk cut off; the figures do not depend on it
         samples = []
-    return Grid(
-        [
-            Column("chrF", [f"{x.chrf:.1f}" for x in samples]),
-            Column("source", [x.source for x in samples], style="prose"),
-            Column("reference", [x.reference for x in samples], style="prose"),
-            Column("translation", [x.translation for x in samples], style="prose"),
-        ]
-    )
+    texts = ("source", "reference", "translation")
+    columns = [Column(x, [getattr(y, x) for y in samples], style="prose") for x in texts]
+    return Grid([Column("chrF", [f"{x.chrf:.1f}" for x in samples]), *columns])

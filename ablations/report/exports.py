@@ -6,13 +6,7 @@ import csv
 import io
 
 from ablations.report.cells import label, setting
-from ablations.report.grids import (
-    group_starts,
-    our_parameters,
-    our_score,
-    paper_parameters,
-    paper_score,
-)
+from ablations.report.grids import group_starts, our_parameters, our_score, paper_score
 from ablations.report.layout import TEMPLATES, render
 from ablations.report.numbers import RowNumbers, TableNumbers
 from transformer import formats
@@ -42,20 +36,18 @@ _SPECIAL = str.maketrans(
     }
 )
 _OF_RESULT = (
-    "seed",
-    *("perplexity", "bleu", "tokenised_bleu", "test_perplexity", "test_bleu", "f1", "test_f1"),
-    *("parameters", "steps", "target_tokens", "flops", "train_seconds", "tokens_per_second"),
-    *("device", "precision", "commit"),
+    *("seed", "perplexity", "bleu", "tokenised_bleu", "test_perplexity", "test_bleu", "f1"),
+    *("test_f1", "parameters", "steps", "target_tokens", "flops", "train_seconds"),
+    *("tokens_per_second", "device", "precision", "commit"),
 )
 
 
 def to_latex(table: TableNumbers) -> str:
     """A ``tabular`` for ``\\input``, which needs booktabs and amsmath; blanks are the base's."""
-    settings = table.shown_settings
     return render(
         TEMPLATES / "table.tex.j2",
         title=f"{table.plan.title}, scale {table.plan.scale}".replace("\n", " "),
-        settings=[_SYMBOLS.get(name, _escape(label(name))) for name in settings],
+        settings=[_SYMBOLS.get(name, _escape(label(name))) for name in table.settings],
         figures=[*(measure.short for measure in table.measures), "params"],
         is_compared=table.plan.is_compared,
         rows=[[_escape(cell) for cell in _cells(table, row)] for row in table.rows],
@@ -65,13 +57,12 @@ def to_latex(table: TableNumbers) -> str:
 
 def _cells(table: TableNumbers, row: RowNumbers) -> list[str]:
     cells = [row.name]
-    for name in table.shown_settings:
+    for name in table.settings:
         is_shown = row.is_base or name in row.changed
         cells.append(setting(name, row.settings[name]) if is_shown else "")
-    paper = table.plan.is_compared
-    for name in table.plan.measures:
-        cells += [our_score(row, name), *[paper_score(row, name)] * paper]
-    return [*cells, our_parameters(row), *[paper_parameters(row)] * paper]
+    pairs = [(our_score(score, row), paper_score(score)) for score in row.scores.values()]
+    pairs.append((our_parameters(row), str(row.reported.parameters_millions or "")))
+    return cells + [cell for pair in pairs for cell in pair[: 1 + table.plan.is_compared]]
 
 
 def _escape(text: str) -> str:

@@ -72,7 +72,7 @@ def _curves(table: TableNumbers) -> Iterator[Figure]:
     curves = [
         mean_curve([read_curve(locate(x.directory(table.directory)), x.row, x.seed) for x in cells])
         for row in table.rows
-        if (cells := [Cell(row.name, seed) for seed in row.planned.seeds])
+        if (cells := [Cell(row.name, seed) for seed in row.seeds])
     ]
     spec = draw_curves(curves, table.base and table.base.name, by_name=table.plan.is_compared)
     if spec is not None:
@@ -119,7 +119,7 @@ def _group(table: TableNumbers, row: RowNumbers) -> str:
 
 def _bleu_and_flops(row: RowNumbers) -> Iterator[Record]:
     """The paper's point of a row of Table 2, and ours."""
-    paper, ours = row.planned.reported, row.means.get("test_bleu")
+    paper, ours = row.reported, row.means.get("test_bleu")
     language = row.settings["target_language"]
     if paper.flops is None:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablations.files import PLAN_FILE
@@ -13,7 +13,6 @@ from ablations.report.pooling import Pool, pool
 from ablations.report.runs import Run, Unfinished, read_runs, unplanned_runs
 from ablations.report.statistics import (
     Correlation,
-    Difference,
     Estimate,
     estimate,
     paired_difference,
@@ -21,7 +20,7 @@ from ablations.report.statistics import (
 )
 from ablations.tables.changes import COLUMNS, Value
 from ablations.tables.plan import Plan, PlannedRow, load_plan
-from ablations.tables.table import Cell
+from ablations.tables.table import Cell, Reported
 from experiments.run.measures import MEASURES, Measure
 from experiments.run.results import Result
 from transformer.errors import InputError
@@ -41,39 +40,17 @@ class Score:
 
     ``difference`` is None for the base, without a seed in common with it, on other text or, as
     perplexity is per word-piece, with another vocabulary; its deviation is the pooled one where
-    that is usable.
+    that is usable. ``verdict`` is better, worse or within noise, ``agreement`` compares the sign of
+    our difference with that of the paper's; both are "" where one is unknown.
     """
 
     measure: Measure
     ours: Estimate | None
     paper: float | None
-    difference: Difference | None
+    difference: Estimate | None
     paper_difference: float | None
-
-    @property
-    def verdict(self) -> str:
-        """Our difference beyond noise: ``better``, ``worse`` or ``within noise``; "" if unknown."""
-        if self.difference is None or self.difference.within_noise is None:
-            return ""
-        if self.difference.within_noise:
-            return WITHIN_NOISE
-        falls = self.difference.mean < 0
-        return "better" if falls == (self.measure.direction == "minimize") else "worse"
-
-    @property
-    def agreement(self) -> str:
-        """The sign of our difference compared with that of the paper's; "" if one is unknown."""
-        ours, paper = self.difference, self.paper_difference
-        if ours is None or paper is None or math.isnan(ours.mean):
-            return ""
-        if ours.within_noise:
-            return WITHIN_NOISE
-        if not paper:
-            return NO_DIFFERENCE
-        same = ours.mean * paper > 0
-        if ours.interval is None:
-            return SAME_SIGN if same else OTHER_SIGN
-        return AGREES if same else CONTRADICTS
+    verdict: str
+    agreement: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,82 +58,48 @@ class RowNumbers:
     """A row, its runs and its ``scores`` by the table's measures.
 
     ``settings`` are the values of all settings as run, ``changed`` those that differ from the
-    base's. ``means`` over the seeds are those of all scores, by the names of the fields of a
-    Result; those of the mean of several checkpoints begin with ``averaged_``.
+    base's. Only rows of the same text as the base, ``is_of_same_text``, are compared with it.
+    ``means`` over the seeds are those of all scores, by the names of the fields of a Result; those
+    of the mean of several checkpoints begin with ``averaged_``.
     """
 
-    planned: PlannedRow
+    name: str
+    seeds: tuple[int, ...]
+    is_base: bool
+    is_published: bool
+    is_of_same_text: bool
+    reported: Reported
+    reference: str
     settings: Mapping[str, Value]
     changed: frozenset[str]
     results: Sequence[Result]
     unfinished: Sequence[Unfinished]
     means: Mapping[str, Estimate]
-    scores: Mapping[str, Score] = dataclasses.field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Its name in the table."""
-        return self.planned.name
-
-    @property
-    def is_base(self) -> bool:
-        """True if the row changes nothing."""
-        return not self.planned.changes and not self.planned.published
-
-    @property
-    def is_published(self) -> bool:
-        """True for a system of other authors, which is never run."""
-        return self.planned.published
-
-    @property
-    def is_of_same_text(self) -> bool:
-        """True if its scores are of the same text as the base's."""
-        return not self.is_published and "target_language" not in self.changed
+    scores: Mapping[str, Score] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableNumbers:
     """The rows of a table that were asked for, in order, whose runs are in ``directory``.
 
-    ``pools`` are the pooled spreads of the measures, if there are enough seeds, ``correlations``
+    ``base`` is the row that changes nothing, if it was asked for; ``has_seeds`` is True if a row
+    has two finished runs or more. ``settings`` are shown: what rows change and, next to the paper,
+    all of Table 3. ``pools`` are the pooled spreads, if there are enough seeds, ``correlations``
     those of our scores with the paper's, both by measure. ``unplanned`` are directories with a
     result that the plan does not list.
     """
 
     directory: Path
     plan: Plan
+    measures: Sequence[Measure]
     rows: Sequence[RowNumbers]
+    base: RowNumbers | None
+    results: Sequence[Result]
+    has_seeds: bool
+    settings: Sequence[str]
     pools: Mapping[str, Pool]
     correlations: Mapping[str, Correlation]
     unplanned: Sequence[str]
-
-    @property
-    def measures(self) -> Sequence[Measure]:
-        """The scores that the table compares."""
-        return [MEASURES[name] for name in self.plan.measures]
-
-    @property
-    def base(self) -> RowNumbers | None:
-        """The row that changes nothing, if it was asked for."""
-        return next((row for row in self.rows if row.is_base), None)
-
-    @property
-    def results(self) -> Sequence[Result]:
-        """All finished runs."""
-        return [result for row in self.rows for result in row.results]
-
-    @property
-    def has_seeds(self) -> bool:
-        """True if a row has two finished runs or more."""
-        return any(len(row.results) > 1 for row in self.rows)
-
-    @property
-    def shown_settings(self) -> Sequence[str]:
-        """The columns of settings: what rows change and, next to the paper, all of Table 3."""
-        names = {name for row in self.rows for name in row.changed}
-        if self.plan.is_compared:
-            names |= COLUMNS.keys() - _SHOWN_IF_CHANGED
-        return [name for name in self.plan.shown if name in names]
 
 
 def compute_numbers(directory: Path) -> TableNumbers:
@@ -176,20 +119,24 @@ def compute_numbers(directory: Path) -> TableNumbers:
     runs = read_runs(plan, directory)
     rows = [_read_row(row, plan, runs) for row in plan.rows if row.seeds or row.published]
     base = next((row for row in rows if row.is_base), None)
+    has_seeds = any(len(row.results) > 1 for row in rows)
     pools: dict[str, Pool] = {}
-    if any(len(row.results) > 1 for row in rows):
-        found = {name: pool({x.name: _by_seed(x, name) for x in rows}) for name in plan.measures}
-        pools = {name: pooled for name, pooled in found.items() if pooled}
-    rows = [
-        dataclasses.replace(
-            row, scores={name: _score(row, base, name, pools.get(name)) for name in plan.measures}
-        )
-        for row in rows
-    ]
+    for name in plan.measures if has_seeds else ():
+        if (found := pool({row.name: _by_seed(row, name) for row in rows})) is not None:
+            pools[name] = found
+    scores = [{x: _score(row, base, x, pools.get(x)) for x in plan.measures} for row in rows]
+    rows = [dataclasses.replace(x, scores=y) for x, y in zip(rows, scores, strict=True)]
+    changed = {name for row in rows for name in row.changed}
+    of_paper = COLUMNS.keys() - _SHOWN_IF_CHANGED if plan.is_compared else ()
     return TableNumbers(
         directory=directory,
         plan=plan,
+        measures=[MEASURES[name] for name in plan.measures],
         rows=rows,
+        base=next((row for row in rows if row.is_base), None),
+        results=[result for row in rows for result in row.results],
+        has_seeds=has_seeds,
+        settings=[name for name in plan.shown if name in changed or name in of_paper],
         pools=pools,
         correlations={name: _correlate([x.scores[name] for x in rows]) for name in plan.measures},
         unplanned=unplanned_runs(plan, directory),
@@ -200,10 +147,17 @@ def _read_row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Run]) -> RowNumbe
     own = [runs[Cell(row.name, seed)] for seed in row.seeds]
     results = [run for run in own if isinstance(run, Result)]
     means = {name: _mean(results, name) for name in (*MEASURES, *_MORE_SCORES)}
+    changed = row.changed(plan.base)
     return RowNumbers(
-        planned=row,
+        name=row.name,
+        seeds=row.seeds,
+        is_base=not row.changes and not row.published,
+        is_published=row.published,
+        is_of_same_text=not row.published and "target_language" not in changed,
+        reported=row.reported,
+        reference=row.reference,
         settings=row.settings(plan.base),
-        changed=row.changed(plan.base),
+        changed=changed,
         results=results,
         unfinished=[run for run in own if isinstance(run, Unfinished)],
         means={name: mean for name, mean in means.items() if mean is not None},
@@ -224,27 +178,47 @@ def _by_seed(row: RowNumbers, name: str) -> dict[int, float]:
 
 
 def _score(row: RowNumbers, base: RowNumbers | None, name: str, pooled: Pool | None) -> Score:
-    measure, paper = MEASURES[name], _reported(row, name)
+    measure, paper = MEASURES[name], getattr(row.reported, name, None)
     difference = paper_difference = None
     if base is not None and row.is_of_same_text and not row.is_base:
         if "perplexity" not in name or "vocab_size" not in row.changed:
-            difference = paired_difference(_by_seed(row, name), _by_seed(base, name), measure.scale)
+            ours, theirs = _by_seed(row, name), _by_seed(base, name)
+            difference = paired_difference(ours, theirs, measure.scale)
         if difference and pooled:
             difference = pooled.apply(difference)
-        theirs = _reported(base, name)
-        if paper is not None and theirs is not None:
-            paper_difference = paper - theirs
+        of_base = getattr(base.reported, name, None)
+        if paper is not None and of_base is not None:
+            paper_difference = paper - of_base
     return Score(
         measure=measure,
         ours=row.means.get(name),
         paper=paper,
         difference=difference,
         paper_difference=paper_difference,
+        verdict=_verdict(measure, difference),
+        agreement=_agreement(difference, paper_difference),
     )
 
 
-def _reported(row: RowNumbers, name: str) -> float | None:
-    return getattr(row.planned.reported, name, None)
+def _verdict(measure: Measure, difference: Estimate | None) -> str:
+    if difference is None or difference.within_noise is None:
+        return ""
+    if difference.within_noise:
+        return WITHIN_NOISE
+    return "better" if (difference.mean < 0) == (measure.direction == "minimize") else "worse"
+
+
+def _agreement(ours: Estimate | None, paper: float | None) -> str:
+    if ours is None or paper is None or math.isnan(ours.mean):
+        return ""
+    if ours.within_noise:
+        return WITHIN_NOISE
+    if not paper:
+        return NO_DIFFERENCE
+    same = ours.mean * paper > 0
+    if ours.interval is None:
+        return SAME_SIGN if same else OTHER_SIGN
+    return AGREES if same else CONTRADICTS
 
 
 def _correlate(scores: Iterable[Score]) -> Correlation:

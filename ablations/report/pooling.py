@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ablations.report.statistics import CONFIDENCE, Difference
+from ablations.report.statistics import CONFIDENCE, Estimate
 
 Array = NDArray[np.float64]
 _DRAWS, _TABLES = 100_000, 20_000
@@ -32,10 +32,10 @@ class Pool:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the test does not reject that all rows have the same variance."""
+        """True if the test does not reject that all rows have the same variance."""
         return self.p_equal >= 1 - CONFIDENCE
 
-    def apply(self, paired: Difference) -> Difference:
+    def apply(self, paired: Estimate) -> Estimate:
         """A row less the base with the pooled deviation in place of its own, if it is usable."""
         if not self.is_usable or not math.isfinite(paired.mean):
             return paired

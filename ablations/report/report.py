@@ -7,11 +7,12 @@ from pathlib import Path
 
 from ablations.files import CSV_FILE, LATEX_FILE, PLAN_FILE
 from ablations.report.exports import to_csv, to_latex
-from ablations.report.facts import facts, regime, regime_warning
+from ablations.report.facts import facts
 from ablations.report.figures import table_figures
 from ablations.report.grids import cost_grid, results_grid, seeds_grid
 from ablations.report.layout import TEMPLATES, Column, Grid
 from ablations.report.numbers import TableNumbers, compute_numbers
+from ablations.report.regime import regime, regime_warning
 from ablations.report.verdicts import order_of_rows, verdicts
 from ablations.report.write import write_files
 from experiments.figures.render import start_drawing
@@ -40,7 +41,7 @@ def _values(table: TableNumbers) -> dict[str, object]:
     """The values of the templates; a table that is not the paper's is not compared with it."""
     plan, base, results = table.plan, table.base, table.results
     corpus = plan.base.data.corpus
-    total = sum(len(row.planned.seeds) for row in table.rows)
+    total = sum(len(row.seeds) for row in table.rows)
     is_of_paper = plan.is_compared and corpus.task == "translation"
     numbers = regime(plan.base, base.results[0] if base and base.results else None)
     numbers = numbers if is_of_paper else []
@@ -58,8 +59,8 @@ def _values(table: TableNumbers) -> dict[str, object]:
         "regime": Grid(
             [
                 Column("number", [x.name for x in numbers]),
-                Column("here", [x.cells[1] for x in numbers], style="ours"),
-                Column("paper", [x.cells[2] for x in numbers], style="theirs"),
+                Column("here", [x.text for x in numbers], style="ours"),
+                Column("paper", [f"{x.paper:g}" for x in numbers], style="theirs"),
             ]
         ),
         "warning": regime_warning(numbers),

@@ -41,19 +41,19 @@ class Unfinished:
         return "in evaluation" if scoring else "in preparation"
 
     def __str__(self) -> str:
-        progress = self.progress
+        progress, text = self.progress, self.short
         if self.left_out:
             return f"left out: {self.left_out}"
         if progress is None or progress.stage not in (*_FAILURES, RunState.STOPPED):
-            return self.short
-        where = f" at step {progress.step:,} of {progress.max_steps:,}" if progress.step else ""
-        if progress.stage == RunState.STOPPED:
-            return f"stopped{where}"
-        return f"{progress.stage}{where} ({progress.message or 'no reason recorded'})"
+            return text
+        if progress.step:
+            text += f" at step {progress.step:,} of {progress.max_steps:,}"
+        failed = progress.stage in _FAILURES
+        return f"{text} ({progress.message or 'no reason recorded'})" if failed else text
 
     @property
     def urgency(self) -> tuple[bool, bool, int]:
-        """Sorts a row's unfinished runs: the failures last, before them the furthest."""
+        """Sorts a row's unfinished runs: the furthest late, failures last."""
         if self.progress is None:
             return bool(self.left_out), False, 0
         return self.progress.stage in _FAILURES, True, self.progress.step
@@ -92,9 +92,10 @@ def _read(cell: Cell, plan: Plan, directory: Path) -> Run:
         return Unfinished(cell, None, str(error))
 
 
-def unplanned_runs(plan: Plan, directory: Path) -> tuple[str, ...]:
+def unplanned_runs(plan: Plan, directory: Path) -> list[str]:
     """The directories with a result that the plan does not list."""
-    known = {str(cell) for cell in plan.cells}
-    finished = sorted(path.parent for path in directory.glob(f"*/seed-*/{RESULT_FILE}"))
-    names = [path.relative_to(directory).as_posix() for path in finished if not number(path)]
-    return tuple(name for name in names if name not in known)
+    finished = sorted(
+        x.parent for x in directory.glob(f"*/seed-*/{RESULT_FILE}") if not number(x.parent)
+    )
+    names = [path.relative_to(directory).as_posix() for path in finished]
+    return [name for name in names if name not in map(str, plan.cells)]

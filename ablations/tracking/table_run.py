@@ -56,9 +56,9 @@ def _line(table: TableNumbers, row: RowNumbers) -> dict[str, str | float | None]
         }
     line |= {
         "seeds": len(done),
-        "seeds_planned": len(row.planned.seeds),
+        "seeds_planned": len(row.seeds),
         "parameters_millions": done[0].parameters / _MILLION if done else None,
-        "paper_parameters_millions": row.planned.reported.parameters_millions,
+        "paper_parameters_millions": row.reported.parameters_millions,
         "tokens_per_second": fmean(x.tokens_per_second for x in done) if done else None,
         "train_seconds": fmean(x.train_seconds for x in done) if done else None,
         **{name: row.settings[name] for name in table.plan.shown},
