@@ -134,7 +134,7 @@ ALLOWED = {
         "ablations.files",
         "ablations.tables",
         "ablations.runner",
-        "ablations.report.html",
+        "ablations.report.write",
         "ablations.search",
         "ablations.status",
     ),

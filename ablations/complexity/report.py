@@ -38,17 +38,17 @@ def write_layers_report(directory: Path) -> str:
     """
     found = load(directory)
     figures = list(_figures(found))
-    return write_files(directory, TEMPLATE, values(found), figures, {CSV_FILE: _to_csv(found)})
+    return write_files(directory, TEMPLATE, _values(found), figures, {CSV_FILE: _to_csv(found)})
 
 
-def values(found: Measurements) -> dict[str, object]:
+def _values(found: Measurements) -> dict[str, object]:
     """The values of the templates for measurements, finished or not."""
     return {
         "title": TITLE,
         "headline": f"{len(found.points)} of {len(wanted_points())} pairs of length n and width d "
         f"measured on {found.setting.device}, torch {found.setting.torch}, fp32, one sequence at a "
         "time.",
-        "layers": _grid(found),
+        "layers": layers_grid(found),
         "crossings": crossings(found),
         "exponents": exponents_grids(found),
         "steps": steps_grid(found),
@@ -58,7 +58,7 @@ def values(found: Measurements) -> dict[str, object]:
     }
 
 
-def _grid(found: Measurements) -> Grid:
+def layers_grid(found: Measurements) -> Grid:
     """The paper's table with ours next to each of its columns."""
     paths = [[growth(found, "path", *path) for path in kind.paths[:1]] for kind in KINDS]
     operations = [growth(found, "sequential", kind.name, kind.sequential) for kind in KINDS]

@@ -126,7 +126,7 @@ def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
         channel: {"field": "row", "legend": legend, "scale": {"range": values}}
         for channel, values in (("color", COLOURS), ("strokeDash", dashes))
     }
-    grey = {"strokeWidth": 3, "color": GREY, "strokeOpacity": 0.55}
+    grey: Spec = {"strokeWidth": 3, "color": GREY, "strokeOpacity": 0.55}
     base = [layer("line", encoding, data=_records(behind, field), **grey)] * bool(behind)
     lines = layer("line", {**encoding, **by_row}, data=_records(own, field), strokeWidth=1.5)
     return {"title": title, "width": 230, "height": 190, "layer": [*base, lines]}

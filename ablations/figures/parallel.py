@@ -17,7 +17,7 @@ def draw_parallel(trials: Sequence[Record], parameters: Sequence[Record]) -> Spe
     """A line for each finished trial through its values to its perplexity, coloured by rank.
 
     The best 200 are drawn, the best one in front. The values of the others are grey marks at the
-    axes, as their perplexity cannot be compared. Records are those of :mod:`ablations.figures.search`.
+    axes, as their perplexity cannot be compared. :mod:`ablations.figures.search` has the fields.
 
     Returns:
         None if fewer than two trials have finished
@@ -27,7 +27,7 @@ def draw_parallel(trials: Sequence[Record], parameters: Sequence[Record]) -> Spe
         return None
     best = sorted(inside, key=lambda trial: trial[_PERPLEXITY])[:_MOST_LINES]
     ends = best[0][_PERPLEXITY], best[-1][_PERPLEXITY]
-    last = {"name": _PERPLEXITY, "log": True, "choices": (), "bounds": ends}
+    last: Record = {"name": _PERPLEXITY, "log": True, "choices": (), "bounds": ends}
     axes = [*parameters, last]
     above = {"labelAngle": 0, "labelPadding": 20, "orient": "top", "grid": True}
     above |= {"domain": False, "ticks": False}
@@ -56,8 +56,8 @@ def draw_parallel(trials: Sequence[Record], parameters: Sequence[Record]) -> Spe
     along = [x for rank, trial in ranked for x in _along({**trial, "rank": rank}, axes)]
     others = [x for trial in edge for x in _along(trial, parameters)]
     labels = [_label(each, value) for each in axes for value in each["bounds"]]
-    tick = {"color": GREY, "opacity": 0.5, "size": 9, "xOffset": -8}
-    text = {"align": "left", "dx": 8, "dy": -7, "color": GREY}
+    tick: Spec = {"color": GREY, "opacity": 0.5, "size": 9, "xOffset": -8}
+    text: Spec = {"align": "left", "dx": 8, "dy": -7, "color": GREY}
     return figure(
         "Parameters of each finished trial, the best in blue; the others as grey marks",
         width=max(300, 130 * len(names)),

@@ -2,7 +2,7 @@
 
 A trial is a record of its ``trial``, ``number``, ``state``, ``step``, ``perplexity`` (None if it
 has none), the values of its parameters by name, and by :func:`scaled` those it was trained with.
-A parameter is a record of its ``name``, ``log``, ``choices`` (empty if it is a range) and ``bounds``.
+A parameter is a record of its ``name``, ``log``, ``choices`` (empty for a range) and ``bounds``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
         if trial["perplexity"] < corners[-1]["perplexity"]:
             corners.append(trial)
     corners.append({**corners[-1], "number": len(trials) - 1})
-    line = {"interpolate": "step-after", "color": GREY}
+    line: Spec = {"interpolate": "step-after", "color": GREY}
     best = layer("line", {"x": x, "y": _PERPLEXITY}, data=corners, **line)
     return figure(
         "Perplexity by trial, and the best so far; what did not finish is at the edge",
@@ -178,7 +178,7 @@ def _points(inside: Sequence[Record], edge: Sequence[Record], x: Spec, *shown: s
         for place in (0, 1)
     )
     looks: Spec = {"color": colour, "shape": shape, "tooltip": tooltip(*shown)}
-    style = {"filled": True, "size": 45, "opacity": 0.7}
+    style: Spec = {"filled": True, "size": 45, "opacity": 0.7}
     return [
         layer("point", {"x": x, "y": y, **looks}, data=trials, **style)
         for trials, y in ((inside, _PERPLEXITY), (edge, {"value": 0}))

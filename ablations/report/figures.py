@@ -8,16 +8,7 @@ from statistics import fmean, median
 
 from ablations.figures.curves import draw_curves, group_of, mean_curve, read_curve
 from ablations.report.layout import Figure
-from ablations.report.numbers import (
-    AGREES,
-    CONTRADICTS,
-    NO_DIFFERENCE,
-    OTHER_SIGN,
-    SAME_SIGN,
-    WITHIN_NOISE,
-    RowNumbers,
-    TableNumbers,
-)
+from ablations.report.numbers import Agreement, RowNumbers, TableNumbers
 from ablations.runner.attempts import locate
 from ablations.tables.table import Cell
 from experiments.figures.style import (
@@ -39,15 +30,15 @@ from experiments.run.measures import Measure
 _WIDTH, _HEIGHT = 400, 300
 _AGREEMENT_WIDTH, _AGREEMENT_HEIGHT = 480, 340
 _LETTER = 6  # the width of one in a label, in pixels like the figures
-_TEXT = {"align": "left", "dx": 7, "fontSize": 10}
+_TEXT: Spec = {"align": "left", "dx": 7, "fontSize": 10}
 # By hue and by shape, for readers who cannot tell the colours apart.
 _AGREEMENT = {
-    AGREES: (BLUE, "circle"),
-    SAME_SIGN: (BLUE, "circle"),
-    WITHIN_NOISE: (GREY, "square"),
-    NO_DIFFERENCE: (GREY, "diamond"),
-    OTHER_SIGN: (VERMILION, "triangle-up"),
-    CONTRADICTS: (VERMILION, "triangle-up"),
+    Agreement.AGREES: (BLUE, "circle"),
+    Agreement.SAME_SIGN: (BLUE, "circle"),
+    Agreement.WITHIN_NOISE: (GREY, "square"),
+    Agreement.NONE_IN_PAPER: (GREY, "diamond"),
+    Agreement.OTHER_SIGN: (VERMILION, "triangle-up"),
+    Agreement.CONTRADICTS: (VERMILION, "triangle-up"),
 }
 _SIZES = {
     "parameters": ("parameters", "parameters of its model"),
@@ -59,7 +50,7 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
     """All figures for which there are enough values."""
     for measure in table.measures:
         if rows := list(_compared(table, measure)):
-            yield _agreement(rows, measure, ", with 95 % intervals" * table.has_seeds)
+            yield draw_agreement(rows, measure, ", with 95 % intervals" * table.has_seeds)
     if table.has_seeds:
         yield from (_seeds(table, measure) for measure in table.measures)
     yield from _curves(table)
@@ -88,7 +79,7 @@ def _compared(table: TableNumbers, measure: Measure) -> Iterator[Record]:
             yield {"row": row.name, **differences, "agreement": score.agreement}
 
 
-def _agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Figure:
+def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Figure:
     """Each row's difference from the base here against the paper's, with its interval."""
     # The large differences of a few rows would press all others together on a linear axis.
     typical = {name: median(abs(row[name]) for row in rows) or 1 for name in ("paper", "ours")}
@@ -100,7 +91,8 @@ def _agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Figure:
         for look in (0, 1)
     )
     shown = tooltip("row", "paper", "ours", "low", "high", "agreement")
-    zero, dashed = {"datum": 0, "type": "quantitative"}, {"strokeDash": [3, 3], "opacity": 0.6}
+    zero = {"datum": 0, "type": "quantitative"}
+    dashed: Spec = {"strokeDash": [3, 3], "opacity": 0.6}
     ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
     interval = layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
@@ -227,7 +219,7 @@ def _bleu_and_flops(row: RowNumbers) -> Iterator[Record]:
 def _against(
     rows: Sequence[Record], size: tuple[str, str], score: tuple[str, str], *, log: bool
 ) -> Spec:
-    """A score of each row, on a logarithmic axis or not, against a size: their fields and titles."""
+    """A score of each row against a size: their fields and the titles of their axes."""
     x = axis(*size, log=True, form="~s" if size[0] == "parameters" else ".1~e")
     y = axis(*score, log=log)
     groups = list(dict.fromkeys(row["group"] for row in rows))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -110,13 +110,9 @@ def _environment(folder: Path, escape: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "items": items,
-        "markdown": escape_markdown,
-        "number": formats.number,
-        "markdown_table": markdown_table,
-        "terminal_table": terminal_table,
-    }
+    filters: Any = environment.filters
+    for each in (items, escape_markdown, markdown_table, terminal_table, formats.number):
+        filters[each.__name__] = each
     return environment
 
 
@@ -151,10 +147,7 @@ def terminal_table(grid: Grid, width: int) -> str:
 
 
 def _under_a_rule(grid: Grid) -> str:
-    """Columns of the style ``words`` are aligned to the left.
-
-    It is not laid out by rich, whose import takes a fifth of the time that ``report`` may take.
-    """
+    # rich would wrap or cut what does not fit.
     heads = [column.name or column.group for column in grid.columns]
     left = {index for index, column in enumerate(grid.columns) if column.style == "words"}
     head, *rows = _aligned([heads, *grid.rows], 0, left)

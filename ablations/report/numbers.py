@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from ablations.files import PLAN_FILE
@@ -25,13 +26,22 @@ from experiments.run.measures import MEASURES, Measure
 from experiments.run.results import Result
 from transformer.errors import InputError
 
-AGREES, CONTRADICTS, WITHIN_NOISE = "agrees", "contradicts", "within noise"
-# Without a difference in the paper, and without an interval of ours.
-NO_DIFFERENCE, SAME_SIGN, OTHER_SIGN = "none in paper", "same sign", "other sign"
 _AVERAGED = "averaged_"
 _MORE_SCORES = ("tokenised_bleu", f"{_AVERAGED}perplexity", f"{_AVERAGED}bleu", f"{_AVERAGED}f1")
 # Not columns of Table 3.
 _SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
+
+
+class Agreement(StrEnum):
+    """The sign of our difference from the base compared with that of the paper's."""
+
+    AGREES = "agrees"
+    WITHIN_NOISE = "within noise"
+    CONTRADICTS = "contradicts"
+    NONE_IN_PAPER = "none in paper"
+    # Without an interval of ours.
+    SAME_SIGN = "same sign"
+    OTHER_SIGN = "other sign"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +50,7 @@ class Score:
 
     ``difference`` is None for the base, without a seed in common with it, on other text or, as
     perplexity is per word-piece, with another vocabulary; its deviation is the pooled one where
-    that is usable. ``verdict`` is better, worse or within noise, ``agreement`` compares the sign of
-    our difference with that of the paper's; both are "" where one is unknown.
+    that is usable. ``verdict`` is better, worse or within noise, "" where it is unknown.
     """
 
     measure: Measure
@@ -50,7 +59,7 @@ class Score:
     difference: Estimate | None
     paper_difference: float | None
     verdict: str
-    agreement: str
+    agreement: Agreement | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,21 +213,21 @@ def _verdict(measure: Measure, difference: Estimate | None) -> str:
     if difference is None or difference.within_noise is None:
         return ""
     if difference.within_noise:
-        return WITHIN_NOISE
+        return Agreement.WITHIN_NOISE
     return "better" if (difference.mean < 0) == (measure.direction == "minimize") else "worse"
 
 
-def _agreement(ours: Estimate | None, paper: float | None) -> str:
+def _agreement(ours: Estimate | None, paper: float | None) -> Agreement | None:
     if ours is None or paper is None or math.isnan(ours.mean):
-        return ""
+        return None
     if ours.within_noise:
-        return WITHIN_NOISE
+        return Agreement.WITHIN_NOISE
     if not paper:
-        return NO_DIFFERENCE
+        return Agreement.NONE_IN_PAPER
     same = ours.mean * paper > 0
     if ours.interval is None:
-        return SAME_SIGN if same else OTHER_SIGN
-    return AGREES if same else CONTRADICTS
+        return Agreement.SAME_SIGN if same else Agreement.OTHER_SIGN
+    return Agreement.AGREES if same else Agreement.CONTRADICTS
 
 
 def _correlate(scores: Iterable[Score]) -> Correlation:

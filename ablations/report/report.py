@@ -7,16 +7,14 @@ from pathlib import Path
 
 from ablations.files import CSV_FILE, LATEX_FILE, PLAN_FILE
 from ablations.report.exports import to_csv, to_latex
-from ablations.report.facts import facts
 from ablations.report.figures import table_figures
 from ablations.report.grids import cost_grid, results_grid, seeds_grid
 from ablations.report.layout import TEMPLATES, Column, Grid
+from ablations.report.notes import facts, regime, regime_warning
 from ablations.report.numbers import TableNumbers, compute_numbers
-from ablations.report.regime import regime, regime_warning
 from ablations.report.verdicts import order_of_rows, verdicts
 from ablations.report.write import write_files
 from experiments.figures.render import start_drawing
-from experiments.run.measures import MEASURES
 from transformer.variant import class_name, has_changed
 
 
@@ -65,13 +63,7 @@ def _values(table: TableNumbers) -> dict[str, object]:
         ),
         "warning": regime_warning(numbers),
         "facts": list(facts(table)),
-        # For the notes.
-        "numbers": table,
-        "plan": plan,
-        "measures": MEASURES,
-        "has_single_seeds": any(len(row.results) == 1 for row in table.rows),
-        "has_tokenised_bleu": any("tokenised_bleu" in row.means for row in table.rows),
-        "averaged": sorted({x.averaged.checkpoints for x in results if x.averaged}),
+        "table": table,  # for the notes
     }
 
 

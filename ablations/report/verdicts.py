@@ -6,30 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ablations.report.cells import needed
-from ablations.report.numbers import (
-    AGREES,
-    CONTRADICTS,
-    NO_DIFFERENCE,
-    OTHER_SIGN,
-    SAME_SIGN,
-    WITHIN_NOISE,
-    RowNumbers,
-    TableNumbers,
-)
+from ablations.report.numbers import Agreement, RowNumbers, TableNumbers
 from ablations.report.pooling import dunnett
 from ablations.report.statistics import Correlation
 from experiments.run.measures import Measure
 from transformer import formats
 
 _COUNTED = {
-    AGREES: "agree beyond noise",
-    WITHIN_NOISE: "within noise",
-    CONTRADICTS: "contradict beyond noise",
-    NO_DIFFERENCE: "no difference in the paper",
-    SAME_SIGN: "same sign",
-    OTHER_SIGN: "other sign",
+    Agreement.AGREES: "agree beyond noise",
+    Agreement.WITHIN_NOISE: "within noise",
+    Agreement.CONTRADICTS: "contradict beyond noise",
+    Agreement.NONE_IN_PAPER: "no difference in the paper",
+    Agreement.SAME_SIGN: "same sign",
+    Agreement.OTHER_SIGN: "other sign",
 }
-_LISTED = (CONTRADICTS, NO_DIFFERENCE, OTHER_SIGN)
+_LISTED = (Agreement.CONTRADICTS, Agreement.NONE_IN_PAPER, Agreement.OTHER_SIGN)
 
 
 def verdicts(table: TableNumbers) -> Iterator[str]:
@@ -62,7 +53,7 @@ def _noise(rows: Sequence[RowNumbers], measure: Measure) -> str:
     noise = [
         f"{name} {needed(score.difference)}"
         for name, score in known.items()
-        if score.difference and score.verdict == WITHIN_NOISE
+        if score.difference and score.difference.within_noise
     ]
     text = f"{len(noise)} of {len(known)} rows are within noise of the base"
     if noise:
@@ -93,7 +84,7 @@ def _all_together(
 
 
 def _agreements(rows: Sequence[RowNumbers], measure: Measure) -> Iterator[str]:
-    found: dict[str, list[str]] = defaultdict(list)
+    found: dict[Agreement, list[str]] = defaultdict(list)
     for row in rows:
         if agreement := row.scores[measure.name].agreement:
             found[agreement].append(row.name)

@@ -9,6 +9,7 @@ import shutil
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ablations.files import FIGURES, HTML_FILE, MARKDOWN_FILE
 from ablations.report.layout import TEMPLATES, Figure, render
@@ -22,7 +23,7 @@ _DEFAULT_WIDTH = 120
 def write_files(
     directory: Path,
     template: Path,
-    values: Mapping[str, object],
+    values: Mapping[str, Any],
     figures: Sequence[Figure],
     tables: Mapping[str, str] | None = None,
 ) -> str:
@@ -47,16 +48,9 @@ def write_files(
         write_atomically(directory / name, content)
     values = {**values, "figures": figures}
     markdown = render(template, layout="markdown.j2", folder=FIGURES, **values)
-    html = render(
-        template,
-        layout="html.j2",
-        drawn={name: svg for name, (svg, _) in drawn.items()},
-        style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
-        script=_own_script(),
-        vega=script() if drawn else "",
-        **values,
-    )
     write_atomically(directory / MARKDOWN_FILE, _single_spaced(markdown))
+    vega = script() if drawn else ""
+    html = render(template, layout="html.j2", drawn=drawn, vega=vega, **values)
     write_atomically(directory / HTML_FILE, html)
     width = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns
     return _single_spaced(render(template.with_suffix(".txt.j2"), width=width, **values))
@@ -69,12 +63,9 @@ def _single_spaced(text: str) -> str:
 
 def script_hashes() -> str:
     """The hashes by which a Content-Security-Policy allows the scripts within a report's page."""
-    digests = (hashlib.sha256(x.encode()).digest() for x in (script(), f"\n{_own_script()}\n"))
+    own = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digests = (hashlib.sha256(x.encode()).digest() for x in (script(), f"\n{own}"))
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
-
-
-def _own_script() -> str:
-    return (TEMPLATES / "report.js").read_text(encoding="utf-8")
 
 
 def print_page(text: str, directory: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from ablations.figures.curves import read_curve
 from ablations.figures.search import draw_trial_curves
 from ablations.files import CONFIRM, PLAN_FILE
-from ablations.report.facts import facts_of_base, facts_of_results
 from ablations.report.grids import results_grid
 from ablations.report.layout import Column, Figure, Grid
+from ablations.report.notes import facts_of_base, facts_of_results
 from ablations.report.numbers import compute_numbers
 from ablations.report.verdicts import verdicts
 from ablations.report.write import write_files

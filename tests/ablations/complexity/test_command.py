@@ -11,10 +11,12 @@ import pytest
 
 from ablations.__main__ import main
 from ablations.complexity import measure, results, run
+from ablations.complexity.exponents import crossings
+from ablations.complexity.notes import missing
 from ablations.complexity.paper import ATTENTION, NAMES, RECURRENT
-from ablations.complexity.report import compose_layers
+from ablations.complexity.report import layers_grid
 from ablations.complexity.results import Measurements, Point, Setting, Steps, Timing, load
-from ablations.report.page import Table, Text
+from ablations.report.layout import Grid
 
 RUN = "run table1 --device cpu --directory out"
 
@@ -28,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(results, "STEP_LENGTHS", (4, 8))
     monkeypatch.setattr(measure, "MOST_SAMPLES", results.LEAST_SAMPLES)
     # Bundling the page's script takes seconds; asking for the precision starts a process.
-    monkeypatch.setattr("ablations.report.html.script", lambda: "")
+    monkeypatch.setattr("ablations.report.write.script", lambda: "")
     monkeypatch.setattr("ablations.tables.plan.native_precision", lambda: "fp32")
     return tmp_path / "out"
 
@@ -53,7 +55,7 @@ def test_it_measures_resumes_and_reports(
     path = place / "measurements.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:-1], lines[-1][:99]]))
-    (said,) = compose_layers(load(place)).part("Not measured", Text).content[1:]
+    (_, said) = missing(load(place))
     assert "1 damaged line(s) of measurements.jsonl were skipped" in said
     monkeypatch.setattr(run, "path_length", None)
     assert call(RUN, monkeypatch) == 0
@@ -146,25 +148,25 @@ def made_up() -> Measurements:
     return found
 
 
-def table(found: Measurements, heading: str) -> dict[str, tuple[str, ...]]:
-    return {row[0]: row[1:] for row in compose_layers(found).part(heading, Table).rows}
+def by_name(grid: Grid) -> dict[str, tuple[str, ...]]:
+    return {row[0]: row[1:] for row in grid.rows}
 
 
 def test_the_report_shows_exponents_crossings_and_growth() -> None:
     found = made_up()
-    rows = table(found, "")
+    rows = by_name(layers_grid(found))
     assert rows[ATTENTION][:5] == ("O(n²·d)", "n^2.00·d^1.00", "n^2.00·d^1.00", "2", "O(1)")
     assert rows[RECURRENT][1:3] == ("n^1.00·d^2.00", "n^1.00·d^2.00")
     assert rows[RECURRENT][5:] == ("1.00·n", "O(n)")
-    crossings = table(found, "Where self-attention becomes slower than recurrence")
-    assert crossings["256"][:2] == ("256", "256")
-    assert crossings["1,024"][:2] == ("1,024", "1,024")
+    slower = by_name(crossings(found))
+    assert slower["256"][:2] == ("256", "256")
+    assert slower["1,024"][:2] == ("1,024", "1,024")
     # Where one of the two was left out, nothing is claimed beyond.
     cut = found.points[1024, 1024]
     for n in (1024, 2048):
         found.points[1024, n] = replace(cut, n=n, layers={}, left_out={RECURRENT: 9.0})
-    crossings = table(found, "Where self-attention becomes slower than recurrence")
-    assert crossings["1,024"][:2] == ("1,024", "> 512")
+    slower = by_name(crossings(found))
+    assert slower["1,024"][:2] == ("1,024", "> 512")
 
 
 def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(

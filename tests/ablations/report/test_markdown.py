@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 
-from ablations.report.page import Column, Facts, Part, Table, Text, make_page
-from ablations.report.plain import to_markdown
+from ablations.report.layout import Grid, render
 
 TEXTS = (
     "a|b `c` <script>alert(1)</script>",
@@ -20,6 +20,9 @@ TEXTS = (
     *("~~~ fence", "``` fence", "> quote", "\\", "a\\|b|", "$x$", "-0.5", "+0.83", "3.5 s"),
     "\x1b[31mred\x1b[0m\x00",
 )
+PARTS = """{% import layout as to with context %}{% call to.page() %}
+{{ to.paragraph(text) }}{{ to.bullets([text, text]) }}{{ to.facts([(text, "x")]) }}
+{{ to.table(grid) }}{% endcall %}"""
 
 
 def shown(markdown: str) -> list[str]:
@@ -30,16 +33,9 @@ def shown(markdown: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_markdown_shows_text_as_it_was_written(text: str) -> None:
+def test_markdown_shows_text_as_it_was_written(tmp_path: Path, text: str) -> None:
     line = " ".join(text.replace("\x1b[31m", "").replace("\x1b[0m\x00", "").split())
-    parts: list[tuple[Part, list[str]]] = [
-        (Text((text,)), [line]),
-        (Text((text, text), is_list=True), [line, line]),
-        (Facts(((text, "x"),)), [f"{line}: x"]),
-        (
-            Table(columns=(Column("a"), Column("b")), rows=((text, text),)),
-            ["a", "b", line, line],
-        ),
-    ]
-    for part, expected in parts:
-        assert shown(to_markdown(make_page(text, ("", [part])))) == [line, *expected]
+    (tmp_path / "parts.j2").write_text(PARTS)
+    grid = Grid.of(["a", "b"], [[text, text]])
+    found = render(tmp_path / "parts.j2", layout="markdown.j2", title=text, text=text, grid=grid)
+    assert shown(found) == [line, line, line, line, f"{line}: x", "a", "b", line, line]
