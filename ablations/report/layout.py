@@ -138,21 +138,20 @@ def markdown_table(grid: Grid) -> str:
 
 
 def terminal_table(grid: Grid, width: int) -> str:
-    """Columns under a rule; those that do not fit are left out."""
-    if not grid.rows:
-        return ""
-    tables = [_under_a_rule(grid.on("terminal", optional=rank)) for rank in (2, 1, 0)]
-    fitting = (x for x in tables if max(map(len, x.splitlines())) <= width)
-    return next(fitting, tables[-1])
+    """Columns under a rule, those of the style ``words`` to the left.
 
-
-def _under_a_rule(grid: Grid) -> str:
-    # rich would wrap or cut what does not fit.
-    heads = [column.name or column.group for column in grid.columns]
-    left = {index for index, column in enumerate(grid.columns) if column.style == "words"}
-    head, *rows = _aligned([heads, *grid.rows], 0, left)
-    rule = "\u2500" * len(" ".join(head))
-    return "\n".join([" ".join(head).rstrip(), rule, *(" ".join(row).rstrip() for row in rows)])
+    Columns that do not fit are left out; rich would wrap or cut them.
+    """
+    lines: list[str] = []
+    for rank in (2, 1, 0) if grid.rows else ():
+        shown = grid.on("terminal", optional=rank)
+        heads = [column.name or column.group for column in shown.columns]
+        left = {index for index, column in enumerate(shown.columns) if column.style == "words"}
+        lines = [" ".join(cells) for cells in _aligned([heads, *shown.rows], 0, left)]
+        lines.insert(1, "\u2500" * len(lines[0]))
+        if len(lines[0]) <= width:
+            break
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _aligned(

@@ -25,15 +25,14 @@ def write_files(
     template: Path,
     values: Mapping[str, Any],
     figures: Sequence[Figure],
-    tables: Mapping[str, str] | None = None,
+    exports: Mapping[str, str] | None = None,
 ) -> str:
     """Write a report as HTML and Markdown, and its figures as SVG and PNG.
 
     Args:
-        template: of both formats; a template next to it that ends in ``.txt.j2`` is the
-            terminal's
+        template: of both formats; that of the terminal is next to it and ends in ``.txt.j2``
         values: for the template, among them ``title``
-        tables: further files of the report, such as its LaTeX: their contents by name
+        exports: further files, such as LaTeX: their contents by name
 
     Returns:
         The report for the terminal, as wide as it is.
@@ -44,7 +43,7 @@ def write_files(
     for name, (svg, png) in drawn.items():
         write_atomically(directory / FIGURES / f"{name}.svg", on_white(svg))
         write_atomically(directory / FIGURES / f"{name}.png", png)
-    for name, content in (tables or {}).items():
+    for name, content in (exports or {}).items():
         write_atomically(directory / name, content)
     values = {**values, "figures": figures}
     markdown = render(template, layout="markdown.j2", folder=FIGURES, **values)
