@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ablations.costs.measure import measure
+from ablations.costs.measure import measured_speed
 from ablations.runner import identity
 from ablations.runner.lease import Lease
 from ablations.runner.storage import Heartbeat, delete_study, open_storage, refuse_unusable
@@ -98,10 +98,10 @@ def _calibrate(trials: int, seconds: float) -> tuple[Plan, str]:
     """A table whose runs take ``seconds`` each, and the device's name."""
     config = QUICK.apply(BASE)
     prepare(config)
-    device, timings, _ = measure({"base": config})
-    seconds_per_step = timings[0].seconds / config.training.max_steps
+    speed = measured_speed({"base": config})
+    seconds_per_step = speed.known[0].seconds / config.training.max_steps
     scale = dataclasses.replace(QUICK, max_steps=max(1, round(seconds / seconds_per_step)))
-    return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), device.name
+    return make_plan(_TABLE, scale, _TABLE.rows, range(1, trials + 1)), speed.device
 
 
 def _scores(directory: Path) -> dict[str, float] | None:

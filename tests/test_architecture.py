@@ -106,12 +106,7 @@ ALLOWED = {
         "ablations.tables",
         "ablations.runner",
     ),
-    "ablations.complexity": (
-        *BELOW,
-        "ablations.figures",
-        "ablations.files",
-        "ablations.report",
-    ),
+    "ablations.table1": (*BELOW, "ablations.files", "ablations.report"),
     "ablations.tracking": (
         *BELOW,
         "ablations.files",

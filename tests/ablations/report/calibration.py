@@ -15,7 +15,6 @@ from unittest import mock
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
-from ablations.complexity.fit import fit_slope
 from ablations.report.pooling import Array, pool
 from ablations.report.statistics import (
     Estimate,
@@ -24,6 +23,7 @@ from ablations.report.statistics import (
     rank_correlation,
     required_seeds,
 )
+from ablations.table1.fit import fit_slope
 from experiments.evaluate import significance
 from tests.ablations.report.simulated import percent, simulate
 

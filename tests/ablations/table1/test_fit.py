@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ablations.complexity.fit import find_crossing, fit_exponent, fit_slope
+from ablations.table1.fit import find_crossing, fit_exponent, fit_slope
 
 
 def test_the_exponent_of_a_power_law_is_exact() -> None:
@@ -43,12 +43,7 @@ def test_a_crossing_lies_between_the_lengths_around_it() -> None:
             n: [factor * n / 100 * spread for spread in (0.8, 1.0, 1.25)] for n in (32, 64, 128)
         }
 
-    found = find_crossing(ratios(1.0))
-    assert found is not None
-    assert found.n == pytest.approx(100)
-    assert found.low == pytest.approx(80)
-    assert found.high == pytest.approx(125)
-    assert find_crossing(ratios(0.5)) is None
-    beyond = find_crossing(ratios(0.8))
-    assert beyond is not None
-    assert (beyond.n, beyond.high) == (pytest.approx(125), None)
+    assert find_crossing(ratios(1.0)) == pytest.approx([80, 100, 125])
+    assert find_crossing(ratios(0.5)) == [None, None, None]
+    first, middle, last = find_crossing(ratios(0.8))
+    assert (first, middle, last) == (pytest.approx(100), pytest.approx(125), None)

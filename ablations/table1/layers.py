@@ -1,4 +1,4 @@
-"""The layers of Table 1, made of torch's own parts; each maps (batch, n, d) to (batch, n, d)."""
+"""The layers of Table 1 from torch's own parts: (batch, n, d) to (batch, n, d)."""
 
 from __future__ import annotations
 
@@ -6,30 +6,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablations.complexity.paper import (
-    ATTENTION,
-    CONVOLUTION,
-    HEAD_WIDTH,
-    KERNEL,
-    NEIGHBOURHOOD,
-    PROJECTED,
-    RECURRENT,
-    RESTRICTED,
-    SEPARABLE,
-)
+from ablations.table1 import paper
+from ablations.table1.paper import HEAD_WIDTH, KERNEL
 
 
 def make_layer(name: str, d: int, device: torch.device | None = None) -> nn.Module:
     """The layer of that name with input and output of width ``d``."""
     makers = {
-        ATTENTION: lambda: SelfAttention(),
-        RECURRENT: lambda: Recurrent(d),
-        CONVOLUTION: lambda: Convolution(nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2)),
-        SEPARABLE: lambda: Convolution(
+        paper.ATTENTION: lambda: SelfAttention(),
+        paper.RECURRENT: lambda: Recurrent(d),
+        paper.CONVOLUTION: lambda: Convolution(nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2)),
+        paper.SEPARABLE: lambda: Convolution(
             nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2, groups=d), nn.Conv1d(d, d, 1)
         ),
-        RESTRICTED: lambda: RestrictedAttention(NEIGHBOURHOOD),
-        PROJECTED: lambda: ProjectedAttention(d),
+        paper.RESTRICTED: lambda: RestrictedAttention(paper.NEIGHBOURHOOD),
+        paper.PROJECTED: lambda: ProjectedAttention(d),
     }
     return makers[name]().to(device)
 
@@ -81,7 +72,7 @@ class RestrictedAttention(nn.Module):
         return _join(found.flatten(1, 2)[:, :n].unflatten(0, (len(x), -1)))
 
     def _reach(self, n: int, blocks: int, device: torch.device) -> Tensor:
-        """Which keys of its window a query attends to: (1, blocks, r, 2r)."""
+        """True for the keys of its window that a query attends to: (1, blocks, r, 2r)."""
         r = self.r
         start = r * torch.arange(blocks, device=device)[:, None, None]
         query = start + torch.arange(r, device=device)[:, None]
