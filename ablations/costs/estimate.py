@@ -112,16 +112,8 @@ def plan_table(
     at_once = workers or count // devices_per_trial * trials_per_device
     if device is None and devices is None:
         threads = plan.base.training.threads or 1
-        here = slots(
-            workers,
-            devices_per_trial=devices_per_trial,
-            trials_per_device=trials_per_device,
-            threads=threads,
-        )
-        gpus = {gpu for slot in here for gpu in slot.devices}
-        if bool(gpus) == speed.is_gpu:
-            count = len(gpus) or min(count_cores(), len(here) * devices_per_trial)
-            at_once = len(here)
+        here = _places_here(speed, workers, devices_per_trial, trials_per_device, threads)
+        count, at_once = here or (count, at_once)
     at_once = min(len(chosen) * len(numbers), at_once)
     sharing = max(1.0, at_once * devices_per_trial / count)
     # Finished runs took as long as they took, as many at a time as there were.
@@ -136,12 +128,7 @@ def plan_table(
         devices=count,
         devices_per_trial=devices_per_trial,
         at_once=at_once,
-        basis={
-            "text": speed.source,
-            "memory": speed.memory_source,
-            "device": speed.device,
-            "precision": speed.precision,
-        },
+        basis=speed.basis,
         assumptions=tuple(_assumptions(devices_per_trial, slowdown)),
         rows=costs,
         total=_total(costs, len(numbers), at_once, devices_per_trial / sharing),
@@ -178,6 +165,24 @@ def _find_speed(
     from ablations.costs.measure import measured_speed  # which imports torch
 
     return measured_speed(configs)
+
+
+def _places_here(
+    speed: Speed, workers: int | None, devices_per_trial: int, trials_per_device: int, threads: int
+) -> tuple[int, int] | None:
+    """The devices of this machine and the runs at a time that ``run`` would have on them; None if
+    they are not of the kind whose speed is known.
+    """
+    here = slots(
+        workers,
+        devices_per_trial=devices_per_trial,
+        trials_per_device=trials_per_device,
+        threads=threads,
+    )
+    gpus = {gpu for slot in here for gpu in slot.devices}
+    if bool(gpus) != speed.is_gpu:
+        return None
+    return len(gpus) or min(count_cores(), len(here) * devices_per_trial), len(here)
 
 
 def checkpoint_bytes(config: Config) -> int:

@@ -25,8 +25,8 @@ from transformer.training.precision import effective_precision
 _CPU_TOKENS = 2_000
 _WARM_UP_STEPS, _MIN_STEPS, _MAX_STEPS = 1, 2, 40
 _SECONDS = 1.5
-# Word-pieces of a sentence: between the captions of Multi30k (16 ± 5) and news (27 ± 15), with
-# either of which a step took within 10 % of the time.
+# Word-pieces of a sentence, between the captions of Multi30k (16 ± 5) and news (27 ± 15): steps on
+# either took at most a sixth longer.
 _LENGTH, _DEVIATION = 20, 9
 _PAIRS = 20_000
 

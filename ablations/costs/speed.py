@@ -58,13 +58,15 @@ class Speed:
     memory: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
-    def memory_source(self) -> str:
-        """The meaning of ``memory``."""
-        if not self.memory:
-            return "not measured; weights, gradients and moments take 16 bytes a parameter"
-        when = "" if self.as_ran else ", before it scores"
-        what = "reserved on the GPU" if self.is_gpu else "resident"
-        return f"the most that a run's process held{when}, {what}, where it was measured"
+    def basis(self) -> dict[str, str]:
+        """The device, and how its speed (``text``) and the memory are known."""
+        memory = "not measured; weights, gradients and moments take 16 bytes a parameter"
+        if self.memory:
+            when = "" if self.as_ran else ", before it scores"
+            what = "reserved on the GPU" if self.is_gpu else "resident"
+            memory = f"the most that a run's process held{when}, {what}, where it was measured"
+        about = {"device": self.device, "precision": self.precision}
+        return {"text": self.source, "memory": memory, **about}
 
     def seconds(self, config: Config, devices: float) -> float:
         """Seconds of a run on ``devices``, less than one where several runs share one."""
