@@ -262,7 +262,7 @@ def describe(estimate: Estimate) -> Iterator[str]:
     yield ""
     width = max(len(row.name) for row in estimate.rows)
     head = ("params", "FLOPs", "a run", "memory", "disk")
-    yield f"{'row':{width}}" + "".join(f"{name:>14}" for name in head)
+    yield f"{'row':{width}}" + "".join(f" {name:>13}" for name in head)
     for row in estimate.rows:
         cells = (
             f"{millions(row.parameters)}M",
@@ -271,7 +271,7 @@ def describe(estimate: Estimate) -> Iterator[str]:
             MISSING if row.memory_bytes is None else size(row.memory_bytes),
             size(row.disk_bytes),
         )
-        yield f"{row.name:{width}}" + "".join(f"{cell:>14}" for cell in cells)
+        yield f"{row.name:{width}}" + "".join(f" {cell:>13}" for cell in cells)
     yield ""
     yield (
         f"total: {total.flops:.1e} FLOPs, {duration(total.seconds)} of wall-clock time, "
