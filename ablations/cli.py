@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,8 +83,8 @@ _STARTING = (
 @PROGRAM.command("list", examples=("list",))
 def list_tables() -> int:
     """Print the tables with their rows, the search spaces, and the scales."""
-    from ablations.complexity import paper
     from ablations.search.spaces import SPACES
+    from ablations.table1 import paper
     from ablations.tables.find import LAYERS_TABLE, TABLES, load_table
     from ablations.tables.scales import SCALES
 
@@ -134,10 +135,10 @@ def plan(json: bool, **words: Any) -> int:
     The hours are estimated from the nominal peak of the --device, or from the runs that the
     table's directory has, or else from a few steps that are measured on this machine.
     """
-    from ablations.costs.estimate import describe, plan_table, to_json
+    from ablations.costs.estimate import describe, plan_table
 
     estimate = plan_table(**words)
-    print(dumps(to_json(estimate)) if json else "\n".join(describe(estimate)))
+    print(dumps(asdict(estimate)) if json else "\n".join(describe(estimate)))
     return 0
 
 
@@ -193,7 +194,7 @@ def run(table: str, device: str | None, quick: bool, **words: Any) -> int:
         if value != defaults[name] and name != "directory":
             option = "from" if name == "earlier" else name.replace("_", "-")
             raise InputError(f"{table} takes --directory, --device and --quick, but not --{option}")
-    from ablations.complexity.run import run_layers
+    from ablations.table1.run import run_layers
 
     return run_layers(words["directory"], device, quick=quick)
 
@@ -312,9 +313,10 @@ def status(directory: Path, watch: bool, json: bool) -> int:
     from ablations.files import LAYERS_FILE
 
     if (directory / LAYERS_FILE).is_file() and not json:
-        from ablations.complexity.results import describe
+        from ablations.table1.measurements import load
 
-        print(describe(directory))
+        more = f"run table1 --directory {directory} continues, report shows it"
+        print(f"Table 1, {load(directory).summary}: {more}")
         return 0
     from ablations.status.command import show_status
 
@@ -363,7 +365,7 @@ def report(directory: Path, open: bool) -> int:
     from ablations.report.write import open_page, print_page
 
     if (directory / LAYERS_FILE).is_file():
-        from ablations.complexity.report import write_layers_report as write
+        from ablations.table1.report import write_layers_report as write
     elif (directory / SEARCH_FILE).is_file():
         from ablations.search.search_report import write_search_report as write
     else:

@@ -196,18 +196,18 @@ Report = Callable[[Path], Callable[[], None]]
 
 
 def _report_table(root: Path) -> Callable[[], None]:
-    document = write_report(root)
-    return lambda: print_page(document, root)
+    text = write_report(root)
+    return lambda: print_page(text, root)
 
 
 def _report_search(root: Path) -> Callable[[], None]:
     search = load_search(root)
     trials = read_trials(search, root)
     write_best(search, trials, root)
-    document = write_search_report(root)
+    text = write_search_report(root)
 
     def show() -> None:
-        print_page(document, root)
+        print_page(text, root)
         refuse_hopeless(search, trials)
 
     return show

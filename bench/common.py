@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+from bench.workload import Workload, wait_for
 from experiments.run.devices import default_device, device_name
 from experiments.run.provenance import commit, versions
-from experiments.workload import Workload, wait_for
 from transformer.config import Config, DataConfig, ModelConfig, TrainingConfig
 from transformer.data.corpora.declared import MULTI30K_EN_DE
 

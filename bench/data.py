@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
 from bench.common import Figures, in_turn, make_parser, ratio_of, run, workload
-from experiments.workload import Workload
+from bench.workload import Workload
 from transformer.config import PAD_ID
 from transformer.data.batches import BatchPlan, collate
 from transformer.data.buckets import Buckets

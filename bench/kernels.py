@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from bench.common import Figures, config_of, make_parser, run, workload
-from experiments.workload import Step, make_step, wait_for
+from bench.workload import Step, make_step, wait_for
 from transformer.data.batches import Batch
 from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.common import Figures, Size, config_of, make_parser, run, workload
-from experiments.workload import make_step
+from bench.workload import make_step
 from transformer.config import override
 from transformer.data.batches import Batch
 from transformer.training.module import TransformerModule

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from experiments.workload import Step
+from bench.workload import Step
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, Config, ModelConfig
 from transformer.data.batches import Batch
 from transformer.model.embeddings import sinusoids

@@ -106,12 +106,7 @@ ALLOWED = {
         "ablations.tables",
         "ablations.runs",
     ),
-    "ablations.complexity": (
-        *BELOW,
-        "ablations.figures",
-        "ablations.files",
-        "ablations.report",
-    ),
+    "ablations.table1": (*BELOW, "ablations.files", "ablations.report"),
     "ablations.tracking": (
         *BELOW,
         "ablations.files",
@@ -134,7 +129,7 @@ ALLOWED = {
         "ablations.files",
         "ablations.tables",
         "ablations.runs",
-        "ablations.report.html",
+        "ablations.report.write",
         "ablations.search",
         "ablations.status",
     ),

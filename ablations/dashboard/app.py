@@ -21,7 +21,7 @@ from starlette.routing import Route
 from ablations.dashboard.directories import Directories, Shown
 from ablations.dashboard.page import TEMPLATES, render_page, render_refusal
 from ablations.files import HTML_FILE
-from ablations.report.html import script_hashes
+from ablations.report.write import script_hashes
 from experiments.figures.render import script
 
 TITLE = "Ablations"

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from experiments.figures.style import COLOURS, GREY, Record, Spec, axis, figure, tooltip
+from experiments.figures.style import COLOURS, GREY, Record, Spec, axis, figure, layer, tooltip
 from experiments.run.results import training_losses, valid_perplexities
 
+_PERPLEXITY, _LOSS = "validation perplexity", "training loss"
 _TITLES = {
-    "validation perplexity": "Learning curves",
-    "training loss": "Training loss of runs without a validation yet",
+    _PERPLEXITY: "Learning curves",
+    _LOSS: "Training loss of runs without a validation yet",
 }
 # Of all curves of a figure together, and the fewest of one of them.
 _MAX_POINTS = 5_000
@@ -28,7 +29,7 @@ class Curve:
     row: str
     seeds: str
     points: tuple[tuple[int, float], ...]
-    of: str = "validation perplexity"
+    of: str = _PERPLEXITY
 
 
 def group_of(row: str) -> str:
@@ -36,24 +37,14 @@ def group_of(row: str) -> str:
     return row.split("-", 1)[0]
 
 
-def _panels(rows: Sequence[str], by_name: bool) -> dict[str, str]:
-    """The title of the panel of each row: of a row's group, or of as many rows as are colours."""
-    if by_name:
-        groups = {row: group_of(row) for row in rows}
-        return {row: f"rows {x}" if len(x) == 1 else x for row, x in groups.items()}
-    count = len(COLOURS)
-    parts = [rows[start : start + count] for start in range(0, len(rows), count)]
-    return {row: " to ".join(dict.fromkeys((x[0], x[-1]))) for x in parts for row in x}
-
-
 def read_curve(directory: Path, row: str, seed: int) -> Curve:
     """The curve of the run in ``directory``, of validation perplexity; empty before the first."""
-    return _curve(valid_perplexities(directory), row, seed, "validation perplexity")
+    return _curve(valid_perplexities(directory), row, seed, _PERPLEXITY)
 
 
 def read_training_curve(directory: Path, row: str, seed: int) -> Curve:
     """The curve of the run's training loss."""
-    return _curve(training_losses(directory), row, seed, "training loss")
+    return _curve(training_losses(directory), row, seed, _LOSS)
 
 
 def _curve(known: Mapping[int, float], row: str, seed: int, of: str) -> Curve:
@@ -67,11 +58,9 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
     for curve in curves:
         for step, value in curve.points:
             values[step].append(value)
-    return Curve(
-        row=curves[0].row,
-        seeds=", ".join(curve.seeds for curve in curves if curve.points),
-        points=tuple((step, fmean(values[step])) for step in sorted(values)),
-    )
+    seeds = ", ".join(curve.seeds for curve in curves if curve.points)
+    points = tuple((step, fmean(values[step])) for step in sorted(values))
+    return Curve(row=curves[0].row, seeds=seeds, points=points)
 
 
 def thin(curves: Sequence[Curve]) -> list[Curve]:
@@ -91,7 +80,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     Args:
         curves: of any number of rows and seeds, all of the same figure
         base: the name of the base's row, which is drawn like any other if it is alone
-        by_name: whether rows are grouped by their names, as in the paper
+        by_name: True if rows are grouped by their names, as in the paper
     """
     drawn = thin(curves)
     if not drawn:
@@ -100,49 +89,52 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     others = [curve for curve in drawn if curve.row != base]
     if not others:
         behind, others = [], drawn
-    titles = _panels(list(dict.fromkeys(curve.row for curve in others)), by_name)
-    panels = [
-        _panel(title, [curve for curve in others if titles[curve.row] == title], behind)
-        for title in dict.fromkeys(titles.values())
-    ]
+    titles = _panel_titles(list(dict.fromkeys(curve.row for curve in others)), by_name)
     return figure(
         f"{_TITLES[drawn[0].of]}{', the base in grey' if behind else ''}",
         columns=3,
-        concat=panels,
-        resolve={
-            "scale": {"color": "independent", "strokeDash": "independent", "y": "shared"},
-        },
+        concat=[
+            _panel(title, [curve for curve in others if titles[curve.row] == title], behind)
+            for title in dict.fromkeys(titles.values())
+        ],
+        resolve={"scale": {"color": "independent", "strokeDash": "independent", "y": "shared"}},
     )
 
 
-def _records(curves: Sequence[Curve]) -> list[Record]:
-    return [
-        {"row": curve.row, "seeds": curve.seeds, "step": step, curve.of.split()[-1]: value}
-        for curve in curves
-        for step, value in curve.points
-    ]
+def _panel_titles(rows: Sequence[str], by_name: bool) -> dict[str, str]:
+    """The title of the panel of each row: of a row's group, or of as many rows as are colours."""
+    if by_name:
+        groups = {row: group_of(row) for row in rows}
+        return {row: f"rows {x}" if len(x) == 1 else x for row, x in groups.items()}
+    count = len(COLOURS)
+    parts = [rows[start : start + count] for start in range(0, len(rows), count)]
+    return {row: " to ".join(dict.fromkeys((x[0], x[-1]))) for x in parts for row in x}
 
 
 def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
+    of, legend = own[0].of, {"orient": "bottom", "columns": 3, "title": None}
+    field = of.split()[-1]
     encoding = {
         "x": axis("step", "optimiser step"),
-        "y": axis(own[0].of.split()[-1], own[0].of, log=True),
+        "y": axis(field, of, log=True),
         "detail": {"field": "seeds"},
-        "tooltip": tooltip("row", "seeds", "step", own[0].of.split()[-1]),
+        "tooltip": tooltip("row", "seeds", "step", field),
     }
-    legend = {"orient": "bottom", "columns": 3, "title": None}
     # From the seventh row on colours repeat, in dashes.
     dashes = [[1, 0]] * len(COLOURS) + [[4, 2]] * len(COLOURS)
-    ranges = {"color": COLOURS, "strokeDash": dashes}
     by_row = {
         channel: {"field": "row", "legend": legend, "scale": {"range": values}}
-        for channel, values in ranges.items()
+        for channel, values in (("color", COLOURS), ("strokeDash", dashes))
     }
-    line: Spec = {"type": "line", "strokeWidth": 1.5}
-    grey: Spec = {"type": "line", "strokeWidth": 3, "color": GREY, "strokeOpacity": 0.55}
-    layers = [
-        {"data": {"values": _records(curves)}, "mark": mark, "encoding": {**encoding, **more}}
-        for curves, mark, more in ((behind, grey, {}), (own, line, by_row))
-        if curves
+    grey: Spec = {"strokeWidth": 3, "color": GREY, "strokeOpacity": 0.55}
+    base = [layer("line", encoding, data=_records(behind, field), **grey)] * bool(behind)
+    lines = layer("line", {**encoding, **by_row}, data=_records(own, field), strokeWidth=1.5)
+    return {"title": title, "width": 230, "height": 190, "layer": [*base, lines]}
+
+
+def _records(curves: Sequence[Curve], field: str) -> list[Record]:
+    return [
+        {"row": curve.row, "seeds": curve.seeds, "step": step, field: value}
+        for curve in curves
+        for step, value in curve.points
     ]
-    return {"title": title, "width": 230, "height": 190, "layer": layers}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from ablations.report.cells import interval, needed
 from ablations.report.statistics import mean_difference
-from ablations.report.verdicts import interval, needed
 from ablations.runs.attempts import read_result
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan
@@ -41,9 +41,15 @@ def compare_rows(directory: Path, first: str, second: str, seeds: str | None) ->
     found: list[Significance] = []
     for seed in chosen:
         ours, theirs = (Cell(row, seed).directory(directory) for row in (first, second))
-        found.append(_named(compare_runs(ours, theirs, "valid"), first, second))
-        yield f"seed {seed}: {_line(found[-1])}"
-    yield _over_seeds(found)
+        pair = compare_runs(ours, theirs, "valid")
+        one, other = replace(pair.first, name=first), replace(pair.second, name=second)
+        found.append(pair := replace(pair, first=one, second=other))
+        yield (
+            f"seed {seed}: {first} {one.bleu:.{_DIGITS}f}, {second} {other.bleu:.{_DIGITS}f}, "
+            f"difference {formats.difference(pair.difference, _DIGITS)}, p = {pair.p_value:.3f}, "
+            f"{pair.lines:,} lines: {pair.verdict}"
+        )
+    yield _over_seeds([pair.difference for pair in found], first, second)
     yield found[0].signature
 
 
@@ -72,34 +78,15 @@ def _seeds(plan: Plan, directory: Path, rows: tuple[str, str], wanted: str | Non
     return chosen
 
 
-def _named(found: Significance, first: str, second: str) -> Significance:
-    """Rename both runs to their rows."""
-    return dataclasses.replace(
-        found,
-        first=dataclasses.replace(found.first, name=first),
-        second=dataclasses.replace(found.second, name=second),
-    )
-
-
-def _line(found: Significance) -> str:
-    scores = ", ".join(f"{x.name} {x.bleu:.{_DIGITS}f}" for x in (found.first, found.second))
-    return (
-        f"{scores}, difference {formats.difference(found.difference, _DIGITS)}, "
-        f"p = {found.p_value:.3f}, {found.lines:,} lines: {found.verdict}"
-    )
-
-
-def _over_seeds(found: Sequence[Significance]) -> str:
+def _over_seeds(differences: Sequence[float], first: str, second: str) -> str:
     """The difference over seeds, of which a test over lines knows nothing."""
-    over = mean_difference([each.difference for each in found], MEASURES["bleu"].scale)
-    if over.within_noise is None:
+    over = mean_difference(differences, MEASURES["bleu"].scale)
+    if over is None or over.within_noise is None:
         return "one seed: p reflects the choice of lines only; run --seeds 1,2,3 adds seeds"
-    better, worse = (found[0].first, found[0].second)[:: -1 if over.mean > 0 else 1]
-    verdict = (
-        f"within noise; approximate seeds needed to tell them apart: {needed(over)}"
-        if over.within_noise
-        else f"{better.name} is better than {worse.name}"
-    )
+    better, worse = (second, first) if over.mean > 0 else (first, second)
+    verdict = f"{better} is better than {worse}"
+    if over.within_noise:
+        verdict = f"within noise; approximate seeds needed to tell them apart: {needed(over)}"
     return (
         f"over {over.count} seeds: difference {formats.difference(over.mean, _DIGITS)}, "
         f"95 % in {interval(over, _DIGITS, signed=True)}: {verdict}"

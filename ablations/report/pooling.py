@@ -1,7 +1,4 @@
-"""One spread for all rows of a table: whether they share it, and many comparisons by it.
-
-With several seeds a report needs numpy, which is imported where it is used.
-"""
+"""One spread for all rows of a table, and comparisons by it."""
 
 from __future__ import annotations
 
@@ -10,16 +7,13 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ablations.report.statistics import CONFIDENCE, Difference
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from ablations.report.statistics import CONFIDENCE, Estimate
 
-    Array = NDArray[np.float64]
-
+Array = NDArray[np.float64]
 _DRAWS, _TABLES = 100_000, 20_000
 
 
@@ -38,10 +32,10 @@ class Pool:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the test does not reject that all rows have the same variance."""
+        """True if the test does not reject that all rows have the same variance."""
         return self.p_equal >= 1 - CONFIDENCE
 
-    def apply(self, paired: Difference) -> Difference:
+    def apply(self, paired: Estimate) -> Estimate:
         """A row less the base with the pooled deviation in place of its own, if it is usable."""
         if not self.is_usable or not math.isfinite(paired.mean):
             return paired
@@ -57,8 +51,6 @@ def pool(rows: Mapping[str, Mapping[int, float]]) -> Pool | None:
     a share of all squares (Cochran's C), against the same share in simulated tables: residuals
     depend on each other, so that textbook tests reject too often.
     """
-    import numpy as np
-
     finite = [row for row in rows.values() if row and all(map(math.isfinite, row.values()))]
     cells = tuple((index, seed) for index, row in enumerate(finite) for seed in row)
     if not cells:
@@ -103,8 +95,6 @@ class _Design:
 @functools.cache
 def _design(cells: tuple[tuple[int, int], ...]) -> _Design:
     """The design with these cells, each a row's index and a seed."""
-    import numpy as np
-
     row, seed = (np.array([cell[part] for cell in cells], dtype=int) for part in (0, 1))
     rows = (row[:, None] == np.unique(row)).astype(float)
     effects = np.hstack([rows, (seed[:, None] == np.unique(seed)).astype(float)])
@@ -118,8 +108,6 @@ def _design(cells: tuple[tuple[int, int], ...]) -> _Design:
 @functools.cache
 def _simulated(cells: tuple[tuple[int, int], ...]) -> Array:
     """The largest shares of tables of normal numbers with these cells."""
-    import numpy as np
-
     random, design = np.random.default_rng(0), _design(cells)
     normal = (random.standard_normal((_TABLES // 20, len(cells))) for _ in range(20))
     return np.concatenate([design.largest_share(design.residuals(x)) for x in normal])
@@ -137,8 +125,6 @@ def dunnett(seeds: tuple[frozenset[int], ...], freedom: int) -> float:
             other are correlated through the base's runs
         freedom: of the pooled deviation
     """
-    import numpy as np
-
     correlation = np.array(
         [[len(x & y) / (2 * math.sqrt(len(x) * len(y))) for y in seeds] for x in seeds]
     )

@@ -1,7 +1,7 @@
-"""The statistics of a report: means over seeds, differences, seeds needed, rank correlation.
+"""Means over seeds, differences, seeds needed, rank correlation.
 
-mpmath is imported where it is used: a report of one seed does not need it. scipy has all of this
-too, but where it is installed, importing Lightning imports it as well and takes twice as long.
+scipy has all of this too, but where it is installed, importing Lightning imports it as well and
+takes twice as long.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from mpmath import betainc, findroot
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -24,21 +26,18 @@ _UNBOUNDED = (-math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over ``count`` seeds with the sample standard deviation.
+    """A mean over ``count`` seeds, of a score or of a row less the base, and its deviation.
 
-    The deviation is None for one seed, or if a value is not finite. ``bounds`` are the least and
-    the greatest value that the mean can have.
+    The sample standard deviation is None for one seed, or if a value is not finite; one that is
+    pooled over rows has ``pooled_freedom`` degrees of freedom. ``bounds`` are the least and the
+    greatest value that the mean can have.
     """
 
     mean: float
     deviation: float | None
     count: int
     bounds: Bounds = _UNBOUNDED
-
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom of the deviation."""
-        return self.count - 1
+    pooled_freedom: int | None = None
 
     @property
     def standard_error(self) -> float | None:
@@ -50,67 +49,45 @@ class Estimate:
         """The 95 % interval by Student's t, cut off at the bounds; None without a deviation."""
         if self.standard_error is None:
             return None
-        half = t_quantile((1 + CONFIDENCE) / 2, self.freedom) * self.standard_error
+        freedom = self.pooled_freedom or self.count - 1
+        half = t_quantile((1 + CONFIDENCE) / 2, freedom) * self.standard_error
         return max(self.mean - half, self.bounds[0]), min(self.mean + half, self.bounds[1])
-
-
-@dataclass(frozen=True, slots=True)
-class Difference(Estimate):
-    """A row less the base, paired by seed, over the ``count`` seeds that both have.
-
-    ``pooled_freedom`` are the degrees of freedom of a deviation that is pooled over rows.
-    """
-
-    pooled_freedom: int | None = None
-
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom of the deviation."""
-        return self.pooled_freedom or self.count - 1
 
     @property
     def within_noise(self) -> bool | None:
-        """Whether the interval contains 0; None without an interval."""
-        if self.interval is None:
-            return None
-        low, high = self.interval
-        return low <= 0 <= high
+        """True if the interval contains 0; None without an interval."""
+        return None if self.interval is None else self.interval[0] <= 0 <= self.interval[1]
 
 
-def estimate(values: Sequence[float], scale: Bounds = _UNBOUNDED) -> Estimate | None:
-    """The mean of one value per seed, on a scale with these ends; None without values."""
-    return Estimate(*_moments(values), scale) if values else None
+def estimate(values: Sequence[float], bounds: Bounds = _UNBOUNDED) -> Estimate | None:
+    """The mean of one value per seed, which lies within ``bounds``; None without values."""
+    if not values:
+        return None
+    if not all(map(math.isfinite, values)):
+        # A run that diverged; fmean refuses infinities of both signs.
+        return Estimate(sum(values) / len(values), None, len(values), bounds)
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Estimate(statistics.fmean(values), deviation, len(values), bounds)
+
+
+def mean_difference(pairs: Sequence[float], scale: Bounds = _UNBOUNDED) -> Estimate | None:
+    """The mean of differences, one per seed, of values on a scale with these ends."""
+    return estimate(pairs, (scale[0] - scale[1], scale[1] - scale[0]))
 
 
 def paired_difference(
     ours: Mapping[int, float], base: Mapping[int, float], scale: Bounds = _UNBOUNDED
-) -> Difference | None:
+) -> Estimate | None:
     """The mean of ``ours`` less ``base``, values by seed; None without a common seed.
 
     Pairing removes what a seed does to both rows alike, such as the order of the batches.
     """
-    pairs = [ours[seed] - base[seed] for seed in ours if seed in base]
-    return mean_difference(pairs, scale) if pairs else None
-
-
-def mean_difference(pairs: Sequence[float], scale: Bounds = _UNBOUNDED) -> Difference:
-    """The mean of at least one difference, one per seed, of values on a scale with these ends."""
-    low, high = scale
-    return Difference(*_moments(pairs), (low - high, high - low))
-
-
-def _moments(values: Sequence[float]) -> tuple[float, float | None, int]:
-    if not all(map(math.isfinite, values)):
-        # A run that diverged; fmean refuses infinities of both signs.
-        return sum(values) / len(values), None, len(values)
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return statistics.fmean(values), deviation, len(values)
+    return mean_difference([ours[seed] - base[seed] for seed in ours if seed in base], scale)
 
 
 @functools.cache
 def t_quantile(probability: float, freedom: int) -> float:
     """The value that Student's t stays below with ``probability``, which is above a half."""
-    from mpmath import betainc, findroot
 
     def excess(t: float) -> float:
         share = freedom / (freedom + t**2)
@@ -120,7 +97,7 @@ def t_quantile(probability: float, freedom: int) -> float:
     return float(findroot(excess, statistics.NormalDist().inv_cdf(probability)))
 
 
-def required_seeds(difference: Difference) -> int | None:
+def required_seeds(difference: Estimate) -> int | None:
     """The sample size that would show the difference, if it and its spread are those observed.
 
     The least n of a paired t test at two-sided 5 % with a power of 80 %,

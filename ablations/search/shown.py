@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ablations.figures.parallel import draw_parallel
-from ablations.figures.search import draw_history, draw_importances, draw_slices
+from ablations.figures.search import draw_history, draw_importances, draw_slices, scaled
 from ablations.search.search import Search
 from ablations.search.trials import Trial, missing_for_importances
 from ablations.tables.changes import COLUMNS, Value
-from experiments.figures.style import Spec
+from experiments.figures.style import Record, Spec
 
 _NAMES = {
     **COLUMNS,
@@ -46,10 +46,36 @@ def draw_search(
     search: Search, trials: Sequence[Trial], shares: Mapping[str, float]
 ) -> dict[str, Spec]:
     """The figures by name for which there are enough trials."""
+    records: list[Record] = [
+        {
+            "number": number,
+            "trial": trial.name,
+            "state": trial.state,
+            "step": trial.step,
+            "perplexity": trial.perplexity,
+            **{name: _plain(value) for name, value in trial.declared.items()},
+            **{scaled(name): _plain(value) for name, value in trial.values.items()},
+        }
+        for number, trial in enumerate(trials)
+    ]
+    axes: list[Record] = [
+        {
+            "name": each.name,
+            "log": each.log,
+            "choices": [_plain(choice) for choice in each.choices],
+            "bounds": each.bounds,
+        }
+        for each in search.axes
+    ]
     drawn = {
-        "history": draw_history(trials),
-        "parallel": draw_parallel(trials, search.axes),
+        "history": draw_history(records),
+        "parallel": draw_parallel(records, axes),
         "importances": draw_importances(shares),
-        "slices": draw_slices(trials, search.axes),
+        "slices": draw_slices(records, axes),
     }
     return {name: spec for name, spec in drawn.items() if spec is not None}
+
+
+def _plain(value: Value) -> int | float | str:
+    """A value as an axis of choices takes it."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)

@@ -21,7 +21,7 @@ from transformer.files import load_file
 # A longer range is taken for a typing error.
 _MOST_SEEDS = 1_000
 TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4, SINCE)}
-# It has no rows to train; ablations.complexity measures it.
+# It has no rows to train; ablations.table1 measures it.
 LAYERS_TABLE = "table1"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 from ablations.files import FIGURES
-from ablations.report.summary import RowSummary, Summary, reported, summarise
+from ablations.report.numbers import RowNumbers, TableNumbers, compute_numbers
 
 _MILLION = 1e6
 
@@ -23,9 +23,9 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
     """
     from experiments.run.wandb_runs import track_table
 
-    summary = summarise(root)
-    plan = summary.plan
-    rows = [_line(summary, row) for row in summary.rows]
+    table = compute_numbers(root)
+    plan = table.plan
+    rows = [_line(table, row) for row in table.rows]
     names = {"table": plan.table, "scale": plan.scale}
     track_table(
         root,
@@ -40,29 +40,28 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
     )
 
 
-def _line(summary: Summary, row: RowSummary) -> dict[str, str | float | None]:
+def _line(table: TableNumbers, row: RowNumbers) -> dict[str, str | float | None]:
     """A row by column: numbers, or text, or None if there is no value yet."""
     done = row.results
-    line: dict[str, str | float | None] = {"row": row.row.name}
+    line: dict[str, str | float | None] = {"row": row.name}
     line["changes"] = " ".join(f"{name}={row.settings[name]}" for name in sorted(row.changed))
-    for name in summary.plan.measures:
-        ours = row.scores.get(name)
-        difference, paper = summary.difference(row, name), summary.reported_difference(row, name)
+    for name, score in row.scores.items():
+        difference, in_paper = score.difference, score.paper_difference
         line |= {
-            name: ours and ours.mean,
-            f"{name}_deviation": ours and ours.deviation,
-            f"{name}_difference": difference.mean if difference and not row.is_base else None,
-            f"paper_{name}": reported(row, name),
-            f"paper_{name}_difference": None if row.is_base or paper is None else round(paper, 2),
+            name: score.ours and score.ours.mean,
+            f"{name}_deviation": score.ours and score.ours.deviation,
+            f"{name}_difference": difference and difference.mean,
+            f"paper_{name}": score.paper,
+            f"paper_{name}_difference": None if in_paper is None else round(in_paper, 2),
         }
     line |= {
         "seeds": len(done),
-        "seeds_planned": len(row.row.seeds),
+        "seeds_planned": len(row.seeds),
         "parameters_millions": done[0].parameters / _MILLION if done else None,
-        "paper_parameters_millions": row.row.reported.parameters_millions,
+        "paper_parameters_millions": row.reported.parameters_millions,
         "tokens_per_second": fmean(x.tokens_per_second for x in done) if done else None,
         "train_seconds": fmean(x.train_seconds for x in done) if done else None,
-        **{name: row.settings[name] for name in summary.plan.shown},
+        **{name: row.settings[name] for name in table.plan.shown},
     }
-    compared = summary.plan.is_compared
+    compared = table.plan.is_compared
     return {name: value for name, value in line.items() if compared or name[:6] != "paper_"}

@@ -66,3 +66,25 @@ def axis(
 def tooltip(*fields: str) -> Sequence[Spec]:
     """What a page shows of the point under the pointer."""
     return [{"field": field} for field in fields]
+
+
+def layer(
+    mark: str,
+    encoding: Spec,
+    *,
+    data: Sequence[Record] | None = None,
+    where: str | Spec | None = None,
+    **style: Any,
+) -> Spec:
+    """A mark in this style, of its own ``data`` or of those ``where`` a condition holds."""
+    spec: Spec = {"mark": {"type": mark, **style}, "encoding": encoding}
+    if data is not None:
+        spec["data"] = {"values": data}
+    if where is not None:
+        spec["transform"] = [{"filter": where}]
+    return spec
+
+
+def by(field: str, looks: Mapping[str, str], **more: Any) -> Spec:
+    """The encoding of names as colours or shapes."""
+    return {"field": field, "scale": {"domain": [*looks], "range": [*looks.values()]}, **more}

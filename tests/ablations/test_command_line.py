@@ -23,7 +23,6 @@ from ablations.tables.find import parse_seeds
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.table import Cell
 from tests.ablations.samples import (
-    finish,
     hangs,
     prepare_fakes,
     small_plan,
@@ -347,7 +346,7 @@ import sys
 from ablations.__main__ import main
 
 plan = ["plan", "table3", "--scale", "quick", "--device", "H100"]
-for arguments in (["list"], plan, ["status", "out"], ["report", "out"]):
+for arguments in (["list"], plan, ["status", "out"]):
     sys.argv = ["ablations", *arguments]
     assert main() == 0
     heavy = {"torch", "lightning", "numpy", "mpmath", "optuna", "sqlalchemy", "wandb", "rich"}
@@ -359,8 +358,6 @@ assert not {"torch", "lightning"} & set(sys.modules)
 
 def test_what_answers_at_once_imports_nothing_heavy_and_nothing_imports_torch(place: Path) -> None:
     claim_plan(place / "out", small_plan())
-    for name in ("base", "narrow"):  # two seeds would need numpy and mpmath for their intervals
-        finish(place / "out", Cell(name, 1))
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False
     )

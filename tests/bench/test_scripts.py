@@ -20,7 +20,7 @@ from bench.kernels import profile
 from bench.memory import measure_memory
 from bench.prepare import measure_preparation, multiply
 from bench.train import PARSER, measure_training
-from experiments.workload import Workload, make_step
+from bench.workload import Workload, make_step
 from tests.samples import number_pairs, random_sentences, random_targets
 from transformer.config import ModelConfig
 from transformer.data.batches import Batch

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bench.common import Size, config_of
-from experiments.workload import Workload
+from bench.workload import Workload
 from transformer.config import Config, DecodingConfig, Precision, override
 from transformer.data.batches import Batch
 from transformer.decoding import decode_sentences

@@ -1,4 +1,4 @@
-"""``ablations plan``: what a table will cost."""
+"""``ablations plan``: the estimate of a table."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from experiments.benchmark.training import Step
 
 from ablations.__main__ import main
 from ablations.costs import measure
-from ablations.costs.estimate import Estimate, describe, plan_table, to_json
+from ablations.costs.estimate import Estimate, describe, plan_table
 from ablations.status.from_directory import DirectoryReader
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
@@ -23,7 +21,6 @@ from experiments.run.progress import Progress, RunState
 from experiments.run.results import save_result
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import begin
-from transformer.data.batches import Batch
 from transformer.errors import InputError
 
 
@@ -33,54 +30,61 @@ def plan(table: str = "table3", scale: str = "paper", **words: Any) -> Estimate:
     return plan_table(table, scale, **(given | words))
 
 
+def text(estimate: Estimate) -> str:
+    return "\n".join(describe(estimate))
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the table pair.py with one finished run, seen from its parent's parent."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
+    root = tmp_path / "runs/pair-tiny"
+    claim_plan(root, small_plan(seeds=(1, 2)))
+    finish(root, Cell("base", 1))
+    return root
+
+
 def test_on_the_papers_devices_base_takes_half_a_day() -> None:
     found = plan(device="P100", devices=8, devices_per_trial=8, seeds="1,2", rows="base,big")
     base, big = found.rows
     assert base.seconds / 3_600 == pytest.approx(12, rel=0.02)
     # Section 5.2 has 3.5 days, as its big model reached half as much again of the peak.
     assert big.seconds / 86_400 == pytest.approx(3.5, rel=0.5)
-    assert (found.runs, base.parameters) == (4, 63_045_632)
-    assert found.seconds == pytest.approx(2 * (base.seconds + big.seconds))
-    assert found.flops == pytest.approx(2 * (9.4e17 + 9.6e18), rel=0.01)
-    assert found.device_seconds == pytest.approx(8 * found.seconds)
+    assert (found.total.runs, base.parameters) == (4, 63_045_632)
+    assert found.total.seconds == pytest.approx(2 * (base.seconds + big.seconds))
+    assert found.total.flops == pytest.approx(2 * (9.4e17 + 9.6e18), rel=0.01)
+    assert found.total.device_seconds == pytest.approx(8 * found.total.seconds)
     # Weights, gradients, moments: five checkpoints with Adam's, and the best one's weights.
     assert base.disk_bytes == 63_045_632 * 64
     # paper.md: three archives of WMT14; the test sets come with sacreBLEU.
     archives = 657_632_379 + 918_311_367 + 80_418_416
-    assert found.corpora is not None and found.corpora.fetched_bytes == archives
-    # Table 2 needs two more for EN-FR.
-    both = plan("table2", device="H100").corpora
-    assert both is not None and both.fetched_bytes == archives + 2_365_634_246 + 2_595_102_720
-
-
-def test_the_docs_have_the_same_estimate() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text("utf-8")
-    hours = plan(device="H100").device_seconds / 3_600
-    assert f"in {hours:.0f} hours by `plan table3 --scale paper --device H100`" in page
+    assert found.corpus_cost is not None and found.corpus_cost["fetched_bytes"] == archives
 
 
 def test_the_longest_runs_are_started_first() -> None:
     found = plan(device="H100", devices=8)
     longest = max(row.seconds for row in found.rows)
-    assert longest <= found.seconds < longest + found.device_seconds / 8
+    assert longest <= found.total.seconds < longest + found.total.device_seconds / 8
 
 
 def test_a_small_run_takes_the_time_of_launches_start_and_scoring() -> None:
     found = plan(scale="quick", device="H100", seeds="1-3")
     base = next(row for row in found.rows if row.name == "base")
     assert base.seconds == pytest.approx(1_600 * 0.010 + 20)
-    assert found.seconds == pytest.approx(3 * (19 * 36 + 68))
+    assert found.total.seconds == pytest.approx(3 * (19 * 36 + 68))
 
 
 def test_runs_that_share_a_device_share_its_speed() -> None:
     alone = plan(device="H100", rows="base,big")
     shared = plan(device="H100", rows="base,big", trials_per_device=2)
-    assert (shared.at_once, shared.sharing) == (2, 2.0)
+    assert shared.at_once == 2
     for one, two in zip(alone.rows, shared.rows, strict=True):
         assert two.seconds - 20 == pytest.approx(2 * (one.seconds - 20))
     work = sum(row.seconds - 20 for row in alone.rows)
-    assert shared.device_seconds == pytest.approx(work + 20)
-    assert "2 runs at a time on a device are assumed to share its" in "\n".join(describe(shared))
+    assert shared.total.device_seconds == pytest.approx(work + 20)
+    assert shared.assumptions == ("2 runs at a time on a device are assumed to share its speed",)
     # Launches take CPU time, which runs on one GPU do not share.
     small = plan(scale="quick", device="H100", workers=4)
     assert small.rows[0].seconds == pytest.approx(36)
@@ -100,50 +104,33 @@ def test_runs_that_share_a_device_share_its_speed() -> None:
     ],
 )
 def test_this_machine_is_divided_as_run_does(
-    tmp_path: Path,
+    pair: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: dict[str, Any],
     expected: tuple[int, int],
     slowness: float,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr("ablations.runs.machine.count_cores", lambda: 2)
+    monkeypatch.setattr("ablations.runs.places.count_cores", lambda: 2)
     monkeypatch.setattr("ablations.costs.estimate.count_cores", lambda: 2)
-    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
-    claim_plan(tmp_path / "runs/pair-tiny", small_plan())
-    finish(tmp_path / "runs/pair-tiny", Cell("base", 1))
     found = plan("pair.py", "tiny", **({"seeds": "1-4"} | words))
     assert (found.devices, found.at_once) == expected
-    base = found.rows[0]
-    assert base.seconds == pytest.approx(slowness * 61.5)
+    assert found.rows[0].seconds == pytest.approx(slowness * 61.5)
 
 
 def test_runs_on_a_gpu_are_not_planned_on_this_machines_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr("ablations.costs.timing.nominal_peak", lambda *_: 1e12)
-    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
-    claim_plan(tmp_path / "runs/pair-tiny", small_plan())
-    finish(tmp_path / "runs/pair-tiny", Cell("base", 1))
+    monkeypatch.setattr("ablations.costs.speed.nominal_peak", lambda *_: 1e12)
     found = plan("pair.py", "tiny", seeds="1-4")
     assert (found.devices, found.at_once) == (1, 1)
 
 
-def test_finished_runs_are_preferred_to_a_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
-    claim_plan(tmp_path / "runs/pair-tiny", small_plan())
-    finish(tmp_path / "runs/pair-tiny", Cell("base", 1))
+def test_finished_runs_are_preferred_to_a_measurement(pair: Path) -> None:
     found = plan("pair.py", "tiny", rows="base,narrow")
     base, narrow = found.rows
     assert base.seconds == pytest.approx(61.5)
     assert narrow.seconds == pytest.approx(61.5 * narrow.flops / base.flops)
-    assert found.speed.source == "1 finished run in runs/pair-tiny"
+    assert found.basis["text"] == "1 finished run in runs/pair-tiny"
     with pytest.raises(InputError, match="belongs to pair at scale tiny: give another --directory"):
         plan("pair.py", "quick", directory=Path("runs/pair-tiny"))
 
@@ -152,86 +139,65 @@ def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measure, "_SECONDS", 0.01)
     found = plan(scale="quick", rows="base,C-N2,C-N8")
-    assert found.speed.source.startswith("some steps of C-N2, base, C-N8 on ")
-    assert found.speed.source.endswith(
+    assert found.basis["text"].startswith("some steps of C-N2, base, C-N8 on ")
+    assert found.basis["text"].endswith(
         ", measured now; assumed: 20 s per run for start and scoring"
     )
     assert all(row.seconds > 20.5 for row in found.rows)  # how much more, the machine decides
-    assert len(found.speed.known) == 3
-    assert found.corpora is None
+    assert found.corpus_cost is None
     first, base, last = (row.memory_bytes or 0 for row in found.rows)
     assert 200e6 < base <= first <= last < 2e9  # of a process with torch and Lightning
-    assert "MB" in next(line for line in describe(found) if line.startswith("base "))
-    assert "; left:" not in "\n".join(describe(found))
+    assert "memory: the most that a run's process held, before it scores, " in text(found)
+    assert "; left:" not in text(found)
 
 
-def test_each_row_is_measured_with_its_own_batch_and_vocabulary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_steps_of_a_part_of_the_papers_batches_tell_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def seconds(name: str, step: Step, batches: list[Batch], device: torch.device) -> float:
-        step(batches[0])
-        return batches[0].target_tokens / 1e6
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measure, "_median_seconds", seconds)
-    (tmp_path / "own.py").write_text(
-        "from ablations.tables import BASE, Table, row\n"
-        "rows = (row('base'), row('own', tokens_per_batch=1_800, vocab_size=100, num_layers=12))\n"
-        "TABLE = Table(name='own', title='', base=BASE, rows=rows)"
-    )
-    found = [x.seconds / 12_000 for x in plan("own.py", "small").speed.known]
-    assert found == pytest.approx([0.0010, 0.0018], rel=0.15)
+    monkeypatch.setattr(measure, "_SECONDS", 0.01)
+    monkeypatch.setattr(measure, "_CPU_TOKENS", 100)
+    found = plan(scale="small", rows="base")
+    assert found.rows[0].memory_bytes is None
+    assert "memory: not measured; weights, gradients and moments take 16 bytes" in text(found)
 
 
-def test_what_is_left_is_what_has_no_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
-    root = tmp_path / "runs/pair-tiny"
-    claim_plan(root, small_plan(seeds=(1, 2)))
+def test_what_is_left_is_what_has_no_result(pair: Path) -> None:
     for seed, peak in ((1, 600_000_000), (2, 700_000_000)):
         cell = Cell("base", seed)
-        result = dataclasses.replace(finish(root, cell), peak_memory_bytes=peak)
-        save_result(cell.directory(root), result)
+        result = dataclasses.replace(finish(pair, cell), peak_memory_bytes=peak)
+        save_result(cell.directory(pair), result)
     found = plan("pair.py", "tiny", seeds="1-3", rows="base,narrow", workers=1)
     base, narrow = found.rows
-    assert (base.left, narrow.left, found.runs_left) == (1, 3, 4)
-    assert found.seconds_left == pytest.approx(base.seconds + 3 * narrow.seconds)
+    assert (base.left, narrow.left, found.total.runs_left) == (1, 3, 4)
+    assert found.total.seconds_left == pytest.approx(base.seconds + 3 * narrow.seconds)
     assert (base.memory_bytes, narrow.memory_bytes) == (700_000_000, None)
-    assert "done: 2 runs; left: 4, " in "\n".join(describe(found))
+    assert "done: 2 runs; left: 4, " in text(found)
+    assert "memory: the most that a run's process held, resident, where it was " in text(found)
     # The same figures as status has of the runs that wait, one of them having just begun.
-    claim_plan(root, small_plan(seeds=(1, 2, 3)))
-    begin(root, "base/seed-3", Progress(stage=RunState.PREPARE, updated_at=time.time()))
-    status = DirectoryReader(root).read()
-    assert status.seconds_left == pytest.approx(found.seconds_left)
+    claim_plan(pair, small_plan(seeds=(1, 2, 3)))
+    begin(pair, "base/seed-3", Progress(stage=RunState.PREPARE, updated_at=time.time()))
+    status = DirectoryReader(pair).read()
+    assert status.seconds_left == pytest.approx(found.total.seconds_left)
 
 
-def test_a_device_that_runs_do_not_fit_is_named() -> None:
-    found = plan(device="T4", rows="base,C-N2", seeds="1-4", workers=8)
-    big = {row.name: 3_000_000_000 for row in found.rows}
-    rows = tuple(dataclasses.replace(row, memory_bytes=big[row.name]) for row in found.rows)
-    crowded = dataclasses.replace(found, rows=rows)
-    assert not found.too_large and "memory: not measured" in "\n".join(describe(found))
-    assert crowded.too_large == ["base", "C-N2"]
-    assert "lower --trials-per-device or raise" in "\n".join(describe(crowded))
-
-
-def test_lines_and_json_have_all_of_the_estimate() -> None:
-    found = plan(device="P100", devices=8, devices_per_trial=2, seeds="1,2,3")
-    text = "\n".join(describe(found))
-    assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in text
-    assert "; assumed: at least 10 ms per step to launch its kernels, and 20 s per run " in text
-    assert "based on 29% of NVIDIA's 9.5 TFLOP/s in fp32 (assumed: " in text
-    assert "2 devices are assumed to be that many times as fast" in text
-    assert "1.7 GB are still to be downloaded" in text
-    assert "big     " in text
-    found_keys = to_json(found)
-    json.dumps(found_keys)
-    promised = to_json.__doc__ or ""
-    inner = (*found_keys["rows"][0], *found_keys["total"], *found_keys["corpus_cost"])
-    assert all(f"``{name}``" in promised for name in (*found_keys, *inner))
-    assert found_keys["total"]["runs"] == 60
+def test_lines_and_json_have_all_of_the_estimate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "table3 --scale paper --device P100 --devices 8 --devices-per-trial 2 --seeds 1,2,3"
+    monkeypatch.setattr(sys, "argv", ["ablations", "plan", *words.split()])
+    assert main() == 0
+    printed = capsys.readouterr().out
+    assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in printed
+    assert "; assumed: at least 10 ms per step to launch its kernels, and 20 s per run " in printed
+    assert "based on 29% of NVIDIA's 9.5 TFLOP/s in fp32 (assumed: " in printed
+    assert "2 devices are assumed to be that many times as fast" in printed
+    assert "1.7 GB are still to be downloaded" in printed
+    assert "big     " in printed
+    monkeypatch.setattr(sys, "argv", ["ablations", "plan", *words.split(), "--json"])
+    assert main() == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["devices"], found["at_once"], found["total"]["runs"]) == (8, 4, 60)
+    assert (found["rows"][0]["name"], found["basis"]["device"]) == ("base", "P100")
 
 
 @pytest.mark.parametrize(

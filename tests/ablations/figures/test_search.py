@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ablations.figures.parallel import draw_parallel
-from ablations.figures.search import draw_history, draw_slices
 from ablations.search.search import make_search
+from ablations.search.shown import draw_search
 from ablations.search.spaces import BASE_LR, SHAPE
 from ablations.search.trials import Trial
 from ablations.tables.scales import QUICK
@@ -40,6 +39,7 @@ def trial(number: int, state: RunState, perplexity: float | None) -> Trial:
 
 
 TRIALS = [trial(number, *end) for number, end in enumerate(ENDS)]
+DRAWN = draw_search(SEARCH, TRIALS, {})
 
 
 def points(spec: Spec) -> tuple[list[Any], list[Any]]:
@@ -52,9 +52,8 @@ def points(spec: Spec) -> tuple[list[Any], list[Any]]:
 
 
 def test_the_axis_of_perplexity_belongs_to_finished_trials() -> None:
-    history, slices = draw_history(TRIALS), draw_slices(TRIALS, SEARCH.axes)
-    assert history and slices
-    for spec in (history, *slices["concat"]):
+    history = DRAWN["history"]
+    for spec in (history, *DRAWN["slices"]["concat"]):
         assert points(spec) == (["0", "2"], ["1", "3", "4", "5", "6"])
     (line,) = (x for x in history["layer"] if x["mark"]["type"] == "line")
     assert [(x["number"], x["perplexity"]) for x in line["data"]["values"]] == [
@@ -62,13 +61,11 @@ def test_the_axis_of_perplexity_belongs_to_finished_trials() -> None:
         (2, 4.0),
         (7, 4.0),
     ]
-    assert draw_history(TRIALS[:2]) is None
+    assert not draw_search(SEARCH, TRIALS[:2], {})
 
 
 def test_slices_are_in_the_units_of_the_space_with_the_scales_beside_them() -> None:
-    slices = draw_slices(TRIALS, SEARCH.axes)
-    assert slices
-    rate, warm_up, width = (panel["layer"][0] for panel in slices["concat"])
+    rate, warm_up, width = (panel["layer"][0] for panel in DRAWN["slices"]["concat"])
     assert rate["encoding"]["x"]["scale"]["domain"] == [0.1, 4.0]
     assert warm_up["encoding"]["x"]["scale"] | {"padding": 0} == {
         "type": "log",
@@ -89,9 +86,7 @@ def test_slices_are_in_the_units_of_the_space_with_the_scales_beside_them() -> N
 
 
 def test_parallel_coordinates_have_lines_of_finished_trials_alone() -> None:
-    spec = draw_parallel(TRIALS, SEARCH.axes)
-    assert spec
-    marks, lines, _ = spec["layer"]
+    marks, lines, _ = DRAWN["parallel"]["layer"]
     assert {x["trial"][-1] for x in lines["data"]["values"]} == {"0", "2"}
     assert {x["trial"][-1] for x in marks["data"]["values"]} == {"1", "3", "4", "5", "6"}
     positions = {x["axis"]: x["position"] for x in lines["data"]["values"] if x["rank"] == 1}

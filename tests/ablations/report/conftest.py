@@ -1,4 +1,4 @@
-"""A report that the tests of this folder look at."""
+"""The reports that the golden files show."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ablations.report.report import write_report
-from tests.ablations.samples import fill_table3
+from tests.ablations.report.golden import FILL, fill_and_report
 
 
 @pytest.fixture(scope="session")
-def table3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of Table 3 with two seeds of most rows, reported."""
-    root = tmp_path_factory.mktemp("table3")
-    fill_table3(root)
-    write_report(root)
-    return root
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Directories of tables by name, reported."""
+    roots = {name: tmp_path_factory.mktemp(name) for name in FILL}
+    for name, root in roots.items():
+        fill_and_report(name, root)
+    return roots

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from ablations.report.statistics import (
     Correlation,
-    Difference,
+    Estimate,
     estimate,
-    mean_difference,
     paired_difference,
     rank_correlation,
     required_seeds,
@@ -48,9 +47,9 @@ def test_one_seed_and_no_seed_have_no_interval() -> None:
     one = estimate([3.0])
     assert one is not None and (one.mean, one.interval) == (3.0, None)
     assert estimate([]) is None
-    assert mean_difference([1.0]).within_noise is None
+    assert one.within_noise is None
     with pytest.raises(ValueError, match="one pair"):
-        required_seeds(mean_difference([1.0]))
+        required_seeds(one)
 
 
 def test_pairing_removes_the_effect_of_the_seed() -> None:
@@ -90,13 +89,13 @@ def test_quantiles_of_students_t(probability: float, freedom: int, quantile: flo
     [(0.3, 90), (0.5, 34), (0.8, 15), (1.0, 10), (1.5, 6), (2.0, 5), (0.2, None), (0.0, None)],
 )
 def test_required_seeds_are_those_of_power_tables(effect: float, seeds: int | None) -> None:
-    assert required_seeds(Difference(effect, 1.0, 3)) == seeds
-    assert required_seeds(Difference(-7 * effect, 7.0, 5)) == seeds
+    assert required_seeds(Estimate(effect, 1.0, 3)) == seeds
+    assert required_seeds(Estimate(-7 * effect, 7.0, 5)) == seeds
 
 
 def test_required_seeds_at_the_extremes() -> None:
-    assert required_seeds(Difference(1.0, 0.0, 2)) == 2
-    assert required_seeds(Difference(0.0, 0.0, 2)) is None
+    assert required_seeds(Estimate(1.0, 0.0, 2)) == 2
+    assert required_seeds(Estimate(0.0, 0.0, 2)) is None
 
 
 @given(
@@ -156,7 +155,6 @@ def test_a_rank_correlation_of_too_few_rows_has_no_interval() -> None:
 
 
 def test_a_pooled_difference_of_one_seed_has_an_interval() -> None:
-    assert mean_difference([1.0]).interval is None
-    found = Difference(1.0, 0.5, 1, pooled_freedom=38)
+    found = Estimate(1.0, 0.5, 1, pooled_freedom=38)
     # t(0.975) of 38 degrees of freedom is 2.0244
     assert found.interval == pytest.approx((1 - 1.0122, 1 + 1.0122), abs=1e-4)

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from ablations.cli import PROGRAM
-from ablations.report.page import Text
-from ablations.report.plain import to_text
 from ablations.runs.attempts import leave_pruned
 from ablations.search.sampler import importances
 from ablations.search.search import Search
@@ -20,7 +18,7 @@ from ablations.search.spaces import REGULARISATION, SHAPE
 from ablations.search.trials import Trial, missing_for_importances, read_trials
 from ablations.tables.changes import Value
 from experiments.run.progress import RunState
-from tests.ablations.report.pages import drawn, marks, rows_of
+from tests.ablations.report.samples import drawn, html_tables, marks, tables
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
 from tests.test_help import commands
 
@@ -58,18 +56,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
     text = (root / "report.md").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith("|")]
     assert "34 trials: 21 done, 10 pruned, 1 failed, 1 running, 1 waiting." in text
-    shown = rows_of(root, table=1)
-    assert [row[0] for row in shown] == [f"{number:04}" for number in range(33)]
-    for row in shown:
-        line = next(line for line in lines if line.startswith(f"| {row[0]} "))
-        assert [cell.strip() for cell in line.strip("|").split("|")] == row
-    best = next(row for row in shown if row[1] == "best")
-    assert best[0] == "0013" and best[-2:] == ["0.707", "31400 (471)"]
+    best_and_base, trials = tables(root)
+    shown = [[list(row.values()) for row in table.values()] for table in (best_and_base, trials)]
+    assert html_tables(root) == shown
+    assert list(trials) == [f"{number:04}" for number in range(33)]
+    (best,) = (row for row in trials.values() if row["state"] == "best")
+    assert best["trial"] == "0013" and best["warm-up"] == "31400 (471)"
     assert "Trials: 21 of 31 went on from step 668." in text
-    assert rows_of(root)[2] == ["learning-rate factor", "0.5", "0.707"]
-    assert rows_of(root)[3] == ["warm-up", "20000 (300)", "31400 (471)"]
+    assert shown[0][2:4] == [
+        ["learning-rate factor", "0.5", "0.707"],
+        ["warm-up", "20000 (300)", "31400 (471)"],
+    ]
 
 
 def test_html_draws_each_trial(root: Path) -> None:
@@ -92,10 +90,10 @@ def test_the_parameter_that_matters_is_found(root: Path) -> None:
 
 def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     search = small_search(tmp_path)
-    text = to_text(write_search_report(tmp_path), 80)
+    text = write_search_report(tmp_path)
     assert "No trial has finished yet." in text
     fill(tmp_path, search, 5)
-    text = to_text(write_search_report(tmp_path), 80)
+    text = write_search_report(tmp_path)
     assert "The best is trial-0003" in text
     assert "To tell what matters, 25 more trials must end and 1 more must finish." in text
     assert "importances" not in drawn(tmp_path)
@@ -134,9 +132,10 @@ def test_importances_find_one_of_five_with_ten_times_the_effect(
 
 def test_notes_depend_on_the_space(tmp_path: Path) -> None:
     small_search(tmp_path / "a", space=REGULARISATION)
-    notes = write_search_report(tmp_path / "a").part("How to read it", Text).content
-    assert any("can raise BLEU" in note for note in notes)
+    write_search_report(tmp_path / "a")
+    assert "can raise BLEU" in (tmp_path / "a" / "report.md").read_text()
     search = small_search(tmp_path / "b", space=SHAPE)
-    notes = write_search_report(tmp_path / "b").part("How to read it", Text).content
-    assert f"No model has more than {search.max_parameters:,} parameters" in "\n".join(notes)
-    assert "d_v takes the value of d_k." in notes
+    write_search_report(tmp_path / "b")
+    notes = (tmp_path / "b" / "report.md").read_text()
+    assert f"\n- No model has more than {search.max_parameters:,} parameters" in notes
+    assert "\n- d_v takes the value of d_k.\n" in notes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.report.summary import summarise
+from ablations.report.numbers import compute_numbers
 from ablations.tables.collect import collect
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
@@ -47,7 +47,7 @@ def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path) -> None:
     files = {"config.json", "data.json", "metrics.csv", "result.json", "valid.hypotheses.txt"}
     assert kept == files
     assert load_plan(target).cells == (BASE, NARROW)  # seed 2 has not finished
-    rows = {row.row.name: row.results for row in summarise(target).rows}
+    rows = {row.name: row.results for row in compute_numbers(target).rows}
     assert [rows["base"][0].perplexity, rows["narrow"][0].perplexity] == [5.0, 6.0]
 
 
@@ -107,10 +107,10 @@ def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_pat
     path.write_text(path.read_text().replace('"bleu": 20.0', '"bleu": 30.0'))
     with pytest.warns(UserWarning, match=rf"left out: {path} changed since the run finished"):
         assert collect(source, target) == [BASE]
-    base, narrow = summarise(source).rows
-    assert len(base.results) == 1 and narrow.results == ()
+    base, narrow = compute_numbers(source).rows
+    assert len(base.results) == 1 and not narrow.results
     assert f"left out: {path} changed since the run finished" in str(narrow.unfinished[0])
     copied = BASE.directory(target)
     assert sorted(read_checksums(copied)) == sorted(x.name for x in copied.glob("*.[cjt]*"))
     (copied / "metrics.csv").write_text("")
-    assert summarise(target).results == ()
+    assert not compute_numbers(target).results

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ablations.report.summary import summarise
+from ablations.report.numbers import compute_numbers
 from ablations.tables.find import TABLES, find_scale
 from ablations.tables.plan import (
     Plan,
@@ -86,7 +86,7 @@ def test_settings_of_the_scale_for_one_row_are_part_of_its_run(tmp_path: Path, n
     (found,) = (row for row in TABLE.rows if row.name == name)
     expected = override(TABLE.configure(found, PAPER), seed=1, precision="fp32", threads=1)
     assert plan.experiment(Cell(name, 1)).config == plan.configs[name] == expected
-    assert name in [row.row.name for row in summarise(tmp_path).rows]
+    assert name in [row.name for row in compute_numbers(tmp_path).rows]
 
 
 def test_further_rows_and_seeds_extend_the_directory(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ablations.report.page import Table as PageTable
 from ablations.report.report import write_report
 from ablations.tables.changes import columns
 from ablations.tables.find import find_scale, select_rows
@@ -18,6 +17,7 @@ from ablations.tables.table2 import TABLE
 from experiments.catalog.find import find_experiment
 from experiments.run.experiment import claim
 from experiments.run.results import save_result
+from tests.ablations.report.samples import tables
 from tests.ablations.samples import result
 from transformer.errors import InputError
 
@@ -82,10 +82,8 @@ def test_the_report_compares_each_language_with_itself(tmp_path: Path) -> None:
             flops_nominal=4e13,
         )
         save_result(cell.directory(tmp_path), made)
-    page = write_report(tmp_path)
-    table = page.part("", PageTable)
-    heads = [column.title for column in table.columns]
-    rows = {cells[0]: dict(zip(heads, cells, strict=True)) for cells in table.rows}
+    write_report(tmp_path)
+    rows = tables(tmp_path)[0]
     french = rows["base-en-fr"]
     assert (french["BLEU test"], french["BLEU test paper"]) == ("31.5", "38.1")
     assert french["PPL Δ"] == "", "it is of other text than the base's"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from ablations.report.summary import summarise
+from ablations.report.numbers import compute_numbers
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Table, row
 from ablations.tables.table3 import BASE
@@ -38,14 +38,14 @@ def test_a_table_is_one_run_with_numbers_in_columns_and_the_figures(tmp_path: Pa
     (path,) = files[-1].parent.glob("files/media/table/*.table.json")
     written = json.loads(path.read_text())
     rows = [dict(zip(written["columns"], line, strict=True)) for line in written["data"]]
-    summary = summarise(tmp_path)
-    assert [row["row"] for row in rows] == [row.row.name for row in summary.rows]
+    rows_of_table = compute_numbers(tmp_path).rows
+    assert [row["row"] for row in rows] == [row.name for row in rows_of_table]
     words = {"row", "changes", "positions", "target_language"}
     assert all(
         not isinstance(x, str) for row in rows for name, x in row.items() if name not in words
     )
     base, one_head = rows[0], rows[1]
-    mean = summary.rows[0].scores["perplexity"]
+    mean = rows_of_table[0].means["perplexity"]
     assert (base["perplexity"], base["perplexity_deviation"]) == (mean.mean, mean.deviation)
     assert (base["perplexity_difference"], base["paper_perplexity"]) == (None, 4.92)
     assert (one_head["paper_bleu"], one_head["paper_bleu_difference"]) == (24.9, -0.9)

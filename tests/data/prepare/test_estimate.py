@@ -28,8 +28,8 @@ def free(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_estimate_from_archive_sizes_and_pairs() -> None:
-    german, french = preparation_cost(WMT14_EN_DE, 2), preparation_cost(WMT14_EN_FR, 2)
-    alone = preparation_cost(WMT14_EN_DE, 1)
+    german, french = preparation_cost([WMT14_EN_DE], 2), preparation_cost([WMT14_EN_FR], 2)
+    alone = preparation_cost([WMT14_EN_DE], 1)
     assert german is not None and french is not None and alone is not None
     assert german.fetched_bytes == 657_632_379 + 918_311_367 + 80_418_416
     assert german.addresses == 3 and french.addresses == 5

@@ -1,0 +1,168 @@
+"""Columns of text and figures, and templates that lay them out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from experiments.figures.style import Spec
+from experiments.run.progress import printable
+from transformer import formats
+
+TEMPLATES = Path(__file__).parent / "templates"
+# Marks anywhere, underscores but those inside a word, entities, and what begins a block.
+_MARKS = re.compile(
+    r"[\\`*<>\[\]$]|~(?=[~\w])|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)"
+    r"|^#(?=#{0,5}(\s|$))|^[-+](?=\s|$|-+$)"
+)
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A cell for each row; columns of a ``group`` stand under a common head.
+
+    ``style`` is a class of ``report.css``. A column may be ``only`` for the page or the terminal;
+    a terminal that is too narrow leaves out those of the highest ``optional`` rank first.
+    """
+
+    name: str
+    cells: Sequence[str]
+    group: str = ""
+    style: str = ""
+    only: Literal["", "page", "terminal"] = ""
+    optional: int = 0
+
+    @property
+    def title(self) -> str:
+        """The name with that of its group."""
+        return f"{self.group} {self.name}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Columns, the first of which names the rows; ``row_styles`` are classes of ``report.css``.
+
+    In HTML, a grid with a ``name`` can be sorted and filtered, and a row opens to its ``details``.
+    """
+
+    columns: Sequence[Column]
+    row_styles: Sequence[str] = ()
+    name: str = ""
+    details: Sequence[object] = ()
+
+    @classmethod
+    def of(cls, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
+        """Columns under these heads, from rows of cells."""
+        return cls([Column(head, [row[i] for row in rows]) for i, head in enumerate(heads)])
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells row by row."""
+        return list(zip(*(column.cells for column in self.columns), strict=True))
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Adjacent columns of the same group, counted."""
+        found = groupby(self.columns, key=lambda column: column.group)
+        return [(group, len(list(columns))) for group, columns in found]
+
+    def on(self, medium: Literal["page", "terminal"], optional: int = 2) -> Grid:
+        """The grid with its columns for a medium, without those above a rank ``optional``."""
+        kept = [x for x in self.columns if x.only in ("", medium) and x.optional <= optional]
+        return replace(self, columns=kept)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """A Vega-Lite specification, which is drawn to files under ``name``."""
+
+    name: str
+    spec: Spec
+    caption: str
+
+
+def render(template: Path, *, layout: str = "", **values: object) -> str:
+    """Fill in a template.
+
+    Args:
+        layout: for a template of any format, the file of the format's macros, which the template
+            imports: ``html.j2`` or ``markdown.j2``
+    """
+    environment = _environment(template.parent, layout == "html.j2")
+    return environment.get_template(template.name).render(layout=layout, **values)
+
+
+@cache
+def _environment(folder: Path, escape: bool) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader([folder, TEMPLATES]),
+        autoescape=escape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters: Any = environment.filters
+    for each in (items, escape_markdown, markdown_table, terminal_table, formats.number):
+        filters[each.__name__] = each
+    return environment
+
+
+def items(text: str) -> list[str]:
+    """The items of a list, each of which begins with ``- `` and may go over several lines."""
+    found = re.split(r"^- ", text, flags=re.MULTILINE)
+    return [type(text)(" ".join(item.split())) for item in found if item.strip()]
+
+
+def escape_markdown(text: str) -> str:
+    """Escape what Markdown would read as a mark in what a run or a user wrote."""
+    marked = _MARKS.sub(r"\\\g<0>", " ".join(printable(text).split()))
+    return _NUMBERED.sub(r"\1\\\2", marked)
+
+
+def markdown_table(grid: Grid) -> str:
+    """A table in GitHub's Markdown."""
+    shown = grid.on("page")
+    lines = [[column.title for column in shown.columns], *shown.rows]
+    cells = _aligned([[escape_markdown(x).replace("|", "\\|") for x in y] for y in lines], 3)
+    rule = ["-" * len(cells[0][0]), *("-" * (len(x) - 1) + ":" for x in cells[0][1:])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (cells[0], rule, *cells[1:]))
+
+
+def terminal_table(grid: Grid, width: int) -> str:
+    """Columns under a rule, those of the style ``words`` to the left.
+
+    Columns that do not fit are left out; rich would wrap or cut them.
+    """
+    lines: list[str] = []
+    for rank in (2, 1, 0) if grid.rows else ():
+        shown = grid.on("terminal", optional=rank)
+        heads = [column.name or column.group for column in shown.columns]
+        left = {index for index, column in enumerate(shown.columns) if column.style == "words"}
+        lines = [" ".join(cells) for cells in _aligned([heads, *shown.rows], 0, left)]
+        lines.insert(1, "\u2500" * len(lines[0]))
+        if len(lines[0]) <= width:
+            break
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _aligned(
+    lines: Sequence[Sequence[str]], least: int, left: Collection[int] = ()
+) -> list[list[str]]:
+    """Cells padded to equal widths, the first column and those in ``left`` aligned to the left."""
+    widths = [max(least, *map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        [
+            cell.ljust(width) if index == 0 or index in left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        for line in lines
+    ]

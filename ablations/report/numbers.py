@@ -1,0 +1,247 @@
+"""The numbers of a table's report: rows by measures, computed once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ablations.files import PLAN_FILE
+from ablations.report.pooling import Pool, pool
+from ablations.report.runs import Run, Unfinished, read_runs, unplanned_runs
+from ablations.report.statistics import (
+    Correlation,
+    Estimate,
+    estimate,
+    paired_difference,
+    rank_correlation,
+)
+from ablations.tables.changes import COLUMNS, Value
+from ablations.tables.plan import Plan, PlannedRow, load_plan
+from ablations.tables.table import Cell, Reported
+from experiments.run.measures import MEASURES, Measure
+from experiments.run.results import Result
+from transformer.errors import InputError
+
+_AVERAGED = "averaged_"
+_MORE_SCORES = ("tokenised_bleu", f"{_AVERAGED}perplexity", f"{_AVERAGED}bleu", f"{_AVERAGED}f1")
+# Not columns of Table 3.
+_SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
+
+
+class Agreement(StrEnum):
+    """The sign of our difference from the base compared with that of the paper's."""
+
+    AGREES = "agrees"
+    WITHIN_NOISE = "within noise"
+    CONTRADICTS = "contradicts"
+    NONE_IN_PAPER = "none in paper"
+    # Without an interval of ours.
+    SAME_SIGN = "same sign"
+    OTHER_SIGN = "other sign"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """One measure of a row: ours, the paper's, and how much each differs from the base's.
+
+    ``difference`` is None for the base, without a seed in common with it, on other text or, as
+    perplexity is per word-piece, with another vocabulary; its deviation is the pooled one where
+    that is usable. ``verdict`` is better, worse or within noise, "" where it is unknown.
+    """
+
+    measure: Measure
+    ours: Estimate | None
+    paper: float | None
+    difference: Estimate | None
+    paper_difference: float | None
+    verdict: str
+    agreement: Agreement | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowNumbers:
+    """A row, its runs and its ``scores`` by the table's measures.
+
+    ``settings`` are the values of all settings as run, ``changed`` those that differ from the
+    base's. Only rows of the same text as the base, ``is_of_same_text``, are compared with it.
+    ``means`` over the seeds are those of all scores, by the names of the fields of a Result; those
+    of the mean of several checkpoints begin with ``averaged_``.
+    """
+
+    name: str
+    seeds: tuple[int, ...]
+    is_base: bool
+    is_published: bool
+    is_of_same_text: bool
+    reported: Reported
+    reference: str
+    settings: Mapping[str, Value]
+    changed: frozenset[str]
+    results: Sequence[Result]
+    unfinished: Sequence[Unfinished]
+    means: Mapping[str, Estimate]
+    scores: Mapping[str, Score] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableNumbers:
+    """The rows of a table that were asked for, in order, whose runs are in ``directory``.
+
+    ``base`` is the row that changes nothing, if it was asked for; ``has_seeds`` is True if a row
+    has two finished runs or more. ``settings`` are shown: what rows change and, next to the paper,
+    all of Table 3. ``pools`` are the pooled spreads, if there are enough seeds, ``correlations``
+    those of our scores with the paper's, both by measure. ``unplanned`` are directories with a
+    result that the plan does not list.
+    """
+
+    directory: Path
+    plan: Plan
+    measures: Sequence[Measure]
+    rows: Sequence[RowNumbers]
+    base: RowNumbers | None
+    results: Sequence[Result]
+    has_seeds: bool
+    settings: Sequence[str]
+    pools: Mapping[str, Pool]
+    correlations: Mapping[str, Correlation]
+    unplanned: Sequence[str]
+
+
+def compute_numbers(directory: Path) -> TableNumbers:
+    """Read a table's directory and compute all that its report shows.
+
+    Raises:
+        InputError: if it is not the directory of a table.
+    """
+    plan = load_plan(directory)
+    for row in plan.rows:
+        if len(set(row.seeds)) < len(row.seeds):
+            seeds = ", ".join(map(str, row.seeds))
+            raise InputError(
+                f"{directory / PLAN_FILE} lists a seed of row {row.name!r} twice ({seeds}): "
+                "name each once"
+            )
+    runs = read_runs(plan, directory)
+    rows = [_read_row(row, plan, runs) for row in plan.rows if row.seeds or row.published]
+    base = next((row for row in rows if row.is_base), None)
+    has_seeds = any(len(row.results) > 1 for row in rows)
+    pools: dict[str, Pool] = {}
+    for name in plan.measures if has_seeds else ():
+        alike = [row for row in rows if _is_comparable(row, name)]
+        if (found := pool({row.name: _by_seed(row, name) for row in alike})) is not None:
+            pools[name] = found
+    scores = [{x: _score(row, base, x, pools.get(x)) for x in plan.measures} for row in rows]
+    rows = [dataclasses.replace(x, scores=y) for x, y in zip(rows, scores, strict=True)]
+    changed = {name for row in rows for name in row.changed}
+    of_paper = COLUMNS.keys() - _SHOWN_IF_CHANGED if plan.is_compared else ()
+    return TableNumbers(
+        directory=directory,
+        plan=plan,
+        measures=[MEASURES[name] for name in plan.measures],
+        rows=rows,
+        base=next((row for row in rows if row.is_base), None),
+        results=[result for row in rows for result in row.results],
+        has_seeds=has_seeds,
+        settings=[name for name in plan.shown if name in changed or name in of_paper],
+        pools=pools,
+        correlations={name: _correlate([x.scores[name] for x in rows]) for name in plan.measures},
+        unplanned=unplanned_runs(plan, directory),
+    )
+
+
+def _read_row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Run]) -> RowNumbers:
+    own = [runs[Cell(row.name, seed)] for seed in row.seeds]
+    results = [run for run in own if isinstance(run, Result)]
+    means = {name: _mean(results, name) for name in (*MEASURES, *_MORE_SCORES)}
+    changed = row.changed(plan.base)
+    return RowNumbers(
+        name=row.name,
+        seeds=row.seeds,
+        is_base=not row.changes and not row.published,
+        is_published=row.published,
+        is_of_same_text=not row.published and "target_language" not in changed,
+        reported=row.reported,
+        reference=row.reference,
+        settings=row.settings(plan.base),
+        changed=changed,
+        results=results,
+        unfinished=[run for run in own if isinstance(run, Unfinished)],
+        means={name: mean for name, mean in means.items() if mean is not None},
+    )
+
+
+def _mean(results: Sequence[Result], name: str) -> Estimate | None:
+    field = name.removeprefix(_AVERAGED)
+    of = [x.averaged if name.startswith(_AVERAGED) else x for x in results]
+    values: list[float | None] = [getattr(x, field, None) for x in of]
+    scale = MEASURES[field.removeprefix("tokenised_")].scale
+    return estimate([value for value in values if value is not None], scale)
+
+
+def _by_seed(row: RowNumbers, name: str) -> dict[int, float]:
+    found = {result.seed: getattr(result, name) for result in row.results}
+    return {seed: float(score) for seed, score in found.items() if score is not None}
+
+
+def _is_comparable(row: RowNumbers, name: str) -> bool:
+    """Whether a row has the base's text and, as perplexity is per word-piece, its vocabulary."""
+    same_pieces = "perplexity" not in name or "vocab_size" not in row.changed
+    return row.is_of_same_text and same_pieces
+
+
+def _score(row: RowNumbers, base: RowNumbers | None, name: str, pooled: Pool | None) -> Score:
+    measure, paper = MEASURES[name], getattr(row.reported, name, None)
+    difference = paper_difference = None
+    if base is not None and row.is_of_same_text and not row.is_base:
+        if _is_comparable(row, name):
+            ours, theirs = _by_seed(row, name), _by_seed(base, name)
+            difference = paired_difference(ours, theirs, measure.scale)
+        if difference and pooled:
+            difference = pooled.apply(difference)
+        of_base = getattr(base.reported, name, None)
+        if paper is not None and of_base is not None:
+            paper_difference = paper - of_base
+    return Score(
+        measure=measure,
+        ours=row.means.get(name),
+        paper=paper,
+        difference=difference,
+        paper_difference=paper_difference,
+        verdict=_verdict(measure, difference),
+        agreement=_agreement(difference, paper_difference),
+    )
+
+
+def _verdict(measure: Measure, difference: Estimate | None) -> str:
+    if difference is None or difference.within_noise is None:
+        return ""
+    if difference.within_noise:
+        return Agreement.WITHIN_NOISE
+    return "better" if (difference.mean < 0) == (measure.direction == "minimize") else "worse"
+
+
+def _agreement(ours: Estimate | None, paper: float | None) -> Agreement | None:
+    if ours is None or paper is None or math.isnan(ours.mean):
+        return None
+    if ours.within_noise:
+        return Agreement.WITHIN_NOISE
+    if not paper:
+        return Agreement.NONE_IN_PAPER
+    same = ours.mean * paper > 0
+    if ours.interval is None:
+        return Agreement.SAME_SIGN if same else Agreement.OTHER_SIGN
+    return Agreement.AGREES if same else Agreement.CONTRADICTS
+
+
+def _correlate(scores: Iterable[Score]) -> Correlation:
+    """Compare the order of the rows by our scores with that by the paper's."""
+    both = [
+        (score.ours.mean, score.paper)
+        for score in scores
+        if score.ours and score.paper is not None and not math.isnan(score.ours.mean)
+    ]
+    return rank_correlation([ours for ours, _ in both], [paper for _, paper in both])

@@ -1,0 +1,228 @@
+"""The numbers of a table: means, differences, verdicts, and the runs that are left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ablations.report.notes import regime, regime_warning
+from ablations.report.numbers import Score, compute_numbers
+from ablations.report.report import write_report
+from ablations.report.verdicts import verdicts
+from ablations.tables.plan import claim_plan
+from ablations.tables.table import Cell, Table, row
+from ablations.tables.table3 import BASE
+from experiments.run.experiment import claim
+from tests.ablations.report.samples import SIGNS, Runs, fill, tables
+from tests.ablations.samples import finish, result, small_plan
+from transformer.config import override
+from transformer.errors import InputError
+
+PAIR = {"base": {1: 8.0, 2: 8.1}, "agrees": {1: 10.0, 2: 10.1}}
+
+
+def score(root: Path, runs: Runs, row: str, name: str = "perplexity") -> Score:
+    found = fill(root, runs)
+    return next(x for x in found.rows if x.name == row).scores[name]
+
+
+def test_means_spreads_and_differences_over_common_seeds(tmp_path: Path) -> None:
+    runs = {"base": {1: 8.0, 2: 9.0, 3: 10.0}, "agrees": {1: 9.0, 3: 13.0}}
+    table = fill(tmp_path, runs)
+    base, row = table.rows
+    assert table.base is base
+    ours = base.scores["bleu"].ours
+    assert ours and (ours.mean, ours.deviation, ours.count) == (31.0, 1.0, 3)
+    found = row.scores["perplexity"]
+    assert found.ours and found.ours.deviation == pytest.approx(2 * 2**0.5)
+    assert found.difference and (found.difference.mean, found.difference.count) == (2.0, 2)
+    assert (found.paper, found.paper_difference) == (6.0, 1.0)
+    assert [run.cell for run in row.unfinished] == [Cell("agrees", 2)]
+
+
+def test_intervals_end_where_the_score_does(tmp_path: Path) -> None:
+    table = fill(tmp_path, {"base": {1: 1.5, 2: 2.5}, "agrees": {1: 40.0, 2: 20.0}})
+    base, row = table.rows
+    ours, difference = base.scores["perplexity"].ours, row.scores["bleu"].difference
+    assert ours and ours.interval == (1, pytest.approx(8.3531, abs=1e-4))
+    assert difference and difference.interval and difference.interval[0] == -100
+
+
+@pytest.mark.parametrize(
+    ("row", "runs", "verdict", "agreement"),
+    [
+        ("agrees", {1: 10.0, 2: 10.1}, "worse", "agrees"),
+        ("agrees", {1: 6.0, 2: 6.1}, "better", "contradicts"),
+        ("against", {1: 9.0, 2: 9.1}, "worse", "contradicts"),
+        ("noise", {1: 8.0, 2: 8.2}, "within noise", "within noise"),
+        ("equal", {1: 11.0, 2: 11.1}, "worse", "none in paper"),
+        ("agrees", {1: 10.0}, "", "same sign"),
+        ("against", {1: 9.0}, "", "other sign"),
+        ("equal", {1: 9.0}, "", "none in paper"),
+        ("agrees", {1: math.inf, 2: 8.0}, "", "same sign"),
+        ("agrees", {3: 9.0}, "", None),
+    ],
+)
+def test_a_difference_is_judged(
+    tmp_path: Path, row: str, runs: dict[int, float], verdict: str, agreement: str | None
+) -> None:
+    found = score(tmp_path, {"base": PAIR["base"], row: runs}, row)
+    assert (found.verdict, found.agreement) == (verdict, agreement)
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (
+            {"base": {1: 8.0}, "agrees": {1: 10.0}},
+            [
+                "No row has two seeds in common with the base, so noise cannot be judged; "
+                "run --seeds 1,2,3 adds seeds.",
+                "Perplexity, sign of Δ compared with the paper's, 1 row(s): same sign 1.",
+                "BLEU, sign of Δ compared with the paper's, 1 row(s): same sign 1.",
+            ],
+        ),
+        (
+            {"agrees": {1: 10.0}},
+            [
+                "No base was run, so there are no differences (Δ) to show: run --rows base trains "
+                "it."
+            ],
+        ),
+        ({"base": {1: 8.0, 2: 8.1}}, []),
+        (
+            {"base": {1: 8.0, 2: 8.1}, "agrees": {1: math.inf, 2: math.inf}},
+            [
+                "Perplexity: noise cannot be judged.",
+                "BLEU: 0 of 1 rows are within noise of the base.",
+            ],
+        ),
+        (
+            {name: {1: 8.0, 2: 8.2, 3: 8.1} for name in ("base", "agrees", "noise")},
+            ["all rows together (Dunnett's test, 5 %: ", ": 0 of 2 differ from the base."],
+        ),
+    ],
+)
+def test_sentences(tmp_path: Path, runs: Runs, said: list[str]) -> None:
+    found = "\n".join(verdicts(fill(tmp_path, runs)))
+    assert all(words in found for words in said)
+    assert bool(found) == bool(said)
+
+
+def test_a_table_without_a_base_says_how_to_add_one(tmp_path: Path) -> None:
+    own = dataclasses.replace(SIGNS, rows=SIGNS.rows[1:])
+    (said,) = verdicts(fill(tmp_path, {"agrees": {1: 10.0}}, own))
+    assert said.endswith('to show: add row("base") to the table.')
+
+
+def test_runs_on_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
+    digests = {("base", 1): "other", ("base", 2): "most", ("base", 3): "most"}
+    digests |= {("agrees", 1): "most", ("agrees", 2): None, ("agrees", 3): "third"}
+    runs = {name: {1: 8.0, 2: 9.0, 3: 10.0} for name in ("base", "agrees")}
+    changes = {cell: {"data_digest": digest} for cell, digest in digests.items()}
+    base, row = fill(tmp_path, runs, changes=changes).rows
+    assert base.means["perplexity"].mean == 9.5
+    assert [result.seed for result in row.results] == [1, 2], "unknown data is accepted"
+    assert str(row.unfinished[0]) == "left out: its data is third, that of most runs is most"
+
+
+def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
+    """Another vocabulary or limit of length makes other prepared data."""
+    rows = (row("base"), row("words", vocab_size=900), row("batch", tokens_per_batch=700))
+    own = Table(name="pair", title="", base=BASE, rows=rows)
+    runs = {each.name: {1: 8.0, 2: 9.0} for each in rows}
+    digests = {(x, y): "of 900" if x == "words" else "most" for x in runs for y in (1, 2)}
+    digests["batch", 2] = "other"
+    changes = {cell: {"data_digest": digest} for cell, digest in digests.items()}
+    table = fill(tmp_path, runs, own, changes)
+    assert [len(found.results) for found in table.rows] == [2, 2, 1]
+    # Perplexity with other word-pieces has another scale, and so another spread.
+    assert table.pools["bleu"].freedom == 1 and "perplexity" not in table.pools
+    assert str(table.rows[2].unfinished[0]).endswith("other, that of most runs is most")
+
+
+def test_results_without_the_field_of_their_data_are_averaged(tmp_path: Path) -> None:
+    fill(tmp_path, {"base": {1: 8.0, 2: 9.0}})
+    for seed in (1, 2):  # as older versions wrote them
+        path = Cell("base", seed).directory(tmp_path) / "result.json"
+        values = json.loads(path.read_text())
+        del values["data_digest"]
+        path.write_text(json.dumps(values))
+    assert compute_numbers(tmp_path).rows[0].means["perplexity"].count == 2
+
+
+def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    plan = claim_plan(tmp_path, small_plan(seeds=[1, 2, 3, 5, 7, 11]))
+    for seed in (1, 2, 3, 5, 7, 11, 13):
+        finish(tmp_path, Cell("base", seed))
+        if seed < 11:
+            cell = Cell("base", seed)
+            claim(cell.directory(tmp_path), plan.experiment(cell))
+    folder = tmp_path / "base"
+    (folder / "seed-2" / "result.json").write_text('{"experiment": "pai')
+    (folder / "seed-3" / "config.json").write_text('{"name": "pai')
+    shutil.copy(folder / "seed-1" / "result.json", folder / "seed-5" / "result.json")
+    config = folder / "seed-7" / "config.json"
+    config.write_text(config.read_text().replace('"vocab_size": 4000', '"vocab_size": 8000'))
+    path = folder / "seed-11" / "result.json"
+    path.write_text(path.read_text().replace("pair-tiny", "pair-small"))
+    table = compute_numbers(tmp_path)
+    assert [result.seed for result in table.results] == [1]
+    reasons = {each.cell.seed: each.left_out or "" for each in table.rows[0].unfinished}
+    assert list(reasons) == [2, 3, 5, 7, 11]
+    assert "seed-2/result.json cannot be read as JSON" in reasons[2]
+    assert "seed-3/config.json cannot be read as JSON" in reasons[3]
+    assert reasons[5].endswith("seed-5/result.json is of pair-tiny/base, seed 1")
+    assert "model.vocab_size: 8000 -> 4000" in reasons[7]
+    assert reasons[11].endswith("is of pair-small/base, seed 11")
+    assert table.unplanned == ["base/seed-13"]
+    shown = write_report(tmp_path)
+    assert "  base, seed 7: left out: " in shown
+    assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
+
+
+def test_a_seed_that_the_plan_lists_twice_is_refused(tmp_path: Path) -> None:
+    claim_plan(tmp_path, small_plan(seeds=[1, 1]))
+    with pytest.raises(InputError, match=r"lists a seed of row 'base' twice \(1, 1\)"):
+        compute_numbers(tmp_path)
+
+
+def test_the_papers_own_numbers_are_near() -> None:
+    paper = dataclasses.replace(
+        result(Cell("base", 1)),
+        steps=100_000,
+        target_tokens=2_500_000_000,
+        corpus_target_tokens=130_000_000,
+        parameters=65_000_000,
+    )
+    numbers = regime(BASE, paper)
+    for number in numbers:
+        assert number.ours == pytest.approx(number.paper, rel=0.05)
+    assert regime_warning(numbers) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"schedule": "linear"}, "last learning rate over its peak"),
+        ({"max_steps": 10_000}, "warm-up share of the steps 0.4 (paper 0.04)"),
+    ],
+)
+def test_a_scale_far_from_the_papers_numbers_is_warned_of(
+    changes: Mapping[str, object], text: str
+) -> None:
+    found = regime_warning(regime(override(BASE, **changes), None))
+    assert found.startswith("More than a factor of 3 from the paper's: ") and text in found
+
+
+def test_numbers_of_old_results_without_corpus_tokens_are_dashes() -> None:
+    old = dataclasses.replace(result(Cell("base", 1)), corpus_target_tokens=None)
+    texts = {number.name: number.text for number in regime(BASE, old)}
+    assert texts["epochs"] == texts["tokens of a batch over those of the corpus"] == "\u2013"
+    assert texts["target tokens seen per parameter"] == "1.56"

@@ -1,0 +1,188 @@
+"""``run table1``: measures, continues, leaves out, refuses; and the report of measurements."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablations.__main__ import main
+from ablations.report.layout import Grid
+from ablations.table1 import measure, measurements, run
+from ablations.table1.measurements import Measurements, Point, Setting, Steps, Timing, load
+from ablations.table1.paper import ATTENTION, NAMES, RECURRENT
+from ablations.table1.report import compose, write_layers_report
+
+RUN = "run table1 --device cpu --directory out"
+COMMITTED = Path(__file__).parents[3] / "experiments" / "results" / "table1"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory, and sizes that take a second."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measurements, "LENGTHS", (16, 32))
+    monkeypatch.setattr(measurements, "WIDTHS", (64,))
+    monkeypatch.setattr(run, "STEP_LENGTHS", (4, 8))
+    monkeypatch.setattr(measure, "_MOST_SAMPLES", measure._LEAST_SAMPLES)
+    return tmp_path / "out"
+
+
+def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["ablations", *arguments.split()])
+    return main()
+
+
+def test_it_measures_and_after_ctrl_c_continues(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measure_layers = run.measure_layers
+
+    def interrupted(names: list[str], n: int, *words: Any) -> dict[str, Timing]:
+        if n == 32:
+            raise KeyboardInterrupt
+        return measure_layers(names, n, *words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "measure_layers", interrupted)
+        assert call(RUN, patch) != 0
+    assert "stopped; the same command continues from here" in capsys.readouterr().out
+    lines = (place / "measurements.jsonl").read_text().splitlines()
+    assert set(load(place).points) == {(64, 16)}
+
+    monkeypatch.setattr(run, "path_length", None)  # what is counted is not counted again
+    assert call(RUN, monkeypatch) == 0
+    assert (place / "measurements.jsonl").read_text().splitlines()[:-1] == lines
+    found = load(place)
+    assert set(found.points) == {(64, 16), (64, 32)}
+    assert all(set(point.layers) == set(NAMES) for point in found.points.values())
+    assert found.counts("path", RECURRENT) == {4: 4, 8: 8}
+    for name in ("report.md", "report.html", "results.csv", "figures/time.svg"):
+        assert (place / name).stat().st_size > 500, name
+    capsys.readouterr()
+    assert call("status out", monkeypatch) == 0
+    assert "2 of 2 pairs of length n and width d measured" in capsys.readouterr().out
+
+
+def test_a_layer_that_would_take_too_long_is_left_out_and_named(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "LIMIT_SECONDS", 0.0)
+    assert call(RUN, monkeypatch) == 0
+    points = load(place).points
+    assert points[64, 16].left_out == {}
+    assert set(points[64, 32].left_out) == set(NAMES)
+    assert "recurrent, d = 64: n = 32 (a pass" in (place / "report.md").read_text()
+
+
+def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measurements, "WIDTHS", (64, 512))
+    assert call(f"{RUN} --quick", monkeypatch) == 0
+    assert "2 of 4 pairs of length n and width d" in capsys.readouterr().out
+    assert set(load(place).points) == {(64, 16), (64, 32)}
+    assert call(RUN, monkeypatch) == 0
+    assert len(load(place).points) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *(
+            (
+                f"run table1 {option}",
+                f"table1 takes --directory, --device and --quick, but not {option.split()[0]}",
+            )
+            for option in ("--seeds 1-3", "--scale quick", "--from x")
+        ),
+        ("run table1 --device cuda", "--device is cuda, but torch finds no GPU here"),
+        ("run table3", "run table3 needs --scale"),
+        ("run table3 --scale quick --device cpu", "--device is for table1"),
+        ("run table3 --scale quick --quick", "--quick is for table1"),
+        ("plan table1 --scale quick", "table1 trains nothing"),
+        (f"{RUN}/of-table", "of-table belongs to a table: choose another --directory"),
+        (f"{RUN}/of-run", "of-run belongs to a single run: choose another --directory"),
+        (f"{RUN}/elsewhere", "was measured on an abacus with torch 2, but here are "),
+        ("report out/damaged", "measurements.jsonl, line 2 cannot be read"),
+        ("collect out/elsewhere --into x", "has measured layers"),
+        ("run table3 --scale quick --directory out/elsewhere", "has measured layers"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    arguments: str,
+    message: str,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    setting = json.dumps({"kind": "cpu", "device": "an abacus", "torch": "2"})
+    count = json.dumps({"what": "path", "name": RECURRENT, "n": 4, "steps": 4})
+    files = {
+        "of-table/table.json": "{}",
+        "of-run/config.json": "{}",
+        "elsewhere/layers.json": setting,
+        "damaged/layers.json": setting,
+        "damaged/measurements.jsonl": f"{count}\n{count[:20]}\n",
+    }
+    for name, content in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(content)
+    assert call(arguments, monkeypatch) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_the_committed_report_is_that_of_the_committed_measurements(tmp_path: Path) -> None:
+    for name in ("layers.json", "measurements.jsonl"):
+        shutil.copy(COMMITTED / name, tmp_path)
+    write_layers_report(tmp_path)
+    for name in ("report.md", "results.csv"):
+        assert (tmp_path / name).read_text() == (COMMITTED / name).read_text()
+
+
+def made_up() -> Measurements:
+    """Attention that takes n²·d/1000 nanoseconds and an LSTM that takes n·d² of them."""
+    found = Measurements(Setting(kind="cpu", device="an abacus, 1 thread", torch="2"))
+    for d in (64, 128, 256, 512, 1024):
+        for n in (64, 256, 512, 1024, 2048):
+            costs = {ATTENTION: n * n * d, RECURRENT: n * d * d}
+            layers = {
+                name: Timing(forward=[cost * 4e-12] * 5, backward=[cost * 6e-12] * 5, memory=n * d)
+                for name, cost in costs.items()
+            }
+            flops = dict.fromkeys(NAMES, 1) | costs
+            found.add(Point(n=n, d=d, commit="abc", flops=flops, layers=layers, left_out={}))
+    for n in (8, 16, 32):
+        found.add(Steps(what="path", name=RECURRENT, n=n, steps=n))
+        found.add(Steps(what="sequential", name=ATTENTION, n=n, steps=2))
+    return found
+
+
+def rows(found: Measurements, name: str) -> dict[str, tuple[str, ...]]:
+    grid = compose(found)[name]
+    assert isinstance(grid, Grid)
+    return {row[0]: row[1:] for row in grid.rows}
+
+
+def test_the_report_shows_exponents_crossings_and_growth() -> None:
+    found = made_up()
+    results = rows(found, "results")
+    assert results[ATTENTION][:5] == ("O(n²·d)", "n^2.00·d^1.00", "n^2.00·d^1.00", "2", "O(1)")
+    assert results[RECURRENT][1:3] == ("n^1.00·d^2.00", "n^1.00·d^2.00")
+    assert results[RECURRENT][5:] == ("1.00·n", "O(n)")
+    crossings = rows(found, "crossings")
+    assert crossings["256"][:2] == ("256", "256")
+    assert crossings["1,024"][:2] == ("1,024", "1,024")
+    # Where one of the two was left out, nothing is claimed beyond.
+    cut = found.points[1024, 1024]
+    for n in (1024, 2048):
+        found.points[1024, n] = replace(cut, n=n, layers={}, left_out={RECURRENT: 9.0})
+    assert rows(found, "crossings")["1,024"][:2] == ("1,024", "> 512")
