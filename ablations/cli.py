@@ -7,7 +7,7 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablations.runs.lock import WHOLE, Shard
+from ablations.runs.lock import Shard
 from experiments.command_line import LOG, VARIANT, Program, arg
 from transformer.config import Precision
 from transformer.errors import InputError
@@ -163,9 +163,9 @@ def plan(json: bool, **words: Any) -> int:
     arg(
         "--shard",
         type=Shard.parse,
-        default=WHOLE,
+        default="1/1",
         metavar="I/N",
-        help="every N-th run from the I-th on, for the tasks of an array (default: all)",
+        help="every N-th run from the I-th on, for the tasks of an array",
     ),
     *_STARTING,
     examples=(
