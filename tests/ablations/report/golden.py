@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 from ablations.report.report import write_report
 from tests.ablations.report.samples import fill_own, fill_signs
@@ -19,8 +20,8 @@ FOLDER = Path(__file__).with_name("golden")
 def fill_and_report(name: str, root: Path) -> None:
     """Fill a directory and write its report, and what a terminal shows of it."""
     FILL[name](root)
-    os.environ["COLUMNS"] = str(WIDTHS[name])
-    (root / "terminal.txt").write_text(write_report(root), encoding="utf-8")
+    with mock.patch.dict(os.environ, {"COLUMNS": str(WIDTHS[name])}):
+        (root / "terminal.txt").write_text(write_report(root), encoding="utf-8")
 
 
 def main() -> None:
