@@ -33,15 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--results", default="runs/gpu.jsonl", help="where what is found is added")
 
 
-@pytest.hookimpl(trylast=True)  # once there is a terminal
 def pytest_configure(config: pytest.Config) -> None:
     """Keep what is found, and end the process if a test never ends."""
     device = device_of(config)
     if device.type == "cuda" and not torch.cuda.is_available():
         pytest.exit("skipped: torch finds no GPU here; --device cpu tries these tests on a CPU", 0)
     path = Path(str(config.getoption("--results")))
-    terminal = config.pluginmanager.get_plugin("terminalreporter")
-    config.pluginmanager.register(Results(path, device, terminal))
+    config.pluginmanager.register(Results(path, device))
     seconds = 60 * minutes_of(config) + _LAST_SECONDS
     faulthandler.dump_traceback_later(seconds, exit=True, file=os.dup(2))
 
@@ -59,11 +57,13 @@ def minutes_of(config: pytest.Config) -> float:
 class Results:
     """Prints each test's properties, and adds them to a file as a line of JSON."""
 
-    def __init__(self, path: Path, device: torch.device, terminal: Any) -> None:
-        self._path, self._device, self._terminal = path, device, terminal
+    def __init__(self, path: Path, device: torch.device) -> None:
+        self._path, self._device = path, device
+        self._terminal: Any = None
 
-    def pytest_sessionstart(self) -> None:
-        """Say what is tested."""
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Begin with the environment."""
+        self._terminal = session.config.pluginmanager.get_plugin("terminalreporter")
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._add(environment(self._device))
 
