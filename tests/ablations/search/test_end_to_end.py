@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
+import time
 from pathlib import Path
+from random import Random
 
 import pytest
+from optuna.trial import TrialState
 
-from ablations.search.claim import claim_search
-from ablations.search.search import load_search, prepare_search
+from ablations.search.search import load_search
 from ablations.search.trials import best, read_trials
 from experiments.run.experiment import load_experiment
+from tests.ablations.search.samples import journal
 from tests.samples import write_corpus
-from transformer.config import to_dict
-from transformer.files import write_json
 
 ROOT = Path(__file__).parents[3]
 SPACE = """
@@ -53,21 +53,20 @@ SPACE = Space(
 
 
 def ablations(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line in ``place``, with a heartbeat that sees each validation."""
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "CUDA_VISIBLE_DEVICES": "",
-        "ABLATIONS_HEARTBEAT_SECONDS": "1",
-        "ABLATIONS_GRACE_SECONDS": "20",
-    }
+    """The command line in ``place``."""
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=place,
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def environment() -> dict[str, str]:
+    """For runs on the CPU alone."""
+    return os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
 
 
 @pytest.fixture
@@ -87,7 +86,7 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
     root = place / "runs" / "lr-mini"
     four = read_trials(load_search(root), root)
     assert all(trial.state in ("done", "pruned") for trial in four)
-    (root / "study.sqlite3").unlink()
+    (root / "study.log").unlink()
     more = ablations(place, *command, "--trials", "6", "--confirm", "1")
     assert more.returncode == 0, more.stderr
     trials = read_trials(load_search(root), root)
@@ -106,12 +105,45 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_search_that_is_killed_ten_times_has_the_same_trials_in_the_same_order(
+    place: Path,
+) -> None:
+    """Of 30 trials, each of which takes longer from a rung to its end than the driver to look."""
+    (place / "space.py").write_text(SPACE.replace("max_steps=90", "max_steps=900"))
+    command = ["ablations", "search", "space.py", "--scale", "mini", "--trials", "30"]
+    command += ["--workers", "1", "--log", "none", "--directory"]
+    undisturbed = ablations(place, *command, "undisturbed")
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    random = Random(1)
+    for kill in range(10):
+        with (place / f"{kill}.txt").open("wb") as said:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", *command, "killed"],
+                cwd=place,
+                env=environment(),
+                stdout=said,
+            )
+        begun = len(list((place / "killed").glob("trial-*")))
+        while driver.poll() is None and len(list((place / "killed").glob("trial-*"))) < begun + 2:
+            time.sleep(0.05)
+        time.sleep(random.uniform(0, 5))
+        driver.kill()
+        driver.wait()
+    last = ablations(place, *command, "killed")
+    assert last.returncode == 0, last.stderr
+    found, expected = (
+        [(x.number, x.state, x.params, x.values, x.intermediate_values) for x in journal(root)]
+        for root in (place / "killed", place / "undisturbed")
+    )
+    assert found == expected
+    assert {state for _, state, *_ in found} == {TrialState.COMPLETE, TrialState.PRUNED}
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_trial_of_two_ranks_is_pruned_as_a_whole(place: Path) -> None:
     root = place / "runs" / "lr-mini"
-    claimed = claim_search(root, prepare_search(str(place / "space.py"), "mini", trials=5))
-    # Hyperband's brackets go by the study's name.
-    write_json(root / "search.json", to_dict(replace(claimed, study="lr-mini")))
     done = ablations(
         place,
         *("ablations", "search", "space.py", "--scale", "mini", "--trials", "5"),
