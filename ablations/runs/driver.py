@@ -1,0 +1,189 @@
+"""The driver: one loop that fills the free places with runs and sees each of them to its end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from ablations.runs.attempts import leave_pruned, newest, number
+from ablations.runs.cells import Cells
+from ablations.runs.executor import AttemptEnd, Executor, Job, Place
+from ablations.runs.study import Study
+from experiments.command_line import stop_signals
+from experiments.run.experiment import Experiment
+from experiments.run.progress import RunState
+from experiments.run.results import valid_perplexities
+from transformer.errors import InputError
+
+_POLL_SECONDS = 0.05
+_PRUNE_SECONDS = 0.5
+# A run that has not written its checkpoint by then resumes from the one before.
+_GRACE_SECONDS = 20.0
+
+
+class Driver:
+    """Carries out runs until none is left or a signal asks for an end.
+
+    Args:
+        cells: the table or search
+        study: its trials
+        executor: where runs are carried out
+        names: the cells to carry out, in this order
+        make_job: an attempt at a cell
+        note: prints a line for the user
+        show: called in each turn to display the state
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        study: Study,
+        executor: Executor,
+        names: Sequence[str],
+        make_job: Callable[[str, Experiment], Job],
+        *,
+        note: Callable[[str], None],
+        show: Callable[[], None],
+    ) -> None:
+        self._cells, self._study, self._executor = cells, study, executor
+        self._make_job, self._note, self._show = make_job, note, show
+        self._waiting = deque(names)
+        self._running: dict[str, Place] = {}
+        self._pruned: set[str] = set()
+        self._prune_at = 0.0
+        self._kill_at: float | None = None
+        self._received: list[signal.Signals] = []
+        self._obeyed = 0
+        self._refusal: InputError | None = None
+        self.given_up: list[str] = []
+
+    def run(self) -> signal.Signals | None:
+        """Carry out the runs, and return the signal that ended it early, if one did.
+
+        Raises:
+            InputError: if a run refuses its input, as every other would too.
+        """
+        with self._receiving():
+            try:
+                while self._waiting or self._running:
+                    self._turn()
+                    if self._is_ending and not self._running:
+                        break
+                    time.sleep(_POLL_SECONDS)
+            except BaseException:
+                self._executor.stop(kill=False)
+                raise
+            finally:
+                self._executor.close()
+        if self._refusal:
+            raise self._refusal
+        return self._received[0] if self._received else None
+
+    def _turn(self) -> None:
+        self._obey()
+        for name, end in self._executor.ended():
+            self._end(name, end)
+        if not self._is_ending:
+            self._fill()
+            self._prune()
+        elif self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._executor.stop(kill=True)
+        self._show()
+
+    @property
+    def _is_ending(self) -> bool:
+        return bool(self._received) or self._refusal is not None
+
+    def _fill(self) -> None:
+        """Start runs at the free places."""
+        if not self._waiting:
+            return
+        taken = set(self._running.values())
+        for place in self._executor.places():
+            if place in taken:
+                continue
+            if not self._waiting or self._is_ending:
+                return
+            self._start(self._waiting.popleft(), place)
+
+    def _start(self, name: str, place: Place) -> None:
+        try:
+            experiment = self._study.begin(name)
+        except InputError as error:
+            self._refuse(error)
+            return
+        attempt = number(newest(self._cells.root / name) or Path()) + 1
+        again = f" (attempt {attempt})" if attempt > 1 else ""
+        where = f" on {place.host}" if place.host else ""
+        self._note(f"{name}: started{again}{where}")
+        self._running[name] = place
+        self._executor.start(self._make_job(name, experiment), place)
+
+    def _end(self, name: str, end: AttemptEnd) -> None:
+        del self._running[name]
+        self._pruned.discard(name)
+        self._note(f"{name}: {end.text}")
+        if end.ended is not None:
+            self._study.end(name, end.ended)
+        elif end.state == RunState.GIVEN_UP:
+            self._study.fail(name)
+            self.given_up.append(name)
+        elif end.state == RunState.REFUSED:
+            self._refuse(InputError(f"{name}: {end.text}"))
+        elif end.state == RunState.FAILED:
+            self._waiting.appendleft(name)
+        else:  # stopped: by us, by somebody else, or since another one has its directory
+            self._waiting.append(name)
+
+    def _prune(self) -> None:
+        """Ask Optuna which trials to end, and leave the step in their directories."""
+        if not self._cells.is_search or time.monotonic() < self._prune_at:
+            return
+        self._prune_at = time.monotonic() + _PRUNE_SECONDS
+        for name in self._running.keys() - self._pruned:
+            directory = newest(self._cells.root / name)
+            if directory is None:
+                continue
+            curve = valid_perplexities(directory)
+            step = self._study.prunes_at(name, self._cells.comparable(curve))
+            if step is not None:
+                self._pruned.add(name)
+                with suppress(FileNotFoundError):  # it has just ended
+                    leave_pruned(directory, step, curve[step])
+
+    def _refuse(self, error: InputError) -> None:
+        if self._refusal is None:
+            self._refusal = error
+            self._stop()
+
+    def _stop(self) -> None:
+        """Let all runs end after a checkpoint, at once if this is the second time."""
+        self._kill_at = time.monotonic() + (0 if self._kill_at else _GRACE_SECONDS)
+        self._executor.stop(kill=False)
+
+    def _obey(self) -> None:
+        """Act on the signals that have come since the last turn."""
+        if len(self._received) > self._obeyed:
+            again = self._kill_at is not None
+            self._note("killing the runs" if again else "stopping after a checkpoint (again to kill)")
+            self._obeyed = len(self._received)
+            self._stop()
+
+    @contextmanager
+    def _receiving(self) -> Generator[None]:
+        """Note the signals that ask for an end; in the main thread only."""
+
+        def receive(number: int, _frame: FrameType | None) -> None:
+            self._received.append(signal.Signals(number))
+
+        before = {number: signal.signal(number, receive) for number in stop_signals()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

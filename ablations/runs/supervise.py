@@ -1,0 +1,250 @@
+"""One attempt at a run, on the node where its process is: from taking over to publishing."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Protocol
+
+from ablations.runs import identity
+from ablations.runs.attempts import (
+    PRUNED_FILE,
+    elapsed,
+    leave_pruned,
+    newest,
+    next_attempt,
+    publish,
+    read_ended,
+    record_failure,
+    set_aside_broken,
+    take_over,
+)
+from ablations.runs.executor import AttemptEnd, Job, Place
+from ablations.runs.process import LOG_FILE, PROCESS_FILE, Orphan, last_log_lines, signal_group
+from experiments.run.attempt import write_attempt
+from experiments.run.data import share_data
+from experiments.run.experiment import DATA_FILE
+from experiments.run.experiment import claim as claim_directory
+from experiments.run.measures import in_words, valid_scores
+from experiments.run.progress import RunState, final_state, read_progress
+from experiments.run.results import valid_perplexities
+from transformer.errors import InputError
+from transformer.formats import duration
+
+_POLL_SECONDS = 0.1
+_LOG_LINES = 10
+
+
+class Wish(IntEnum):
+    """What the driver wants of an attempt."""
+
+    CONTINUE = 0
+    STOP = 1  # after a checkpoint
+    KILL = 2
+
+
+class RunProcess(Protocol):
+    """The part of ``subprocess.Popen`` that every started process provides."""
+
+    @property
+    def pid(self) -> int:
+        """Its number, and that of its process group."""
+        ...
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the signal that killed the process; None while it runs."""
+        ...
+
+
+class Start(Protocol):
+    """Starts a run's process: :func:`ablations.runs.process.start`, or a faster way."""
+
+    def __call__(self, directory: Path, job: Job, place: Place) -> RunProcess: ...
+
+
+def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) -> AttemptEnd:
+    """Carry out the next attempt at a run, and publish the run if it has ended.
+
+    Args:
+        job: the run
+        place: where it is to run
+        start: starts its process
+        wish: asked several times a second
+
+    Raises:
+        OSError: if the directory cannot be written.
+    """
+    stem = job.root / job.name
+    notes = _end_orphan(newest(stem), wish)
+    left = newest(stem)
+    if left is not None and left != stem and read_ended(left) is not None:
+        published = _publish(left, stem, "finished")  # its supervisor was killed before it could
+        if published is not None:
+            return published
+    if wish():
+        return AttemptEnd(state=RunState.STOPPED, text="stopped")
+    try:
+        attempt = _begin(job, place, start, notes)
+    except InputError as error:
+        return AttemptEnd(state=RunState.REFUSED, text=str(error))
+    if attempt is None:
+        return AttemptEnd(state=RunState.STOPPED, text="another driver was first")
+    attempt.wait(wish)
+    return attempt.end()
+
+
+def _end_orphan(directory: Path | None, wish: Callable[[], Wish]) -> list[str]:
+    """Wait until the process of an earlier attempt here has ended; what to tell the user of it."""
+    orphan = Orphan(directory)
+    if not orphan.existed:
+        return []
+    while not orphan.is_gone() and wish() < Wish.KILL:
+        time.sleep(_POLL_SECONDS)
+    return ["the process of an earlier attempt was ended first"]
+
+
+def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
+    """Give a run that has ended its final name; None if it is no longer this attempt's."""
+    ended = read_ended(directory)
+    if ended is None:
+        return None
+    ended = replace(ended, curve=valid_perplexities(directory))
+    if ended.result is not None:
+        (directory / PRUNED_FILE).unlink(missing_ok=True)  # it was to be pruned, but was faster
+    if not publish(directory, stem):
+        return None
+    if ended.result is None:
+        return AttemptEnd(state=RunState.PRUNED, text=how, ended=ended)
+    scores = in_words(valid_scores(ended.result))
+    text = f"finished in {duration(elapsed(stem, ended.result))}, {scores}"
+    return AttemptEnd(state=RunState.DONE, text=text, ended=ended)
+
+
+def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Attempt | None:
+    """Take over the run's directory and start its process; None if another driver was first.
+
+    Raises:
+        InputError: if the directory belongs to another configuration.
+    """
+    stem = job.root / job.name
+    directory = take_over(stem)
+    if directory is None:
+        return None
+    try:
+        broken = set_aside_broken(directory)
+        notes += [f"{name} cannot be read, and is now {name}.broken" for name in broken]
+        record = next_attempt(directory, job.name, place.devices, place.ranks)
+        claim_directory(directory, job.experiment)
+        share_data(directory, _others(job, directory))
+        write_attempt(directory, record)
+        log = directory / LOG_FILE
+        log_start = log.stat().st_size if log.exists() else 0
+        started_at, clock_start = time.time(), time.monotonic()
+        process = start(directory, job, place)
+        (directory / PROCESS_FILE).write_text(identity.name_of(process.pid), encoding="utf-8")
+    except FileNotFoundError:
+        if directory.exists():
+            raise
+        return None  # this process was paused for so long that another one took the run over
+    return _Attempt(job, directory, process, notes, log_start, started_at, clock_start)
+
+
+def _others(job: Job, directory: Path) -> Iterator[Path]:
+    """The directories of the other runs that have recorded their data."""
+    depth = len(Path(job.name).parts)
+    for path in job.root.glob("*/" * depth + DATA_FILE):
+        if path.parent != directory:
+            yield path.parent
+
+
+@dataclass(eq=False, slots=True)
+class _Attempt:
+    """An attempt in progress. Its part of the log begins at ``log_start``; its process was started
+    at ``started_at`` since the epoch and ``clock_start`` of the monotonic clock.
+    """
+
+    job: Job
+    directory: Path
+    process: RunProcess
+    notes: list[str]
+    log_start: int
+    started_at: float
+    clock_start: float
+    sent: Wish = Wish.CONTINUE
+
+    @property
+    def stem(self) -> Path:
+        return self.job.root / self.job.name
+
+    def wait(self, wish: Callable[[], Wish]) -> None:
+        """Wait for the end of the process; send it what the driver wishes.
+
+        The driver ends a trial early by leaving the step in its directory.
+        """
+        while self.process.poll() is None:
+            wanted = wish()
+            if wanted > self.sent:
+                self._send(wanted)
+            elif not self.sent and (self.directory / PRUNED_FILE).exists():
+                self._send(Wish.STOP)
+            time.sleep(_POLL_SECONDS)
+
+    def _send(self, wish: Wish) -> None:
+        self.sent = wish
+        number = signal.SIGKILL if wish == Wish.KILL else signal.SIGTERM
+        signal_group(self.process.pid, number)
+
+    def end(self) -> AttemptEnd:
+        """Make what the process left the run's end, or record why there is none."""
+        code = self.process.poll()
+        assert code is not None
+        state = final_state(self.directory, code, self.started_at)
+        if state == RunState.DIVERGED and self.job.may_diverge:
+            progress = read_progress(self.directory)
+            leave_pruned(self.directory, progress.step if progress else 0, math.inf)
+        how = f"ended early after {duration(time.monotonic() - self.clock_start)}"
+        found = _publish(self.directory, self.stem, how) or self._unfinished(state, code)
+        return replace(found, text="; ".join([found.text, *self.notes]))
+
+    def _unfinished(self, state: RunState, code: int) -> AttemptEnd:
+        if newest(self.stem) != self.directory:
+            gone = newest(self.stem) is None
+            text = "its directory was removed" if gone else "another attempt has taken it over"
+            return AttemptEnd(state=RunState.STOPPED, text=text)
+        if state == RunState.REFUSED:
+            lines = last_log_lines(self.directory, 1, start=self.log_start)
+            return AttemptEnd(state=state, text=(lines or ["it refused its input"])[0])
+        if state == RunState.STOPPED or self.sent:
+            kept = " after a checkpoint" if state == RunState.STOPPED else ""
+            return AttemptEnd(state=RunState.STOPPED, text=f"stopped{kept}")
+        return self._failed(state, code)
+
+    def _failed(self, state: RunState, code: int) -> AttemptEnd:
+        """Record why it failed, and whether the run is given up."""
+        progress = read_progress(self.directory)
+        fresh = progress is not None and progress.updated_at >= self.started_at
+        lines = last_log_lines(self.directory, _LOG_LINES, start=self.log_start)
+        killed = code == -signal.SIGKILL
+        if progress is not None and fresh and progress.message and not killed:
+            reason = progress.message
+        else:
+            reason = "it left no result" if state == RunState.DONE else _describe_exit(code)
+            reason = f"{reason}: {lines[-1]}" if lines else reason
+        # Training is deterministic, so one that diverged would diverge again.
+        retries = 0 if state == RunState.DIVERGED else self.job.retries
+        final = record_failure(self.directory, reason, lines, killed=killed, retries=retries)
+        then = "given up" if final else "it is tried again"
+        text = "\n    ".join([f"failed, {reason}; {then}", *lines])
+        return AttemptEnd(state=RunState.GIVEN_UP if final else RunState.FAILED, text=text)
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    hint = " (out of memory?)" if code == -signal.SIGKILL else ""
+    return f"killed by {signal.Signals(-code).name}{hint}"

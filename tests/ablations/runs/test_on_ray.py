@@ -1,0 +1,148 @@
+"""The driver on a Ray cluster of several nodes, all on this machine, with stand-ins for the runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ablations.runs.attempts import newest, read_ended
+from ablations.tables.plan import load_plan
+from experiments.run.attempt import read_attempt
+from tests.ablations.storm.place import Place, make_place
+from tests.ablations.storm.processes import DriverProcess, parent_of, send
+from tests.ablations.storm.ray_cluster import ENVIRONMENT, RayCluster
+from tests.ablations.storm.undisturbed import assert_as_undisturbed, run_undisturbed
+
+pytestmark = pytest.mark.skipif(
+    find_spec("ray") is None or sys.platform != "linux", reason="needs Ray, on Linux"
+)
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    """A cluster without room for runs."""
+    cluster = RayCluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def cluster(head: RayCluster) -> Iterator[RayCluster]:
+    """The cluster, to which each test adds nodes of its own."""
+    yield head
+    head.clear()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return make_place(tmp_path, steps=40, every=7, step_seconds=0.05, seeds=(1,))
+
+
+def begin(place: Place, cluster: RayCluster, *options: str, **environment: str) -> DriverProcess:
+    command = place.command(*place.run, "--ray", cluster.address, *options)
+    return DriverProcess(
+        command, place.environment(**{**ENVIRONMENT, **environment}), place.folder
+    )
+
+
+def wait_for(driver: DriverProcess, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert driver.lives and time.monotonic() < deadline, driver.last_words()
+        time.sleep(0.05)
+
+
+def test_a_table_survives_kills_a_lost_node_and_a_new_one(place: Place, cluster: RayCluster) -> None:
+    nodes = [cluster.add_node(1) for _ in range(2)]
+    driver = begin(place, cluster)
+    wait_for(driver, lambda: len(driver.runs) == 2)
+    send(driver.runs[0], signal.SIGKILL)
+    wait_for(driver, lambda: len(driver.runs) == 2)
+    send(parent_of(driver.runs[0]), signal.SIGKILL)  # the process of Ray's that supervises it
+    wait_for(driver, lambda: "its node was lost" in driver.last_words(99))
+    cluster.remove_node(nodes[0])
+    cluster.add_node(1)
+    wait_for(driver, lambda: driver.last_words(99).count("its node was lost") >= 2)
+    send(driver.process.pid, signal.SIGKILL)  # its runs end after a checkpoint
+    driver.process.wait()
+    again = begin(place, cluster)
+    assert again.process.wait(180) == 0, again.last_words(99)
+    assert_as_undisturbed(place, run_undisturbed(place, place.folder / "undisturbed"))
+    words = again.last_words(99)
+    assert "at a time on the Ray cluster" in words
+    for noise in ("raylet", "core_worker", "Traceback", "INFO"):
+        assert noise not in words + driver.last_words(99)
+
+
+def test_a_signal_lets_runs_write_a_checkpoint(place: Place, cluster: RayCluster) -> None:
+    cluster.add_node(2)
+    driver = begin(place, cluster)
+    name = "base/seed-1"
+    wait_for(driver, lambda: any((newest(place.out / name) or place.out).glob("checkpoints/*")))
+    send(driver.process.pid, signal.SIGTERM)
+    assert driver.process.wait(60) == 143, driver.last_words()
+    assert "base/seed-1: stopped after a checkpoint" in driver.last_words()
+    attempt = read_attempt(newest(place.out / name) or place.out)
+    assert attempt is not None and not attempt.failures
+    assert read_ended(place.out / name) is None
+    assert len(load_plan(place.out).cells) == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "message"),
+    [
+        (("--threads", "64"), {}, "no node of the Ray cluster has room for a run, which needs"),
+        ((), {"RAY_AUTH_TOKEN": "another"}, "no Ray cluster can be used at"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_one_line(
+    options: tuple[str, ...],
+    environment: dict[str, str],
+    message: str,
+    place: Place,
+    cluster: RayCluster,
+) -> None:
+    cluster.add_node(1)
+    driver = begin(place, cluster, *options, **environment)
+    assert driver.process.wait(180) == 2
+    (line,) = driver.log.read_text().splitlines()
+    assert line.startswith(f"python -m ablations: error: {message}")
+
+
+def test_a_node_that_does_not_see_the_directory_is_named(
+    place: Place, cluster: RayCluster
+) -> None:
+    """A node with an empty file system in the place of the table's folder."""
+    ray = Path(sys.executable).with_name("ray")
+    join = f"{ray} start --address={cluster.address} --num-cpus=1 --block"
+    command = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs none {place.folder}; exec {join}"]
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("needs root, who may mount a file system for one process")
+    node = subprocess.Popen(
+        command,
+        env={**os.environ, **ENVIRONMENT},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        driver = begin(place, cluster)
+        while "no node of the Ray cluster" in driver.last_words() or driver.lives:
+            if not driver.lives:  # the node had not joined yet
+                driver = begin(place, cluster)
+            time.sleep(0.2)
+        assert driver.process.returncode == 2
+        expected = f"of the Ray cluster: the directory {place.out} is missing, here there"
+        assert expected in driver.last_words()
+        assert not list(place.out.glob("base/*"))
+    finally:
+        os.killpg(node.pid, signal.SIGKILL)
+        node.wait()
