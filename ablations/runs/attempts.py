@@ -251,9 +251,7 @@ def record_failure(
         return False
     attempt = _count_kill(attempt, directory) if killed else replace(attempt, kills=0)
     if not killed or attempt.kills >= _MOST_KILLS:
-        failure = Failure(
-            attempt=attempt.number, reason=reason, lines=tuple(lines), at=time.time()
-        )
+        failure = Failure(attempt=attempt.number, reason=reason, lines=tuple(lines), at=time.time())
         attempt = replace(attempt, failures=(*attempt.failures, failure))
     final = attempt.kills >= _MOST_KILLS or len(attempt.failures) > retries
     last = read_progress(directory) or Progress(stage=RunState.FAILED)

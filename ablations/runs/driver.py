@@ -170,7 +170,9 @@ class Driver:
         """Act on the signals that have come since the last turn."""
         if len(self._received) > self._obeyed:
             again = self._kill_at is not None
-            self._note("killing the runs" if again else "stopping after a checkpoint (again to kill)")
+            self._note(
+                "killing the runs" if again else "stopping after a checkpoint (again to kill)"
+            )
             self._obeyed = len(self._received)
             self._stop()
 

@@ -144,16 +144,20 @@ class RayExecutor:
         for name, answer in asked.items():
             host = nodes[name]["NodeManagerHostname"]
             try:
-                theirs: dict[str, str] = ray.get(answer, timeout=max(1.0, deadline - time.monotonic()))
+                theirs: dict[str, str] = ray.get(
+                    answer, timeout=max(1.0, deadline - time.monotonic())
+                )
             except ray.exceptions.TaskUnschedulableError:
                 continue  # the node has just left
             except Exception as error:  # anything that an unlike installation raises
                 first = next(iter(str(error).splitlines()), type(error).__name__)
-                problems[name] = f"node {host} of the Ray cluster cannot import the project: {first}"
+                problems[name] = (
+                    f"node {host} of the Ray cluster cannot import the project: {first}"
+                )
                 continue
             unlike = [f"{x} is {theirs[x]}, here {y}" for x, y in ours.items() if theirs[x] != y]
             if unlike:
-                problems[name] = f"node {host} of the Ray cluster: {unlike[0]}"
+                problems[name] = f"{node}: {unlike[0]}"
         return problems
 
     def start(self, job: Job, place: Place) -> None:

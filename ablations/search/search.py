@@ -19,6 +19,7 @@ from ablations.tables.changes import Value, columns
 from ablations.tables.find import find_scale
 from ablations.tables.plan import choose_arithmetic
 from ablations.tables.scale import Scale
+from ablations.tables.table3 import BASE
 from experiments.run.experiment import Experiment
 from transformer.config import Config, Precision, from_dict, override
 from transformer.errors import InputError
@@ -137,14 +138,15 @@ def make_search(
     if trials < 1:
         raise InputError(f"--trials is {trials}, but must be at least 1")
     base = choose_arithmetic(scale.apply(override(space.base, seed=seed)), precision, threads)
-    every = base.training.max_steps // _PARTS + 1
+    if space.base.training.validate_every_steps == BASE.training.validate_every_steps:
+        base = override(base, validate_every_steps=base.training.max_steps // _PARTS + 1)
     budget = space.budget
     return Search(
         space=space.name,
         title=space.title,
         scale=scale.name,
         trials=trials,
-        base=override(base, validate_every_steps=every),
+        base=base,
         parameters=space.at(scale),
         declared=tuple(parameter.shown() for parameter in space.parameters),
         max_parameters=None if budget is None else int(budget * count_parameters(base.model)),

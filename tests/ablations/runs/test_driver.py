@@ -41,7 +41,7 @@ from tests.ablations.samples import (
 from transformer.config import to_dict
 from transformer.data.prepared import make_manifest
 from transformer.errors import InputError
-from transformer.files import write_json
+from transformer.files import read_json, write_json
 
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
 
@@ -54,7 +54,7 @@ def work_on(
     places: Sequence[Place] = (Place(0),),
     retries: int = 0,
 ) -> tuple[signal.Signals | None, str]:
-    """Drive what is left of a small table with stand-ins; the signal that ended it and the notes."""
+    """Carry out what is left with stand-ins; the signal that ended it, and the notes."""
     prepare_fakes(root, behaviour)
     claim_plan(root, plan or small_plan())
     cells, told = TableCells(root), list[str]()
@@ -141,6 +141,19 @@ def test_a_run_that_is_killed_without_progress_is_given_up(tmp_path: Path) -> No
 def test_a_crash_after_the_result_is_no_failure(tmp_path: Path) -> None:
     outcome, _ = work_on(tmp_path, {BASE: "abort"})
     assert outcome is None
+
+
+def test_a_directory_of_a_version_with_a_database_is_continued(tmp_path: Path) -> None:
+    work_on(tmp_path, {NARROW: "crash"}, retries=1)
+    for path in (tmp_path / "table.json", directory(tmp_path, NARROW) / "attempt.json"):
+        write_json(path, {**read_json(path), "study": "pair-tiny-0123abcd"})
+    (tmp_path / STUDY_FILE).unlink()
+    (tmp_path / "study.sqlite3").write_bytes(b"SQLite format 3")
+    clear_failures(NARROW.directory(tmp_path))
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["base/seed-1", *["narrow/seed-1"] * 3]
+    attempt = read_attempt(NARROW.directory(tmp_path))
+    assert attempt is not None and attempt.number == 3
 
 
 @pytest.mark.filterwarnings("ignore:left out")

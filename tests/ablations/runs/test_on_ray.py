@@ -1,4 +1,4 @@
-"""The driver on a Ray cluster of several nodes, all on this machine, with stand-ins for the runs."""
+"""The driver on a Ray cluster, whose nodes are all on this machine, with stand-ins for runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from ablations.runs.attempts import newest, read_ended
 from ablations.tables.plan import load_plan
 from experiments.run.attempt import read_attempt
-from tests.ablations.storm.place import Place, make_place
+from tests.ablations.storm.place import ROOT, Place, make_place
 from tests.ablations.storm.processes import DriverProcess, parent_of, send
 from tests.ablations.storm.ray_cluster import ENVIRONMENT, RayCluster
 from tests.ablations.storm.undisturbed import assert_as_undisturbed, run_undisturbed
@@ -48,9 +48,7 @@ def place(tmp_path: Path) -> Place:
 
 def begin(place: Place, cluster: RayCluster, *options: str, **environment: str) -> DriverProcess:
     command = place.command(*place.run, "--ray", cluster.address, *options)
-    return DriverProcess(
-        command, place.environment(**{**ENVIRONMENT, **environment}), place.folder
-    )
+    return DriverProcess(command, place.environment(**{**ENVIRONMENT, **environment}), place.folder)
 
 
 def wait_for(driver: DriverProcess, holds: Callable[[], bool]) -> None:
@@ -60,7 +58,9 @@ def wait_for(driver: DriverProcess, holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_table_survives_kills_a_lost_node_and_a_new_one(place: Place, cluster: RayCluster) -> None:
+def test_a_table_survives_kills_a_lost_node_and_a_new_one(
+    place: Place, cluster: RayCluster
+) -> None:
     nodes = [cluster.add_node(1) for _ in range(2)]
     driver = begin(place, cluster)
     wait_for(driver, lambda: len(driver.runs) == 2)
@@ -117,17 +117,26 @@ def test_what_cannot_run_is_refused_in_one_line(
     assert line.startswith(f"python -m ablations: error: {message}")
 
 
-def test_a_node_that_does_not_see_the_directory_is_named(
-    place: Place, cluster: RayCluster
+@pytest.mark.parametrize(
+    ("mount", "message"),
+    [
+        ("-t tmpfs none {folder}", "the directory {folder}/out is missing, here there"),
+        ("--bind {folder}/other.py {root}/ablations/files.py", "the project is "),
+    ],
+)
+def test_a_node_that_is_unlike_the_driver_is_named(
+    mount: str, message: str, place: Place, cluster: RayCluster
 ) -> None:
-    """A node with an empty file system in the place of the table's folder."""
-    ray = Path(sys.executable).with_name("ray")
-    join = f"{ray} start --address={cluster.address} --num-cpus=1 --block"
-    command = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs none {place.folder}; exec {join}"]
+    """A node that sees other files, as far as one machine goes."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("needs root, who may mount a file system for one process")
+    names = {"folder": str(place.folder), "root": str(ROOT)}
+    files = (ROOT / "ablations" / "files.py").read_text() + "# changed\n"
+    (place.folder / "other.py").write_text(files)
+    ray = Path(sys.executable).with_name("ray")
+    join = f"{ray} start --address={cluster.address} --num-cpus=1 --block"
     node = subprocess.Popen(
-        command,
+        ["unshare", "--mount", "sh", "-c", f"mount {mount.format(**names)}; exec {join}"],
         env={**os.environ, **ENVIRONMENT},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -140,8 +149,7 @@ def test_a_node_that_does_not_see_the_directory_is_named(
                 driver = begin(place, cluster)
             time.sleep(0.2)
         assert driver.process.returncode == 2
-        expected = f"of the Ray cluster: the directory {place.out} is missing, here there"
-        assert expected in driver.last_words()
+        assert f"of the Ray cluster: {message.format(**names)}" in driver.last_words()
         assert not list(place.out.glob("base/*"))
     finally:
         os.killpg(node.pid, signal.SIGKILL)

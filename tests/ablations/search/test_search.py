@@ -18,6 +18,7 @@ from ablations.tables.plan import claim_plan
 from ablations.tables.scales import QUICK
 from tests.ablations.samples import TINY, small_plan
 from tests.ablations.search.samples import small_search
+from transformer.config import override
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 
@@ -35,6 +36,13 @@ def test_more_trials_extend_it_and_fewer_do_not_shorten_it(tmp_path: Path) -> No
     assert small_search(tmp_path, trials=11).trials == 11
     again = small_search(tmp_path, trials=3)
     assert again.trials == 11
+
+
+def test_a_space_may_say_how_often_its_trials_are_validated() -> None:
+    own = replace(BASE_LR, base=override(BASE_LR.base, validate_every_steps=15))
+    ours, theirs = (make_search(x, TINY, trials=1, seed=1) for x in (BASE_LR, own))
+    assert ours.base.training.validate_every_steps == 1_500 // 9 + 1
+    assert theirs.base.training.validate_every_steps == 15
 
 
 def test_another_search_is_refused_with_the_difference(tmp_path: Path) -> None:
