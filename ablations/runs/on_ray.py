@@ -142,18 +142,15 @@ class RayExecutor:
         deadline = time.monotonic() + _CHECK_SECONDS
         problems: dict[str, str] = {}
         for name, answer in asked.items():
-            host = nodes[name]["NodeManagerHostname"]
+            node = f"node {nodes[name]['NodeManagerHostname']} of the Ray cluster"
+            left = max(1.0, deadline - time.monotonic())
             try:
-                theirs: dict[str, str] = ray.get(
-                    answer, timeout=max(1.0, deadline - time.monotonic())
-                )
+                theirs: dict[str, str] = ray.get(answer, timeout=left)
             except ray.exceptions.TaskUnschedulableError:
                 continue  # the node has just left
             except Exception as error:  # anything that an unlike installation raises
                 first = next(iter(str(error).splitlines()), type(error).__name__)
-                problems[name] = (
-                    f"node {host} of the Ray cluster cannot import the project: {first}"
-                )
+                problems[name] = f"{node} cannot import the project: {first}"
                 continue
             unlike = [f"{x} is {theirs[x]}, here {y}" for x, y in ours.items() if theirs[x] != y]
             if unlike:

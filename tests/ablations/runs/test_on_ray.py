@@ -58,9 +58,7 @@ def wait_for(driver: DriverProcess, holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_table_survives_kills_a_lost_node_and_a_new_one(
-    place: Place, cluster: RayCluster
-) -> None:
+def test_a_table_survives_kills_and_a_lost_node(place: Place, cluster: RayCluster) -> None:
     nodes = [cluster.add_node(1) for _ in range(2)]
     driver = begin(place, cluster)
     wait_for(driver, lambda: len(driver.runs) == 2)
