@@ -87,11 +87,11 @@ def describe(root: Path) -> list[tuple[object, ...]]:
     return [(x.number, x.state, x.params, x.value, x.intermediate_values) for x in journal(root)]
 
 
-@pytest.mark.parametrize("damage", ["killed", "deleted", "cut", "flipped", "another"])
+@pytest.mark.parametrize("damage", ["killed", "deleted", "cut", "zeroed", "flipped", "another"])
 def test_trials_and_their_order_are_the_same_whatever_happens_to_the_driver_and_its_journal(
     tmp_path: Path, damage: str
 ) -> None:
-    undisturbed, root = tmp_path / "undisturbed", tmp_path / "disturbed"
+    undisturbed, root = tmp_path / "undisturbed", tmp_path / "dis?turbed#1%41"
     for place in (undisturbed, root):
         small_search(place, trials=13, pruner="median")
     work_on(undisturbed, bowl)
@@ -109,11 +109,14 @@ def test_trials_and_their_order_are_the_same_whatever_happens_to_the_driver_and_
             path.unlink()
         elif damage == "cut":
             path.write_bytes(path.read_bytes()[:-9])
+        elif damage == "zeroed":
+            size = path.stat().st_size // 2
+            path.write_bytes(bytes(size) + path.read_bytes()[size:])
         elif damage == "flipped":
             path.write_bytes(path.read_bytes().replace(b"study_id", b"study_ie"))
         elif damage == "another":
             path.write_text("a text\n")
-        if damage in ("flipped", "another"):
+        if damage in ("zeroed", "flipped", "another"):
             with pytest.warns(UserWarning, match="study.log is damaged, and made again"):
                 Study(SearchCells(root))
     work_on(root, bowl)
