@@ -2,7 +2,7 @@
 
 `scale` carries out a table of stand-in runs, which sleep, at many places, and prints the
 processor's time for each run, memory, and the seconds of `status` and `report`. `overhead` trains
-runs of about a minute with the driver and without it, in turn.
+runs of about a minute at two places, by the driver and without it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def scale(runs: int, places: int, seconds: float) -> None:
 
 
 def overhead(trials: int, steps: int) -> None:
-    """Train the same runs by the driver, one at a time, and in one process without it."""
+    """Train the same runs by the driver at two places, and in two processes without it."""
     plan = make_plan(
         _ONE_ROW, dataclasses.replace(QUICK, max_steps=steps), _ONE_ROW.rows, range(1, trials + 1)
     )
@@ -108,9 +108,10 @@ def overhead(trials: int, steps: int) -> None:
         roots = [Path(folder) / name for name in ("driver", "plain")]
         for root in roots:
             claim_plan(root, plan)
+        ours = [sys.executable, "-m", __spec__.name]
         seconds = [
-            _time([sys.executable, "-m", __spec__.name, how, str(root)])
-            for how, root in zip(("with", "without"), roots, strict=True)
+            _time([[*ours, "with", str(roots[0])]]),
+            _time([[*ours, "without", str(roots[1]), "--part", part] for part in "01"]),
         ]
         scores = [
             [getattr(load_result(cell.directory(root)), "perplexity", None) for cell in plan.cells]
@@ -123,22 +124,26 @@ def overhead(trials: int, steps: int) -> None:
     )
 
 
-def _time(command: list[str]) -> float:
+def _time(commands: list[list[str]]) -> float:
+    """Seconds until all have ended that begin at the same time."""
     began = time.monotonic()
-    subprocess.run(command, check=True)
+    processes = [subprocess.Popen(command) for command in commands]
+    if any(process.wait() for process in processes):
+        raise ChildProcessError("a run has failed")
     return time.monotonic() - began
 
 
-def _carry_out(root: Path, *, with_driver: bool) -> None:
+def _carry_out(root: Path, *, with_driver: bool, part: int) -> None:
     cells = TableCells(root)
     if not with_driver:
-        for cell in cells.plan.cells:
+        ours = cells.plan.cells[part::2]
+        for cell in ours:
             run(cells.plan.experiment(cell), cell.directory(root), log="none")
         return
     Driver(
         cells,
         Study(cells),
-        LocalExecutor([Place(0)]),
+        LocalExecutor([Place(0), Place(1)]),
         cells.names,
         lambda name, experiment: Job(root=root, name=name, experiment=experiment, log="none"),
         note=lambda text: None,
@@ -157,26 +162,30 @@ def _resident() -> float:
     return pages * resource.getpagesize() / 2**20
 
 
+PARSER = argparse.ArgumentParser(prog="python -m bench.driver", description=__doc__)
+_WHAT = PARSER.add_subparsers(dest="what", required=True)
+_SCALE = _WHAT.add_parser("scale")
+_SCALE.add_argument("--runs", type=int, default=10_000)
+_SCALE.add_argument("--places", type=int, default=200)
+_SCALE.add_argument("--seconds", type=float, default=2.0, help="that a run sleeps")
+_OVERHEAD = _WHAT.add_parser("overhead")
+_OVERHEAD.add_argument("--trials", type=int, default=4)
+_OVERHEAD.add_argument("--steps", type=int, default=1_600)
+for _how in ("with", "without"):  # one side of the overhead
+    _side = _WHAT.add_parser(_how)
+    _side.add_argument("root", type=Path)
+    _side.add_argument("--part", type=int, default=0)
+
+
 def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    what = parser.add_subparsers(dest="what", required=True)
-    large = what.add_parser("scale")
-    large.add_argument("--runs", type=int, default=10_000)
-    large.add_argument("--places", type=int, default=200)
-    large.add_argument("--seconds", type=float, default=2.0)
-    small = what.add_parser("overhead")
-    small.add_argument("--trials", type=int, default=3)
-    small.add_argument("--steps", type=int, default=1_500)
-    for how in ("with", "without"):
-        what.add_parser(how).add_argument("root", type=Path)
-    words = parser.parse_args()
+    """Measure what the command line asks for."""
+    words = PARSER.parse_args()
     if words.what == "scale":
         scale(words.runs, words.places, words.seconds)
     elif words.what == "overhead":
         overhead(words.trials, words.steps)
     else:
-        _carry_out(words.root, with_driver=words.what == "with")
+        _carry_out(words.root, with_driver=words.what == "with", part=words.part)
 
 
 if __name__ == "__main__":

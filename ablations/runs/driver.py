@@ -145,7 +145,7 @@ class Driver:
         if not self._cells.is_search or time.monotonic() < self._prune_at:
             return
         self._prune_at = time.monotonic() + _PRUNE_SECONDS
-        for name in self._running.keys() - self._pruned:
+        for name in sorted(self._running.keys() - self._pruned):
             directory = newest(self._cells.root / name)
             if directory is None:
                 continue
@@ -169,10 +169,9 @@ class Driver:
     def _obey(self) -> None:
         """Act on the signals that have come since the last turn."""
         if len(self._received) > self._obeyed:
-            again = self._kill_at is not None
-            self._note(
-                "killing the runs" if again else "stopping after a checkpoint (again to kill)"
-            )
+            first = self._kill_at is None
+            words = "stopping after a checkpoint (again to kill)" if first else "killing the runs"
+            self._note(words)
             self._obeyed = len(self._received)
             self._stop()
 

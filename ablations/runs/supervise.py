@@ -82,10 +82,8 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
     stem = job.root / job.name
     notes = _end_orphan(newest(stem), wish)
     left = newest(stem)
-    if left is not None and left != stem and read_ended(left) is not None:
-        published = _publish(left, stem, "finished")  # its supervisor was killed before it could
-        if published is not None:
-            return published
+    if left is not None and (published := _publish(left, stem, "ended early")) is not None:
+        return published  # its supervisor was killed before it could
     if wish():
         return AttemptEnd(state=RunState.STOPPED, text="stopped")
     try:
@@ -116,7 +114,7 @@ def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
     ended = replace(ended, curve=valid_perplexities(directory))
     if ended.result is not None:
         (directory / PRUNED_FILE).unlink(missing_ok=True)  # it was to be pruned, but was faster
-    if not publish(directory, stem):
+    if directory != stem and not publish(directory, stem):
         return None
     if ended.result is None:
         return AttemptEnd(state=RunState.PRUNED, text=how, ended=ended)
