@@ -341,7 +341,7 @@ def dashboard(directories: list[Path], host: str, port: int, open_browser: bool)
     """Show tables and searches live in a browser, until Ctrl-C.
 
     Only this machine can reach it unless you name another address. It reads files and never writes
-    one; workers do not notice it.
+    one; a driver does not notice it.
     """
     from ablations.dashboard.command import serve
 

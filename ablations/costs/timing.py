@@ -39,14 +39,14 @@ def predict(config: Config, known: Sequence[Timing]) -> float | None:
     return steps * step_flops(config) * sum(seconds) / sum(flops)
 
 
-def until_the_last(running: Sequence[float], waiting: Sequence[float], workers: int) -> float:
-    """Seconds until the last run ends, if each free worker takes the next of ``waiting``.
+def until_the_last(running: Sequence[float], waiting: Sequence[float], places: int) -> float:
+    """Seconds until the last run ends, if each free place takes the next of ``waiting``.
 
     Args:
         running: seconds that the runs in progress still need
         waiting: seconds that each of the others takes
     """
-    free = [*running, *[0.0] * (workers - len(running))]
+    free = [*running, *[0.0] * (places - len(running))]
     heapq.heapify(free)
     for seconds in waiting:
         heapq.heapreplace(free, free[0] + seconds)

@@ -49,7 +49,7 @@ class FeasibleSampler(BaseSampler):
 
     It draws by the search's sampler, and uniformly while there are too few trials or if that finds
     no such model. CMA-ES models numbers alone, and so choices are always drawn uniformly.
-    Random numbers depend on the seed and the trial's number alone, not on the worker.
+    Random numbers depend on the seed and the trial's number alone.
     """
 
     def __init__(self, search: Search) -> None:

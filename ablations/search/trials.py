@@ -66,7 +66,7 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
         try:
             return _read(search, directory, name)
         except (InputError, OSError) as error:
-            if newest(root / name) == directory:  # no other worker has renamed it meanwhile
+            if newest(root / name) == directory:  # nobody has renamed it meanwhile
                 return Trial(name=name, state=RunState.FAILED, reason=f"left out: {error}")
 
 

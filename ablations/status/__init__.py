@@ -1,5 +1,4 @@
-"""How far a table or a search is: what ``status`` prints and what workers display.
+"""The progress of a table or a search, as ``status`` prints it and drivers display it.
 
-In: a directory, or where it is not visible the study in the shared database. Out: text, a live
-view, or one JSON object with keys that stay the same.
+In: a directory. Out: text, a live view, or one JSON object with keys that stay the same.
 """

@@ -136,7 +136,7 @@ def _state(progress: Progress | None, directory: Path, worker: str | None) -> Ru
     stage = progress.stage if progress else None
     if stage in _FAILED:
         return RunState.FAILED
-    # Another attempt has to follow if the result is unreadable, or the worker died.
+    # Another attempt has to follow if the result is unreadable, or its supervisor died.
     unreadable = stage == RunState.DONE and not number(directory)
     if stage == RunState.STOPPED or unreadable or identity.is_gone(worker or ""):
         return RunState.STOPPED
@@ -146,7 +146,7 @@ def _state(progress: Progress | None, directory: Path, worker: str | None) -> Ru
 def _failures(
     directory: Path, attempt: Attempt, progress: Progress | None, state: RunState
 ) -> tuple[Failure, ...]:
-    """The recorded failures, and one that its worker has not recorded yet."""
+    """The recorded failures, and one that is not recorded yet."""
     recorded = attempt.failures
     if state != RunState.FAILED or any(failure.attempt == attempt.number for failure in recorded):
         return recorded

@@ -1,4 +1,4 @@
-"""The status of a table or a search, whether it was read from the directory or the database."""
+"""The status of a table or a search, and of its runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.run.progress import Progress, RunState
 from transformer.config import to_dict
 
 ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP)
-# Runs report each second, and through the database every ten.
+# Runs report each second.
 SILENT_SECONDS = 60.0
 
 
@@ -46,7 +46,6 @@ class Host:
     """A machine with runs in progress, and when it was last heard of."""
 
     name: str
-    workers: int
     runs: int
     heard_at: float | None
 
@@ -55,7 +54,7 @@ class Host:
 class Status:
     """All runs in their order at the time ``at``, in seconds since the epoch.
 
-    ``seconds_left`` is until the last run ends with the present workers; None if unknown.
+    ``seconds_left`` is until the last run ends with as many at a time as now; None if unknown.
     ``passed`` says how many trials of a search went on from where trials are compared.
     """
 
@@ -91,7 +90,6 @@ class Status:
         return tuple(
             Host(
                 name=name,
-                workers=len({run.worker for run in runs}),
                 runs=len(runs),
                 heard_at=max((run.heard_at for run in runs if run.heard_at), default=None),
             )
@@ -110,7 +108,7 @@ def to_json(status: Status) -> dict[str, Any]:
     """The status as a JSON object. Times are in seconds, ``…_at`` since the epoch.
 
     ``title``; ``at``; ``seconds_left`` until all runs have ended; ``counts`` of runs by state;
-    ``hosts``, each with ``name``, ``workers``, ``runs`` and ``heard_at``; and ``runs``, each with
+    ``hosts``, each with ``name``, ``runs`` and ``heard_at``; and ``runs``, each with
     ``name``, ``state`` (``running``, ``failed``, ``given up``, ``stopped``, ``waiting``, ``done``
     or ``pruned``), ``attempt``, ``worker``, ``host``, ``devices``, ``ranks``, ``heard_at``,
     ``silent_seconds`` (null unless too many), ``stage``, ``step``, ``max_steps``, ``loss``,

@@ -67,11 +67,10 @@ def folded(runs: list[Run]) -> str:
 
 
 def describe_host(host: Host, status: Status) -> str:
-    """How many workers and runs a host has."""
-    workers = f"{host.workers} worker{'s' if host.workers > 1 else ''}"
+    """How many runs a host has."""
     runs = f"{host.runs} run{'s' if host.runs > 1 else ''}"
     heard = MISSING if host.heard_at is None else f"{duration(max(0.0, status.at - host.heard_at))}"
-    return f"{host.name}: {workers}, {runs}, heard of {heard} ago"
+    return f"{host.name}: {runs}, heard of {heard} ago"
 
 
 def place(run: Run, width: int | None = None) -> str:

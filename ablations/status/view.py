@@ -91,8 +91,7 @@ def block(status: Status, height: int) -> RenderableType:
     )
     hosts = [Text(describe_host(host, status), style="dim") for host in status.hosts]
     if len(hosts) > _MOST_HOSTS:
-        workers = sum(host.workers for host in status.hosts)
-        hosts = [Text(f"{workers} workers on {len(hosts)} hosts", style="dim")]
+        hosts = [Text(f"{len(status.running)} runs on {len(hosts)} hosts", style="dim")]
     failures = _failures(status, (height - 5 - len(hosts)) // 3)
     # The headline (up to two lines), the bar, the column headers and the cursor take five.
     room = max(1, height - 5 - len(hosts) - len(failures))

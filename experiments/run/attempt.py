@@ -1,6 +1,6 @@
-"""The record of one attempt at a run: which worker carries it out, and what failed before.
+"""The record of one attempt at a run: its process, its place, and what failed before.
 
-Workers write it into the run's directory before the process starts. It imports no torch.
+It is written into the run's directory before the process starts. It imports no torch.
 """
 
 from __future__ import annotations

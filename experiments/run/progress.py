@@ -23,7 +23,7 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 
 
 class RunState(StrEnum):
-    """The state of a run, as ``progress.json``, ``status --json`` and the database spell it.
+    """The state of a run, as ``progress.json`` and ``status --json`` spell it.
 
     A process reports ``PREPARE``, ``TRAIN`` and ``EVALUATE`` while it works, and ends as ``DONE``,
     ``STOPPED`` (a signal, after a checkpoint), ``REFUSED`` (bad input), ``DIVERGED`` or ``FAILED``.

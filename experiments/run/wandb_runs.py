@@ -41,7 +41,7 @@ def flat_config(experiment: Experiment) -> dict[str, Any]:
 def start_run(experiment: Experiment, directory: Path) -> Any:
     """Start the W&B run of a run; None, with a warning, if that fails.
 
-    A resumed run continues the same W&B run. If other workers may take the run over, each attempt
+    A resumed run continues the same W&B run. If other attempts may take the run over, each
     has a W&B run of its own, which names the one before.
     """
     name = f"{experiment.name}-seed{experiment.config.training.seed}"

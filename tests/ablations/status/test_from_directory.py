@@ -90,9 +90,9 @@ def test_hosts_and_silence(root: Path) -> None:
     begin(root, "base/seed-2", training(4, seconds_ago=185), started_at=1.0)
     begin(root, "base/seed-3", training(4), host="node-b", worker="another", started_at=1.0)
     status, runs = read(root)
-    assert [(host.name, host.workers, host.runs) for host in status.hosts] == [
-        ("node-a", 1, 2),
-        ("node-b", 1, 1),
+    assert [(host.name, host.runs) for host in status.hosts] == [
+        ("node-a", 2),
+        ("node-b", 1),
     ]
     assert status.silent_for(runs["base/seed-1"]) is None
     assert status.silent_for(runs["base/seed-2"]) == pytest.approx(185, abs=2)
@@ -109,7 +109,7 @@ def test_the_time_left_follows_from_runs_done_and_in_progress(root: Path) -> Non
     assert runs["base/seed-3"].seconds_left == pytest.approx(61.5)
     narrow = runs["narrow/seed-1"].seconds_left
     assert narrow is None
-    # Two workers: three narrow rows wait; the first to be free takes two of them.
+    # Two at a time: three narrow rows wait; the first to be free takes two of them.
     assert status.seconds_left is not None
     assert 61.5 < status.seconds_left < 61.5 + 2 * 61.5
 

@@ -102,7 +102,7 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_plain_lines_say_who_works_and_why_a_run_failed() -> None:
     lines = list(describe_all(STATUS))
-    assert "b: 1 worker, 1 run, heard of 3 min 05 s ago" in lines
+    assert "b: 1 run, heard of 3 min 05 s ago" in lines
     assert "  base/seed-1: done, perplexity 4.92, BLEU 25.8, 3 min 05 s" in lines
     assert "  D-p0.2/seed-1: given up, attempt 2" in lines
     at = lines.index("failures:")
