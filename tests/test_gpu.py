@@ -112,4 +112,4 @@ def test_all_that_a_cpu_can_run_passes(run: Run, tmp_path: Path) -> None:
     _, found = results(tmp_path / "runs" / "gpu.jsonl")
     passed = {name for name, each in found.items() if each["outcome"] == "passed"}
     assert {"test_training[tiny]", "test_a_row_of_small[big]", "test_loss[plain]"} <= passed
-    assert next(iter(found["test_training[tiny]"]["ms_by_operation"])) == "aten::mm"
+    assert "aten::mm" in found["test_training[tiny]"]["ms_by_operation"]
