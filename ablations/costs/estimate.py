@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablations.costs.devices import checkpoint_bytes
 from ablations.costs.timing import Speed, find_speed, finished_cells, until_the_last
@@ -14,10 +14,13 @@ from ablations.runner.machine import Slot, count_cores, slots
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.table import Cell
-from transformer.data.prepare.estimate import Cost, preparation_cost
+from transformer.corpus import Corpus
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
 from transformer.formats import MISSING, duration, millions, size
+
+if TYPE_CHECKING:
+    from transformer.data.prepare.estimate import Cost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,8 +182,17 @@ def plan_table(
             )
             for name, config in configs.items()
         ),
-        corpus=preparation_cost(plan.base.data.corpus, workers=1),
+        corpus=_corpus_cost(plan.base.data.corpus),
     )
+
+
+def _corpus_cost(corpus: Corpus) -> Cost | None:
+    if corpus.pairs is None:
+        return None
+    # It imports rich and the downloads, which `plan` of a small corpus does not wait for.
+    from transformer.data.prepare.estimate import preparation_cost
+
+    return preparation_cost(corpus, workers=1)
 
 
 def _check(
