@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -183,16 +184,13 @@ def _train(
         )
         with making(train) as folder:
             fates = encode(text, encoding, folder, workers=workers)
-            report = [
-                _train_report(*each)
-                for each in zip(data.corpus.train, text.fates, fates, strict=True)
-            ]
-            if not any(entry.kept for entry in report):
-                dropped = sum((Counter(entry.dropped) for entry in report), Counter[str]())
-                reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+            total = sum(fates, Counter[str]())
+            if not total[KEPT]:
+                reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.items())
                 raise InputError(f"{texts[0][0]}: no pair is left of the training text ({reasons})")
             Buckets.of(TokenStore(folder).lengths).save(folder)
-            write_report(part, report)
+            each = zip(data.corpus.train, text.fates, fates, strict=True)
+            write_report(part, list(itertools.starmap(_train_report, each)))
     return [entry for entry in read_report(part) if entry.split == "train"]
 
 
