@@ -182,6 +182,10 @@ class RayExecutor:
                 return job.name, AttemptEnd(state=RunState.STOPPED, text="stopped")
             if cause is not None:  # raised by the task itself: a full disk, or a bug
                 raise cause from error
+            if isinstance(error, ray.exceptions.TaskUnschedulableError):  # it never began
+                self._look_at = 0.0
+                text = "its node has left; it starts on another"
+                return job.name, AttemptEnd(state=RunState.FAILED, text=text)
             return job.name, self._lost(job, type(error).__name__)
 
     def _lost(self, job: Job, how: str) -> AttemptEnd:

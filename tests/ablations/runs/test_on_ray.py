@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 
 from ablations.runs.attempts import newest, read_ended
+from ablations.runs.executor import Job
 from ablations.tables.plan import load_plan
-from experiments.run.attempt import read_attempt
+from ablations.tables.table import Cell
+from experiments.run.attempt import Attempt, read_attempt, write_attempt
+from experiments.run.progress import RunState
+from tests.ablations.samples import small_plan
 from tests.ablations.storm.place import ROOT, Place, make_place
 from tests.ablations.storm.processes import DriverProcess, parent_of, send
 from tests.ablations.storm.ray_cluster import ENVIRONMENT, RayCluster
@@ -24,6 +28,7 @@ from tests.ablations.storm.undisturbed import assert_as_undisturbed, run_undistu
 pytestmark = pytest.mark.skipif(
     find_spec("ray") is None or sys.platform != "linux", reason="needs Ray, on Linux"
 )
+BASE = Cell("base", 1)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +83,30 @@ def test_a_table_survives_kills_and_a_lost_node(place: Place, cluster: RayCluste
     assert "at a time on the Ray cluster" in words
     for noise in ("raylet", "core_worker", "Traceback", "INFO"):
         assert noise not in words + driver.last_words(99)
+
+
+def test_a_node_that_leaves_before_a_run_begins_is_no_failure_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ablations.runs import on_ray
+
+    def get(_task: object) -> None:
+        raise on_ray.ray.exceptions.TaskUnschedulableError("the node is gone")
+
+    monkeypatch.setattr(on_ray.ray, "get", get)
+    executor = object.__new__(on_ray.RayExecutor)
+    executor._wish, executor._look_at, executor._root = on_ray.Wish.CONTINUE, 1e9, tmp_path
+    job = Job(root=tmp_path, name="base/seed-1", experiment=small_plan().experiment(BASE))
+    attempt = tmp_path / "base" / "seed-1.attempt-1"
+    attempt.mkdir(parents=True)
+    record = Attempt(cell="base/seed-1", number=1, worker="w", host="h", started_at=1.0)
+    write_attempt(attempt, record)
+    for _ in range(12):
+        executor._attempts = {"task": job}
+        name, end = executor._end("task")
+        assert (name, end.state) == ("base/seed-1", RunState.FAILED)
+    assert read_attempt(attempt) == record  # no kill is counted
+    assert executor._look_at == 0.0  # which nodes there are is asked at once
 
 
 def test_a_signal_lets_runs_write_a_checkpoint(place: Place, cluster: RayCluster) -> None:
