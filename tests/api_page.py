@@ -15,9 +15,9 @@ PAGE = ROOT / "docs" / "api.md"
 _PACKAGES = ("transformer", "ablations.tables", "ablations.search")
 _HEAD = """# API
 
-The public names by package, each with its signature and its docstring's first paragraph; a name leads to its source.
-[Library](library.md), [Tables](tables.md) and [Search](search.md) show them in use. Errors of the user are
-`InputError`. `make api` writes this page.
+The public names by package, each with its signature and its docstring's first paragraph; a name
+leads to its source. [Library](library.md), [Tables](tables.md) and [Search](search.md) show them in
+use. `make api` writes this page.
 """
 
 
@@ -37,7 +37,7 @@ def _entry(name: str, value: Any) -> str:
         pair = f"{value.source_language}-{value.target_language}"
         return f"- `{name}: Corpus` {pair}; {value.licence}."
     if isinstance(value, Config):
-        return f"- `{name}: Config` The paper's base model, training and corpus, from which rows differ."
+        return f"- `{name}: Config` The paper's base model and training."
     source = Path(inspect.getfile(inspect.unwrap(value))).relative_to(ROOT)
     summary = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
     said = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", summary).replace("``", "`")
