@@ -8,7 +8,7 @@ TESTS := --numprocesses logical --maxprocesses 8 --dist worksteal
 # Tests start many processes, each of which would compile the project anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup table3 report test test-slow test-gpu check format benchmark pictures
+.PHONY: setup table3 report test test-slow test-gpu check format benchmark pictures api site
 
 setup: .venv/installed
 
@@ -52,3 +52,14 @@ benchmark: setup
 # Those of README and docs, from committed results; needs Chromium or Chrome.
 pictures: setup
 	$(BIN)/python -m tests.pictures
+
+# docs/api.md from the docstrings.
+api: setup
+	$(BIN)/python -m tests.api_page
+
+# The pages as a site in build/site, with what they link to.
+site: setup
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	mkdir -p build/pages
+	ln -sfn $(addprefix $(CURDIR)/,README.md CHANGELOG.md docs transformer experiments ablations) build/pages
+	$(BIN)/mkdocs build

@@ -20,6 +20,8 @@ import torch
 from ablations.search.spaces import load_space
 from ablations.tables.find import load_table
 from ablations.tables.scales import QUICK
+from experiments.catalog.find import find_experiment
+from tests import api_page
 from tests.samples import TINY_MODEL, random_sentences, random_targets, write_corpus
 from tests.test_help import PARSERS
 from transformer.config import TrainingConfig
@@ -45,7 +47,7 @@ COMMANDS = [
 
 LINKS = [
     (page, link)
-    for page in PAGES
+    for page in (*PAGES, ROOT / "experiments" / "results" / "HISTORY.md")
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8"))
     if not link.startswith("http")
 ]
@@ -54,6 +56,16 @@ LINKS = [
 @pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: str(value).rpartition("/")[2])
 def test_each_link_leads_somewhere(page: Path, link: str) -> None:
     assert (page.parent / link).exists()
+
+
+# What teaches by whole files of one's own.
+TEACHING = [
+    block
+    for page in ("tutorial", "adding")
+    for block in re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), flags=re.DOTALL
+    )
+]
 
 
 def snippet(word: str) -> str:
@@ -75,14 +87,15 @@ def test_the_table_shows_the_committed_results() -> None:
         [row, *(mean(runs[scale][row], column, digits) for scale, column, digits in columns)]
         for row in runs["quick"]
     ]
-    (table,) = re.findall(r"\| row \|.*\n\|-.*\n((?:\|.*\n)+)", PAGES[0].read_text("utf-8"))
+    page = (ROOT / "docs" / "tables.md").read_text("utf-8")
+    (table,) = re.findall(r"\| row \|.*\n\|-.*\n((?:\|.*\n)+)", page)
     assert [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()
     ] == expected
 
 
 def mean(runs: list[dict[str, str]], column: str, digits: int) -> str:
-    """A figure of the README: the mean over the seeds of a row."""
+    """A figure of the page: the mean over the seeds of a row."""
     return f"{fmean(float(run[column]) for run in runs):.{digits}f}"
 
 
@@ -130,6 +143,70 @@ def test_the_tables_of_ones_own_are_tables(tmp_path: Path, name: str) -> None:
     path.write_text(snippet(f'name="{name}"'), encoding="utf-8")
     table = load_table(str(path))
     assert {row.name for row in table.rows} == committed_runs(table.name).keys()
+
+
+def test_the_table_of_the_first_page_can_be_planned(tmp_path: Path) -> None:
+    (tmp_path / "my_table.py").write_text(snippet('row("few-heads"'))
+    table = load_table(str(tmp_path / "my_table.py"))
+    models = [table.configure(row, QUICK).model for row in table.rows]
+    assert [model.num_heads for model in models] == [8, 4, 8]
+    assert [class_name(x.model or "") for x in models] == ["", "", "SwiGLUTransformer"]
+
+
+@pytest.mark.parametrize("name", ["gelu", "relu2"])
+def test_each_table_of_a_variant_builds_it(tmp_path: Path, name: str) -> None:
+    (block,) = (x for x in TEACHING if f'row("{name}", model=' in x)
+    path = tmp_path / f"{name}_table.py"
+    path.write_text(block)
+    table = load_table(str(path))
+    assert [row.name for row in table.rows] == ["base", name]
+    config = table.configure(table.rows[1], QUICK)
+    assert class_name(config.model.model or "").endswith("Transformer")
+    check_cache(build(config.model))
+
+
+def test_a_corpus_and_a_scale_on_it_are_what_their_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "numbers")
+    (tmp_path / "my_corpus.py").write_text(snippet("# my_corpus.py"))
+    (tmp_path / "table3_numbers.py").write_text(snippet("# table3_numbers.py"))
+    table = load_table(str(tmp_path / "table3_numbers.py"))
+    at_scale = [table.configure(row, table.scales[0]) for row in table.rows]
+    assert len(at_scale) == 20 and at_scale[0].model.d_model == 64
+    own = find_experiment(str(tmp_path / "my_corpus.py")).config
+    for corpus in (own.data.corpus, at_scale[0].data.corpus):
+        assert all(Path(file.location).is_file() for file in corpus.files)
+        assert corpus.source_language == "de"
+
+
+def test_the_api_page_is_made_from_the_docstrings() -> None:
+    assert api_page.PAGE.read_text("utf-8") == api_page.page()
+
+
+def test_each_error_of_the_questions_is_one_that_the_project_has() -> None:
+    page = (ROOT / "docs" / "faq.md").read_text("utf-8")
+    patterns = [
+        message_pattern(node.args[0])
+        for package in ("transformer", "experiments", "ablations")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") in ("InputError", "OutOfMemoryError")
+    ]
+    messages = re.findall(r"^### `(.+)`$", page, flags=re.MULTILINE)
+    assert len(messages) >= 12
+    for message in messages:
+        assert any(re.fullmatch(pattern, message) for pattern in patterns), message
+
+
+def message_pattern(message: ast.expr) -> str:
+    """A regular expression of what an error may say; its fixed words must be ten letters."""
+    parts = message.values if isinstance(message, ast.JoinedStr) else [message]
+    said = [re.escape(str(x.value)) if isinstance(x, ast.Constant) else ".+" for x in parts]
+    fixed = sum(len(words) for words in said if words != ".+")
+    return "".join(said) if fixed >= 10 else "no error"
 
 
 def test_the_space_of_ones_own_is_one(tmp_path: Path) -> None:
@@ -202,7 +279,7 @@ def test_each_variant_of_the_docs_trains_and_decodes(name: str, tmp_path: Path) 
 
 
 def test_the_table_of_the_page_on_variants_can_be_planned(tmp_path: Path) -> None:
-    (tmp_path / "my_table.py").write_text(snippet("# my_table.py"))
+    (tmp_path / "my_table.py").write_text(snippet('row("narrow-gelu"'))
     table = load_table(str(tmp_path / "my_table.py"))
     models = [table.configure(row, QUICK).model for row in table.rows]
     assert [class_name(x.model or "") for x in models] == [
