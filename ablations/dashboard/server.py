@@ -51,7 +51,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = 30  # seconds for which a viewer may be silent within a request
+    timeout = 120  # seconds, of silence within a request and to send an answer
 
     def __init__(self, *args: Any, directories: Directories, loopback_only: bool) -> None:
         self._directories, self._loopback_only = directories, loopback_only

@@ -6,7 +6,7 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
@@ -54,7 +54,7 @@ class Client:
 
 
 @contextmanager
-def serving(directories: Directories) -> Iterator[str]:
+def serving(directories: Directories) -> Generator[str]:
     """The address of a dashboard that only this machine can reach, while the context is open."""
     server = Server(socket.create_server(("127.0.0.1", 0)), directories, loopback_only=True)
     thread = threading.Thread(target=server.serve_forever, args=[0.01])
