@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import tempfile
-import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from ablations.dashboard.directories import Directories
 from ablations.report.report import write_report
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.view import block
+from tests.ablations.dashboard.conftest import serving
 from tests.browser import start_browser
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def main() -> None:
         write_report(table)
         shutil.copyfile(table / "figures" / "curves.svg", PICTURES / "curves.svg")
         _picture(browser, f"{(table / 'report.html').resolve().as_uri()}#rows.open=C-N2", "report")
-        with _Server(table) as address:
+        with serving(Directories([table])) as address:
             _picture(browser, address, "dashboard")
         terminal = Console(record=True, width=80, file=(Path(folder) / "shown").open("w"))
         terminal.print(block(DirectoryReader(table).read(), _LINES))
@@ -51,30 +50,6 @@ def _picture(browser: Browser, address: str, name: str) -> None:
     page.wait_for_timeout(3_000)  # until figures are drawn
     page.screenshot(path=PICTURES / f"{name}.png")
     page.close()
-
-
-class _Server:
-    """The dashboard of one directory, on a free port while the context is open."""
-
-    def __init__(self, directory: Path) -> None:
-        import uvicorn
-
-        from ablations.dashboard.app import make_app
-        from ablations.dashboard.directories import Directories
-
-        app = make_app(Directories([directory]), "127.0.0.1")
-        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve()))
-
-    def __enter__(self) -> str:
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.05)
-        return f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join()
 
 
 if __name__ == "__main__":

@@ -155,7 +155,6 @@ DOORS = {
         "ablations.search.sampler",
     },
     "ray": {"ablations.runs.on_ray"},
-    "starlette": {"ablations.dashboard.app"},
     "vl_convert": {"experiments.figures.render"},
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import signal
 import socket
+import threading
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
+from ablations.dashboard.directories import Directories, find_directories
+from ablations.dashboard.server import Server, is_loopback
 from experiments.command_line import stop_signals
 from transformer.errors import InputError
 
-_PACKAGES = ("jinja2", "sse_starlette", "starlette", "uvicorn")
 _MOST_PORTS = 50
-_GRACE_SECONDS = 2  # for answers under way when the server ends
 
 
 def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bool) -> int:
@@ -26,20 +25,8 @@ def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bo
         128 plus the signal
 
     Raises:
-        InputError: if packages are missing, a directory has nothing to show, or the address
-            cannot be used.
+        InputError: if a directory has nothing to show, or the address cannot be used.
     """
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f"the dashboard needs packages that are not installed ({', '.join(missing)}): "
-            "pip install 'attention-is-all-you-need[dashboard]'"
-        )
-    import uvicorn
-
-    from ablations.dashboard.app import is_loopback, make_app
-    from ablations.dashboard.directories import Directories, find_directories
-
     for directory in directories:
         if next(find_directories(directory), None) is None:
             raise InputError(
@@ -48,30 +35,25 @@ def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bo
     listening = _listen(host, port)
     shown = _shown_host(host)
     address = f"http://{shown}:{listening.getsockname()[1]}"
+    roots = directories or [Path("runs")]
+    server = Server(listening, Directories(roots), loopback_only=is_loopback(host))
+    received: list[int] = []
+
+    def end(number: int, _frame: object) -> None:
+        received.append(number)
+        threading.Thread(target=server.shutdown).start()  # it waits for this thread
+
+    for number in stop_signals():
+        signal.signal(number, end)
     what = ", ".join(map(str, directories)) or "all in runs"
     print(f"dashboard of {what}: {address} (Ctrl-C ends it)", flush=True)
     if not is_loopback(host):
         print("everybody who can reach this machine can read it, logs included", flush=True)
     if open_browser and not _open(address):
         print(f"no browser was found here: open {address}", flush=True)
-
-    class Server(uvicorn.Server):
-        received = 0
-
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            self.received = self.received or sig
-            super().handle_exit(sig, frame)
-
-    app = make_app(Directories(directories or [Path("runs")]), host)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS
-    )
-    server = Server(config)
-    # uvicorn takes two of them while it runs, and gives them back in the end.
-    for number in stop_signals():
-        signal.signal(number, server.handle_exit)
-    server.run(sockets=[listening])
-    return 128 + server.received
+    with server:
+        server.serve_forever()
+    return 128 + received[0]
 
 
 def _listen(host: str, port: int) -> socket.socket:

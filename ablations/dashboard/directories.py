@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ablations.dashboard.page import render_directory
@@ -42,30 +42,33 @@ def find_directories(root: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A directory as viewers see it, under a ``name`` for addresses.
+class Part:
+    """A JSON text, and the version of the reading in which it last changed."""
 
-    ``parts`` are JSON texts: ``html``, and one specification for each figure.
+    text: str
+    version: int
+
+
+class Shown:
+    """A directory as viewers see it, with its last reading, kept while it cannot be read.
+
+    Attributes:
+        name: its name in addresses
+        html: the directory as HTML
+        parts: ``html`` and the specification of each figure
     """
 
-    name: str
-    directory: Path
-    html: str = ""
-    parts: Mapping[str, str] | None = None
-
-
-class _Watched:
-    """One directory with its last reading, which is kept while it cannot be read."""
-
-    def __init__(self, shown: Shown) -> None:
-        self.shown = shown
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name, self.directory = name, directory
+        self.html = ""
+        self.parts: Mapping[str, Part] = {}
         self._inode = 0
-        self._reader = Reader(shown.directory)
+        self._reader = Reader(directory)
         self._reading: Reading | None = None
         self._problem = ""
 
-    def read(self) -> Shown:
-        """Read it again."""
+    def read(self, version: int) -> None:
+        """Read it again, for the reading ``version`` of all directories."""
         try:
             self._read()
             self._problem = ""
@@ -77,16 +80,18 @@ class _Watched:
             if problem != self._problem:
                 traceback.print_exc()
             self._problem = problem
-        html = render_directory(self.shown, self._reading, self._problem)
+        self.html = render_directory(self.name, self.directory, self._reading, self._problem)
         figures = self._reading.figures if self._reading else {}
-        parts = {name: json.dumps(spec, allow_nan=False) for name, spec in figures.items()}
-        self.shown = replace(self.shown, html=html, parts={"html": json.dumps(html), **parts})
-        return self.shown
+        parts: dict[str, Part] = {}
+        for name, value in {"html": self.html, **figures}.items():
+            part, old = Part(json.dumps(value, allow_nan=False), version), self.parts.get(name)
+            parts[name] = old if old and old.text == part.text else part
+        self.parts = parts
 
     def _read(self) -> None:
-        inode = self.shown.directory.stat().st_ino
+        inode = self.directory.stat().st_ino
         if inode != self._inode:  # another table has taken its place: nothing read before holds
-            self._inode, self._reader = inode, Reader(self.shown.directory)
+            self._inode, self._reader = inode, Reader(self.directory)
         self._reading = self._reader.read()
 
 
@@ -100,34 +105,38 @@ class Directories:
 
     def __init__(self, roots: Sequence[Path], interval: float = INTERVAL_SECONDS) -> None:
         self.roots, self.interval = tuple(roots), interval
-        self._watched: dict[Path, _Watched] = {}
-        self._all: tuple[Shown, ...] = ()
-        self._lock = asyncio.Lock()
+        self._shown: dict[Path, Shown] = {}
+        self._lock = threading.Lock()
         self._next = 0.0
+        # Later than all versions of a server that ran before, whose pages may still be open.
+        self._version = int(1_000 * time.time())
 
-    async def read(self, name: str | None = None) -> tuple[Shown, ...]:
-        """All of them, or that of a name, as they were at most an interval ago."""
-        async with self._lock:
+    def read(self, name: str | None = None) -> tuple[int, tuple[Shown, ...]]:
+        """All of them, or that of a name, as they were at most an interval ago, and the version of
+        that reading.
+        """
+        with self._lock:
             if time.monotonic() >= self._next:
                 began = time.monotonic()
-                loop = asyncio.get_running_loop()
-                self._all = await loop.run_in_executor(None, self._read)
+                self._version += 1
+                self._read()
                 took = time.monotonic() - began
                 longest = _MOST_INTERVALS * self.interval
                 self._next = began + max(self.interval, min(longest, _PATIENCE * took))
-        return tuple(shown for shown in self._all if name is None or shown.name == name)
+            found = tuple(x for x in self._shown.values() if name in (None, x.name))
+            return self._version, found
 
-    def _read(self) -> tuple[Shown, ...]:
+    def _read(self) -> None:
         for root in self.roots:
             for directory in find_directories(root):
-                if directory not in self._watched:
-                    shown = Shown(self._name(directory), directory)
-                    self._watched[directory] = _Watched(shown)
-        return tuple(watched.read() for watched in self._watched.values())
+                if directory not in self._shown:
+                    self._shown[directory] = Shown(self._name(directory), directory)
+        for shown in self._shown.values():
+            shown.read(self._version)
 
     def _name(self, directory: Path) -> str:
         """The directory's own name as an address can hold it, with a number if it is taken."""
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", directory.resolve().name) or "-"
-        taken = {watched.shown.name for watched in self._watched.values()}
+        taken = {shown.name for shown in self._shown.values()}
         names = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 3)))
         return next(name for name in names if name not in taken)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ablations.dashboard.reading import Reading
 from ablations.files import HTML_FILE, STUDY_FILE
 from ablations.status.model import ENDED, Run, Status
 from ablations.status.text import ORDER, at_step, describe_host, in_order, place, stage
 from experiments.run.measures import MEASURES
 from experiments.run.progress import RunState
 from transformer.formats import count, duration, number
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-    from ablations.dashboard.reading import Reading
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Shown with all their figures; the others are only in the grid or counted.
@@ -31,19 +29,8 @@ _MARKS = {
 }
 
 
-class Directory(Protocol):
-    """What is shown of a directory apart from its reading."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def directory(self) -> Path: ...
-
-
 @functools.cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -64,11 +51,16 @@ def _environment() -> Environment:
     return environment
 
 
-def render_directory(shown: Directory, reading: Reading | None, problem: str) -> str:
+def render_directory(name: str, directory: Path, reading: Reading | None, problem: str) -> str:
     """One table or search; ``problem`` says why it cannot be read now, and ``reading`` is None if
     it never could.
     """
-    values: dict[str, Any] = {"shown": shown, "reading": reading, "problem": problem}
+    values: dict[str, Any] = {
+        "name": name,
+        "directory": directory,
+        "reading": reading,
+        "problem": problem,
+    }
     if reading is not None:
         status = reading.status
         runs = [run for run in in_order(status) if run.state in _UNFINISHED]
@@ -79,21 +71,21 @@ def render_directory(shown: Directory, reading: Reading | None, problem: str) ->
             "runs": [(run, stage(run, status.silent_for(run))) for run in runs],
             "silent_for": status.silent_for,
             "works": any(status.silent_for(run) is None for run in status.running),
-            "report": (shown.directory / HTML_FILE).is_file(),
-            "study": shown.directory / STUDY_FILE,
+            "report": (directory / HTML_FILE).is_file(),
+            "study": directory / STUDY_FILE,
         }
     return _environment().get_template("directory.html.j2").render(values)
 
 
-def render_page(title: str, directories: Sequence[str], roots: str, events: str) -> str:
-    """A page of rendered ``directories``; ``events`` is the address of its event stream."""
+def render_page(title: str, directories: Sequence[str], roots: str, changes: str) -> str:
+    """A page of rendered ``directories``; ``changes`` is the address that it polls."""
     template = _environment().get_template("page.html.j2")
-    return template.render(title=title, directories=directories, roots=roots, events=events)
+    return template.render(title=title, directories=directories, roots=roots, changes=changes)
 
 
 def render_refusal(why: str) -> str:
     """A page that says why there is nothing at an address."""
-    return _environment().get_template("page.html.j2").render(title=why, events="")
+    return _environment().get_template("page.html.j2").render(title=why, changes="")
 
 
 def _counts(status: Status) -> str:

@@ -101,19 +101,25 @@ function show(parts) {
   }
 }
 
-function connect() {
-  const source = new EventSource(main.dataset.events);
-  source.onmessage = event => {
-    show(JSON.parse(event.data));
-    say("live", "live");
-  };
-  source.onerror = () => {
+let version = 0; // of what is shown
+
+async function poll() {
+  let changes;
+  try {
+    const answer = await fetch(`${main.dataset.changes}?since=${version}`, { signal: AbortSignal.timeout(60_000) });
+    if (!answer.ok) throw new Error(answer.statusText);
+    changes = await answer.json();
+  } catch {
     say("disconnected: what you see may be old; trying again", "lost");
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
-  };
+  }
+  setTimeout(poll, 2000);
+  if (!changes) return;
+  show(changes.parts);
+  version = changes.version;
+  say("live", "live");
 }
 
 const drawAll = () => figures.forEach((_, id) => draw(id));
 document.getElementById("vega").addEventListener("load", drawAll);
 window.addEventListener("resize", drawAll);
-connect();
+poll();

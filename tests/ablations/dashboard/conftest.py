@@ -1,26 +1,68 @@
-"""A table on disk, and a client of a dashboard that shows the folder it is in."""
+"""A table on disk, and a dashboard that shows the folder it is in."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ablations.dashboard.app import make_app
 from ablations.dashboard.directories import Directories
+from ablations.dashboard.server import Server
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.status.samples import CRASH, begin, training
 
-with warnings.catch_warnings():
-    # Starlette 1.10 prefers httpx2, which is not on every machine.
-    warnings.simplefilter("ignore")
-    from starlette.testclient import TestClient
 
-__all__ = ["TestClient"]
+@dataclass(frozen=True)
+class Answer:
+    """What the server answers."""
+
+    status: int
+    headers: Message
+    text: str
+
+
+class Client:
+    """Asks the server at ``address``."""
+
+    def __init__(self, address: str) -> None:
+        self._host = address.removeprefix("http://")
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """The answer to one request; its ``headers`` replace the usual ones."""
+        connection = http.client.HTTPConnection(self._host, timeout=30)
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        found = Answer(answer.status, answer.headers, answer.read().decode())
+        connection.close()
+        return found
+
+    def changes(self, since: int = 0) -> tuple[dict[str, Any], int]:
+        """The parts that a page of that version gets, by name, and their version."""
+        answer = json.loads(self.get(f"/changes?since={since}").text)
+        return {x["part"]: x["value"] for x in answer["parts"]}, answer["version"]
+
+
+@contextmanager
+def serving(directories: Directories) -> Generator[str]:
+    """The address of a dashboard that only this machine can reach, while the context is open."""
+    server = Server(socket.create_server(("127.0.0.1", 0)), directories, loopback_only=True)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01])
+    thread.start()
+    with server:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -36,8 +78,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def client(root: Path) -> Iterator[TestClient]:
+def client(root: Path) -> Iterator[Client]:
     """Each request reads the files again."""
-    app = make_app(Directories([root], interval=0.0), "127.0.0.1")
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        yield client
+    with serving(Directories([root], interval=0.0)) as address:
+        yield Client(address)
