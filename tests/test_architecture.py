@@ -188,7 +188,7 @@ LINES = {
     "experiments/export": 560,
     "experiments/figures": 190,
     "experiments/run": 1_930,
-    "tests": 23_300,
+    "tests": 23_320,
     "transformer": 1_160,
     "transformer/data": 3_400,
     "transformer/decoding": 430,
