@@ -78,7 +78,7 @@ def _come_through(storm: Storm, place: Place, undisturbed: Path) -> None:
         storm.run()
         assert_as_undisturbed(place, undisturbed, storm.damage.flipped)
         assert_tidy(place)
-        assert storm.left == [], "the table was done before"
+        assert not {*storm.left} - storm.struck.keys() and storm.struck.total() >= 50, "too calm"
 
 
 @pytest.mark.slow
