@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save
 
 from tests.samples import TINY_MODEL, number_pairs
 from transformer import DecodingConfig, InputError, Transformer, load_pretrained, translate
@@ -44,19 +43,6 @@ def test_an_exported_model_is_loaded_bit_for_bit_and_translates(
     assert translate(found, vocabulary, lines, decoding) == translate(
         model, vocabulary, lines, decoding
     )
-
-
-def test_an_export_of_an_earlier_version_is_loaded(tmp_path: Path) -> None:
-    model, path = exported(tmp_path), tmp_path / "model.safetensors"
-    weights = {
-        name.replace("self_attention_norm", "add_attention")
-        .replace("cross_attention_norm", "add_cross_attention")
-        .replace("feed_forward_norm", "add_feed_forward"): weight
-        for name, weight in model.state_dict().items()
-    }
-    path.write_bytes(save(weights, {"format": "pt"}))
-    found = load_weights(TINY_MODEL, tmp_path).state_dict()
-    assert all(torch.equal(weight, found[name]) for name, weight in model.state_dict().items())
 
 
 def test_a_folder_that_is_no_export_is_reported(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError, require
 from transformer.files import read_json
 from transformer.model.encoder_decoder import Transformer
-from transformer.training.checkpoints import with_current_names
 from transformer.variant import build
 
 WEIGHTS_FILE = "model.safetensors"
@@ -50,7 +49,7 @@ def load_weights(config: ModelConfig, directory: Path) -> Transformer:
     path = directory / WEIGHTS_FILE
     model = build(config)
     try:
-        model.load_state_dict(with_current_names(load_file(path)))
+        model.load_state_dict(load_file(path))
     except (OSError, SafetensorError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path} cannot be used: {reason}; export it again") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from tests.plain_search import Hypothesis, penalised, plain_beam_search
 from tests.samples import random_sentences, random_targets
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig
-from transformer.decoding import beam_search, decode_sentences, length_penalty, search
+from transformer.decoding import beam_search, decode_sentences, search
 from transformer.decoding.beams import Beams
 from transformer.decoding.incremental import IncrementalDecoder
 from transformer.kernels import key_value_cache
@@ -82,14 +81,6 @@ def enumerate_finished(model: Transformer, src: Tensor, limit: int) -> dict[Hypo
     return finished
 
 
-@pytest.mark.parametrize(
-    ("length", "alpha", "expected"),
-    [(1, 0.6, 1.0), (7, 1.0, 2.0), (19, 0.5, 2.0), (7, 0.0, 1.0), (13, 0.6, 3**0.6)],
-)
-def test_length_penalties_by_hand(length: int, alpha: float, expected: float) -> None:
-    assert math.isclose(length_penalty(length, alpha).item(), expected, rel_tol=1e-6)
-
-
 @alphas
 @pytest.mark.parametrize("end", [-2.0, 0.0])
 def test_an_exhaustive_beam_finds_the_best_hypothesis(alpha: float, end: float) -> None:
@@ -127,22 +118,6 @@ def test_beam_search_equals_its_plain_definition(beam_size: int, alpha: float) -
     assert len(outcomes) > 8, "the model is not lively enough to show a difference"
 
 
-def test_a_beam_of_one_takes_the_likeliest_each_time() -> None:
-    config = DecodingConfig(beam_size=1, max_extra_length=11)
-    ended_by_themselves = 0
-    for seed in range(7):
-        model = lively_model(LARGE, end=3.5, seed=seed)
-        src = random_sentences([7])
-        with torch.no_grad():
-            (found,) = beam_search(model, src, config)
-            ended = len(found) < 7 + 11
-            ended_by_themselves += ended and len(found) > 1
-            for position, token in enumerate([*found, EOS_ID] if ended else found):
-                (following,) = log_probabilities(model, src, [tuple(found[:position])])
-                assert token == following.argmax().item()
-    assert ended_by_themselves > 1
-
-
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_cached_steps_give_the_logits_of_full_decoding(positions: str) -> None:
     config = dataclasses.replace(
@@ -155,25 +130,6 @@ def test_cached_steps_give_the_logits_of_full_decoding(positions: str) -> None:
         decoder = IncrementalDecoder(model, src)
         steps = [decoder.step(tgt[:, i : i + 1])[:, 0] for i in range(11)]
     torch.testing.assert_close(torch.stack(steps, dim=1), full, rtol=1e-12, atol=1e-12)
-
-
-def test_selected_sentences_and_hypotheses_continue_correctly() -> None:
-    """Two hypotheses per sentence; after some steps a sentence leaves and hypotheses swap."""
-    model = lively_model(LARGE)
-    src = random_sentences([5, 2, 7])
-    tgt = torch.stack([random_targets([7, 7]) for _ in range(3)])
-    parents = torch.tensor([[1, 0], [0, 0]])  # of sentences 2 and 0
-    with torch.no_grad():
-        decoder = IncrementalDecoder(model, src)
-        for i in range(4):
-            decoder.step(tgt[:, :, i])
-        decoder.select_sentences(torch.tensor([2, 0]))
-        decoder.select_hypotheses(parents)
-        last = torch.stack([tgt[2, parents[0], 4], tgt[0, parents[1], 4]])
-        found = decoder.step(last)
-        for row, (sentence, hypotheses) in enumerate(zip((2, 0), parents, strict=True)):
-            expected = model(src[[sentence]].expand(2, -1), tgt[sentence, hypotheses, :5])
-            torch.testing.assert_close(found[row], expected[:, -1], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -190,17 +146,6 @@ def test_the_result_does_not_depend_on_the_batch_size(beam_size: int) -> None:
     assert all(result == results[0] for result in results)
     assert sorted(results[0]) == list(range(23))
     assert len({len(hypothesis) for hypothesis in results[0].values()}) > 5
-
-
-def test_each_source_gets_its_own_hypothesis() -> None:
-    model = lively_model(LARGE, end=2.0)
-    config = DecodingConfig(beam_size=3, max_extra_length=7)
-    sources = [random_sentences([length])[0].tolist() for length in (5, 13, 2, 7, 3)]
-    found = dict(decode_sentences(model, sources, config, tokens_per_batch=13))
-    for index, source in enumerate(sources):
-        with torch.no_grad():
-            assert [found[index]] == beam_search(model, torch.tensor([source]), config)
-    assert len(set(map(tuple, found.values()))) == 5
 
 
 def test_decoding_turns_dropout_off() -> None:
@@ -245,28 +190,6 @@ def record_batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_finished_sentences_leave_the_batch(
-    beam_size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = lively_model(LARGE, end=2.0)
-    config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
-    sizes = record_batch_sizes(monkeypatch)
-    src = random_sentences([2, 3, 5, 7, 11, 13, 17, 19])
-
-    def steps_of(src: Tensor) -> int:
-        sizes.clear()
-        with torch.no_grad():
-            beam_search(model, src, config)
-        return len(sizes)
-
-    # Each sentence takes as many steps as it takes alone.
-    alone = [steps_of(row[row.ne(PAD_ID)][None]) for row in src]
-    assert steps_of(src) == max(alone)
-    assert sizes == [sum(n > step for n in alone) for step in range(max(alone))]
-    assert sizes[0] == 8 > sizes[-1]
-
-
 def test_finished_sentences_stay_until_they_are_an_eighth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -307,33 +230,6 @@ def test_a_search_stops_when_no_live_hypothesis_can_win(monkeypatch: pytest.Monk
     with torch.no_grad():
         found = beam_search(model, random_sentences([7]), DecodingConfig(beam_size=4))
     assert found == [[]] and sizes == [1]
-
-
-@pytest.mark.parametrize(("alpha", "expected"), [(0.0, []), (1.0, [5] * 6)])
-def test_a_long_hypothesis_may_win_after_a_short_one_has_finished(
-    alpha: float, expected: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The end at once has p = 0.5, a 5 has 0.49, after which five more and the end are certain.
-
-    With alpha 1 that is log 0.5 / 1 = -0.69 against log 0.49 / 2 = -0.36 at length 7.
-    """
-
-    def scripted(decoder: IncrementalDecoder, tokens: Tensor) -> Tensor:
-        logits = torch.full((*tokens.shape, 8), -20.0)
-        logits[..., EOS_ID] = -40.0
-        likely = {5: 0.49, EOS_ID: 0.5} if decoder.position == 0 else {5: 1.0}
-        if decoder.position == 6:
-            likely = {EOS_ID: 1.0}
-        for token, p in likely.items():
-            logits[..., token] = math.log(p)
-        decoder.position += 1
-        return logits
-
-    model = lively_model()
-    monkeypatch.setattr(IncrementalDecoder, "step", scripted)
-    config = DecodingConfig(beam_size=2, length_penalty=alpha, max_extra_length=5)
-    with torch.no_grad():
-        assert beam_search(model, torch.tensor([[7, EOS_ID]]), config) == [expected]
 
 
 @pytest.mark.parametrize("beam_size", [1, 5])

@@ -103,13 +103,6 @@ def test_tokenised_bleu_is_not_smoothed() -> None:
     assert tokenised_bleu(["eins zwei drei vier"], ["eins zwei drei fünf"], "de").score == 0
 
 
-def test_tokenised_bleu_counts_compounds_and_quotes_higher_than_sacrebleu() -> None:
-    hypothesis = ['Das "Rich-Text-Dokument" ist ein "E-Mail-Anhang" von gestern.']
-    reference = ["Das „Rich-Text-Format“ ist ein „E-Mail-Anhang“ von gestern."]
-    found = tokenised_bleu(hypothesis, reference, "de").score
-    assert found > bleu(hypothesis, reference).score + 10
-
-
 @pytest.mark.skipif("SACREBLEU" not in os.environ, reason="needs SACREBLEU with WMT's test sets")
 @pytest.mark.parametrize("name", ["wmt13/wmt13.en-de.ref", "wmt14/full/wmt14_full.en-de.ref"])
 def test_tokenised_bleu_is_higher_than_sacrebleu_on_the_papers_sets(name: str) -> None:

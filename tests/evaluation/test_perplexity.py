@@ -57,15 +57,6 @@ def test_perplexity_by_hand(
     assert math.isclose(found.per_char, math.exp(nll / characters), rel_tol=1e-5)
 
 
-def test_perplexity_of_a_uniform_model_is_the_vocabulary_size(
-    model: Transformer, vocabulary: Vocabulary
-) -> None:
-    torch.nn.init.zeros_(model.embedding.weight)
-    assert math.isclose(
-        perplexity(model, vocabulary, SOURCES, REFERENCES).per_token, 61, rel_tol=1e-5
-    )
-
-
 def test_an_overflowing_perplexity_is_infinite(model: Transformer, vocabulary: Vocabulary) -> None:
     with torch.no_grad():
         model.embedding.weight.mul_(1e6)
@@ -98,13 +89,6 @@ def test_an_empty_line_stays_empty(model: Transformer, vocabulary: Vocabulary) -
     assert translate(model, vocabulary, lines, config) == ["", one, "", two, ""]
     assert one and two
     assert translate(model, vocabulary, [], config) == []
-
-
-def test_progress_counts_lines(model: Transformer, vocabulary: Vocabulary) -> None:
-    done: list[int] = []
-    config = DecodingConfig(beam_size=1, max_extra_length=3)
-    translate(model, vocabulary, SOURCES, config, on_progress=done.append)
-    assert done == list(range(1, 30))
 
 
 def test_pairs_that_are_too_long_are_left_out_with_a_warning(

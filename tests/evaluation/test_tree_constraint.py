@@ -151,24 +151,6 @@ def test_a_model_that_only_opens_brackets_stays_within_the_depth(vocabulary: Voc
     delinearise(line, ["a"])
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-def test_the_result_does_not_depend_on_the_batch(vocabulary: Vocabulary, beam: int) -> None:
-    lines = ["a bed .", "bad , bead a", "a", ". , .", "bed bad bed bad bed", "bead"]
-    spelling, model = Spelling(vocabulary, "words"), of_size(vocabulary, seed=3)
-    sources = vocabulary.encode(lines)
-    config = DecodingConfig(beam_size=beam, max_extra_length=9)
-
-    def found(tokens: int) -> dict[int, list[int]]:
-        return dict(
-            decode_sentences(
-                model, sources, config, tokens_per_batch=tokens,
-                constrain=lambda rows: TreeConstraint(spelling, [lines[x] for x in rows], DEVICE),
-            )
-        )  # fmt: skip
-
-    assert found(1) == found(13) == found(1_000)
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_prefix_is_a_constraint_of_three_lines(vocabulary: Vocabulary, beam: int) -> None:
     model, prefix = of_size(vocabulary), [7, 11, 13]

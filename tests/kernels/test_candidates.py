@@ -37,14 +37,6 @@ def test_the_best_is_found_at_every_position(vocab_size: int) -> None:
         assert ids[best].tolist() == [best, best - 1 if best - 1 not in (PAD_ID, BOS_ID) else 1]
 
 
-def test_padding_and_begin_are_excluded() -> None:
-    logits = torch.zeros(1, 100)
-    logits[0, [PAD_ID, BOS_ID]] = 200.0
-    best, ids = best_continuations(logits, 3)
-    assert not {PAD_ID, BOS_ID} & set(ids[0].tolist())
-    torch.testing.assert_close(best, torch.full((1, 3), -torch.tensor(98.0).log().item()))
-
-
 def test_huge_logits_do_not_overflow() -> None:
     logits = torch.full((1, 640), 3e38)
     best, _ = best_continuations(logits, 4)

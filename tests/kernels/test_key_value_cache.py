@@ -20,17 +20,6 @@ def test_all_entries_are_returned_while_it_grows() -> None:
         assert torch.equal(found_values, values[:, :, : new.stop])
 
 
-def test_selected_sentences_are_kept_in_order_and_repeated() -> None:
-    cache = KeyValueCache()
-    cache.select(torch.arange(BATCH))  # of an empty cache
-    keys, values = torch.randn(BATCH, HEADS, 2, D_K), torch.randn(BATCH, HEADS, 2, D_V)
-    cache.append(keys[:, :, :1], values[:, :, :1])
-    rows = torch.tensor([3, 0, 0])
-    cache.select(rows)
-    found_keys, found_values = cache.append(keys[rows][:, :, 1:], values[rows][:, :, 1:])
-    assert torch.equal(found_keys, keys[rows]) and torch.equal(found_values, values[rows])
-
-
 def test_a_gpu_reads_each_key_in_one_piece() -> None:
     """Its fused kernels take no other order. Tensors without contents stand for those of a GPU."""
     cache = KeyValueCache()

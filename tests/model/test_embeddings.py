@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -46,19 +45,6 @@ def test_sinusoids_are_exact_far_out() -> None:
     assert math.isclose(table[0, 3], math.cos(99_991 / 10_000 ** (2 / 6)), abs_tol=1e-6)
 
 
-def test_an_embedding_is_scaled_and_its_position_added() -> None:
-    module = embedding(TINY_MODEL)
-    tokens = torch.tensor([[5, 60, 7], [1, 5, 0]])
-    expected = module.weight[tokens] * math.sqrt(D_MODEL) + sinusoids(3, D_MODEL)
-    torch.testing.assert_close(module(tokens), expected)
-
-
-def test_the_output_map_is_the_same_matrix_unscaled() -> None:
-    module = embedding(TINY_MODEL)
-    states = torch.randn(2, 3, D_MODEL)
-    torch.testing.assert_close(module.logits(states), states @ module.weight[:61].T)
-
-
 def test_dropout_is_on_the_sum_of_embedding_and_position() -> None:
     module = embedding(TINY_MODEL)
     tokens = torch.tensor([[5, 60, 7]])
@@ -87,29 +73,6 @@ def test_a_table_extended_in_inference_mode_can_be_trained_with() -> None:
         module(torch.full((1, 97), 5))
     module(torch.full((1, 53), 5)).sum().backward()
     assert module.weight.grad is not None
-
-
-@pytest.mark.parametrize("config", [TINY_MODEL, LEARNED], ids=lambda config: config.positions)
-def test_embedding_from_a_start_equals_embedding_the_whole(config: ModelConfig) -> None:
-    module = embedding(config)
-    tokens = torch.randint(1, 61, (3, 23))
-    whole = module(tokens)
-    for position in range(23):
-        found = module(tokens[:, position : position + 1], position)
-        torch.testing.assert_close(found, whole[:, position : position + 1])
-
-
-def test_positions_beyond_the_learned_table_use_its_last_row() -> None:
-    module = embedding(LEARNED)
-    assert module.positions is not None
-    assert module.positions.shape == (MAX_POSITIONS, D_MODEL)
-    rows = torch.tensor([*range(MAX_POSITIONS), MAX_POSITIONS - 1, MAX_POSITIONS - 1])
-    torch.testing.assert_close(encodings(module, MAX_POSITIONS + 2), module.positions[rows])
-
-
-def test_a_model_with_sinusoids_learns_no_positions() -> None:
-    assert [name for name, _ in embedding(TINY_MODEL).named_parameters()] == ["weight"]
-    assert not embedding(TINY_MODEL).state_dict().keys() - {"weight"}
 
 
 def test_both_tables_are_initialised_normal() -> None:

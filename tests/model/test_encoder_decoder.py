@@ -11,19 +11,13 @@ import torch
 from tests.samples import TINY_MODEL, random_sentences, random_targets, tiny_model
 from transformer.config import ModelConfig
 from transformer.kernels.dropout import Dropout
-from transformer.model.encoder_decoder import Transformer, causal_mask, padding_mask
+from transformer.model.encoder_decoder import Transformer
 
 INF = math.inf
 LEARNED = dataclasses.replace(TINY_MODEL, positions="learned")
 both_positions = pytest.mark.parametrize(
     "config", [TINY_MODEL, LEARNED], ids=lambda config: config.positions
 )
-
-
-def test_masks_by_hand() -> None:
-    tokens = torch.tensor([[5, 3, 0], [7, 5, 3]])
-    assert padding_mask(tokens).tolist() == [[[[0, 0, -INF]]], [[[0, 0, 0]]]]
-    assert causal_mask(3, tokens.device).tolist() == [[0, -INF, -INF], [0, 0, -INF], [0, 0, 0]]
 
 
 @both_positions
@@ -51,18 +45,6 @@ def test_every_source_token_changes_every_logit() -> None:
 
 
 @both_positions
-def test_padding_changes_nothing(config: ModelConfig) -> None:
-    model = tiny_model(config)
-    sources, targets = [2, 7, 3, 5], [5, 3, 11, 2]
-    src, tgt = random_sentences(sources), random_targets(targets)
-    together = model(src, tgt)
-    for row, (src_length, tgt_length) in enumerate(zip(sources, targets, strict=True)):
-        alone = model(src[row : row + 1, :src_length], tgt[row : row + 1, :tgt_length])
-        found = together[row, :tgt_length]
-        torch.testing.assert_close(found, alone[0], rtol=1e-12, atol=1e-12)
-
-
-@both_positions
 def test_every_parameter_gets_a_gradient(config: ModelConfig) -> None:
     model = tiny_model(config)
     logits = model(random_sentences([19, 13]), random_targets([19, 17]))
@@ -82,29 +64,6 @@ def test_dropout_follows_every_sublayer_and_the_embedding() -> None:
     names = [name for name, module in model.named_modules() if isinstance(module, Dropout)]
     assert len(names) == 1 + TINY_MODEL.num_layers * (2 + 3)
     assert all(m.p == 0.2 for m in model.modules() if isinstance(m, Dropout))
-
-
-def test_dropout_is_off_in_evaluation() -> None:
-    model = Transformer(dataclasses.replace(TINY_MODEL, dropout=0.2))
-    src, tgt = random_sentences([5]), random_targets([7])
-    assert not torch.equal(model(src, tgt), model(src, tgt))
-    model.eval()
-    assert torch.equal(model(src, tgt), model(src, tgt))
-
-
-def test_the_shared_matrix_is_stored_once() -> None:
-    model = Transformer(TINY_MODEL)
-    of_size = [name for name, p in model.named_parameters() if p.shape == (64, 26)]
-    assert of_size == ["embedding.weight"]
-
-
-def test_a_seed_gives_its_weights() -> None:
-    def weights(seed: int) -> torch.Tensor:
-        torch.manual_seed(seed)
-        return torch.cat([p.flatten() for p in Transformer(TINY_MODEL).parameters()])
-
-    assert torch.equal(weights(5), weights(5))
-    assert not torch.equal(weights(5), weights(7))
 
 
 def test_no_matrix_keeps_torchs_default_initialisation() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from transformer.config import ModelConfig
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.encoder_decoder import DecoderLayer, EncoderLayer, FeedForward, PostNorm
+from transformer.model.encoder_decoder import DecoderLayer, EncoderLayer, PostNorm
 
 BATCH, SRC, TGT = 3, 5, 11
 CONFIG = ModelConfig(
@@ -94,23 +94,6 @@ def test_a_decoder_layer_equals_torchs_post_norm_layer() -> None:
     projected = ours.cross_attention.keys_values(memory)
     found = ours(tgt, tgt_mask, (*projected, memory_mask))
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_the_feed_forward_network_is_equation_2() -> None:
-    network = FeedForward(5, 7).double()
-    x = random(2, 3, 5)
-    inner = (x @ network.inner.weight.T + network.inner.bias).clamp(min=0)
-    expected = inner @ network.outer.weight.T + network.outer.bias
-    torch.testing.assert_close(network(x), expected, rtol=1e-12, atol=1e-12)
-
-
-def test_the_feed_forward_network_is_initialised_xavier_uniform() -> None:
-    network = FeedForward(97, 401)
-    network.reset_parameters()
-    bound = (6 / (97 + 401)) ** 0.5
-    for linear in (network.inner, network.outer):
-        assert 0.99 * bound < linear.weight.abs().max().item() <= bound
-        assert not linear.bias.any()
 
 
 def test_dropout_is_on_the_sublayers_output_before_it_is_added() -> None:

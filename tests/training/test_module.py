@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from torch import Tensor
 from tests.samples import tiny, write_pairs
 from transformer.config import PAD_ID, Config, DecodingConfig, override
 from transformer.corpus import Corpus
-from transformer.data.batches import Batch, collate
+from transformer.data.batches import collate
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.module import FixedBatches, TranslationDataModule
 from transformer.evaluation.perplexity import perplexity, translate
@@ -153,30 +152,6 @@ def test_a_run_resumes_bit_for_bit_in_the_middle_of_an_epoch(
     assert torch.equal(flat(resumed), flat(whole))
 
 
-@resuming
-def test_a_run_of_an_earlier_version_is_resumed(tiny_config: Config, tmp_path: Path) -> None:
-    whole, losses = fit(tiny_config, max_steps=7)
-    first = trainer(5)
-    first.fit(TransformerModule(tiny_config), TranslationDataModule(tiny_config))
-    path = tmp_path / "stop.ckpt"
-    first.save_checkpoint(path)
-    checkpoint = torch.load(path, weights_only=True)
-    del checkpoint["accumulate_grad_batches"]
-    checkpoint["state_dict"] = {
-        name.replace("self_attention_norm", "add_attention")
-        .replace("cross_attention_norm", "add_cross_attention")
-        .replace("feed_forward_norm", "add_feed_forward"): weight
-        for name, weight in checkpoint["state_dict"].items()
-    }
-    torch.save(checkpoint, path)
-    resumed, rest = TransformerModule(tiny_config), Losses()
-    data = TranslationDataModule(tiny_config)
-    trainer(7, rest).fit(resumed, data, ckpt_path=path, weights_only=True)
-    assert rest.values == losses[5:]
-    assert torch.equal(flat(resumed), flat(whole))
-    assert not resumed.model.embedding.weight[61:].any()
-
-
 def test_load_from_checkpoint(tiny_config: Config, tmp_path: Path) -> None:
     module = TransformerModule(tiny_config)
     run = trainer(1)
@@ -246,23 +221,6 @@ def test_logged_metrics_are_means_over_real_word_pieces(tiny_config: Config) -> 
     assert logged["gradient_norm"] > 0
 
 
-def test_only_every_nth_step_is_logged(tiny_config: Config) -> None:
-    class Logged(lightning.Callback):
-        def __init__(self) -> None:
-            self.steps: list[int] = []
-
-        def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-            if "loss" in trainer.logged_metrics:
-                self.steps.append(trainer.global_step)
-
-    logged = Logged()
-    config = override(tiny_config, log_every_steps=3)
-    trainer(7, logged, limit_val_batches=0, log_every_n_steps=1).fit(
-        TransformerModule(config), TranslationDataModule(config)
-    )
-    assert logged.steps[:1] == [3] and 6 in logged.steps
-
-
 def test_validation_is_the_perplexity_of_the_whole_set(tiny_config: Config) -> None:
     config = override(tiny_config, tokens_per_batch=41, dropout=0.3)
     module, data = TransformerModule(config), TranslationDataModule(config)
@@ -328,16 +286,6 @@ def test_a_non_finite_gradient_stops_the_run_before_the_update(
     assert torch.equal(flat(module), broken.before)
 
 
-def test_a_non_finite_gradient_names_its_batch(tiny_config: Config) -> None:
-    """The user's own batches, two per step: step 4 ends with batch 9."""
-    batches = FixedBatches(
-        itertools.islice(TranslationDataModule(tiny_config).train_dataloader(), 10)
-    )
-    with pytest.raises(NonFiniteError, match=r"step 4 \(batch 9 since the start"):
-        fit_broken = trainer(7, Break(step=4, value=math.nan), accumulate_grad_batches=2)
-        fit_broken.fit(TransformerModule(tiny_config), batches, batches)
-
-
 def test_no_checkpoint_is_written_after_a_non_finite_gradient(
     tiny_config: Config, tmp_path: Path
 ) -> None:
@@ -357,36 +305,6 @@ def test_bf16_trains_as_fp32_does(tiny_config: Config) -> None:
     assert losses != expected
     assert losses == pytest.approx(expected, rel=0.02)
     assert flat(module).dtype == torch.float32
-
-
-def test_padding_has_no_loss(tiny_config: Config) -> None:
-    module = TransformerModule(tiny_config).double()
-    data = TranslationDataModule(tiny_config)
-    batch = next(iter(data.train_dataloader()))
-    wider = Batch(
-        src=torch.nn.functional.pad(batch.src, (0, 3), value=PAD_ID),
-        tgt=torch.nn.functional.pad(batch.tgt, (0, 5), value=PAD_ID),
-        source_tokens=batch.source_tokens,
-        target_tokens=batch.target_tokens,
-    )
-    for one, other in zip(module.loss(batch), module.loss(wider), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
-
-
-@pytest.mark.slow
-def test_bf16_learns_as_fp32_does(files_corpus: Corpus) -> None:
-    """The losses of 200 steps differ within bounds."""
-    fp32, bf16 = (
-        torch.tensor(fit(tiny(files_corpus, precision=precision, max_steps=200), 200)[1])
-        for precision in ("fp32", "bf16")
-    )
-    assert not torch.equal(fp32, bf16)
-    difference = (bf16 - fp32).abs() / fp32
-    assert difference[:20].max() < 0.03
-    assert difference.mean() < 0.02
-    # The paths part at random: -1.6, -0.9, 2.3 and -1.1 % for the seeds 1 to 4.
-    assert abs(bf16[-20:].mean() / fp32[-20:].mean() - 1) < 0.05
-    assert fp32[-20:].mean() < 0.5 * fp32[:20].mean()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -18,15 +18,6 @@ def test_the_peak_is_the_papers(d_model: int, peak: float) -> None:
     assert math.isclose(max(rates), peak, rel_tol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    # 64^-0.5 = 1/8; rises by 1/8 · 100^-1.5 = 1/8000 per step until 100; then 1/8 · step^-0.5
-    [(1, 1 / 8_000), (2, 2 / 8_000), (50, 50 / 8_000), (100, 1 / 80), (400, 1 / 160)],
-)
-def test_values_by_hand(step: int, expected: float) -> None:
-    assert math.isclose(learning_rate(step, 64, TrainingConfig(warmup_steps=100)), expected)
-
-
 def test_the_schedule_is_equation_3() -> None:
     for step in (1, 7, 99, 100, 101, 10_007):
         equation = 26**-0.5 * min(step**-0.5, step * 101**-1.5)

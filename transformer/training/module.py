@@ -13,7 +13,7 @@ from torch import Tensor
 from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch
 from transformer.kernels.halves import loss_of_halves
-from transformer.training.checkpoints import adapt, record_accumulation
+from transformer.training.checkpoints import ACCUMULATE, recount_batches
 from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.optimizer import GradientCheck, learning_rate, make_optimizer
 from transformer.training.precision import autocast
@@ -135,12 +135,12 @@ class TransformerModule(lightning.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check the gradients, so that no weights that took a non-finite one are written."""
         self._gradients.check()
-        record_accumulation(checkpoint, self.trainer.accumulate_grad_batches)
+        checkpoint[ACCUMULATE] = self.trainer.accumulate_grad_batches
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adapt checkpoints of older versions, or with another number of micro-batches."""
-        accumulate = None if self._trainer is None else self.trainer.accumulate_grad_batches
-        adapt(checkpoint, accumulate)
+        """Let the Trainer continue with another number of micro-batches per step."""
+        if self._trainer is not None and "optimizer_states" in checkpoint:
+            recount_batches(checkpoint, self.trainer.accumulate_grad_batches)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add up the plain loss over the validation set."""
