@@ -318,7 +318,7 @@ def status(directory: Path, watch: bool, json: bool) -> int:
         more = f"run table1 --directory {directory} continues, report shows it"
         print(f"Table 1, {load(directory).summary}: {more}")
         return 0
-    from ablations.status.command import show_status
+    from ablations.status.view import show_status
 
     return show_status(directory, watch=watch, as_json=json)
 
@@ -343,7 +343,7 @@ def dashboard(directories: list[Path], host: str, port: int, open_browser: bool)
     Only this machine can reach it unless you name another address. It reads files and never writes
     one; a driver does not notice it.
     """
-    from ablations.dashboard.command import serve
+    from ablations.dashboard.server import serve
 
     return serve(directories, host=host, port=port, open_browser=open_browser)
 

@@ -1,5 +1,4 @@
-"""A live, read-only view of tables and searches in a browser.
+"""A read-only page of tables and searches, which polls a server of the standard library.
 
-The page polls a server of the standard library for what has changed since its last answer, so that
-no connection and no session is kept, and any number of viewers share one reading of the files.
+No connection and no session is kept, and any number of viewers share one reading of the files.
 """

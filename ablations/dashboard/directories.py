@@ -1,4 +1,4 @@
-"""Which directories are shown, each read once for all viewers and only while somebody looks."""
+"""The directories shown, each read once for all viewers and only while somebody looks."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ import re
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from ablations.dashboard.page import render_directory
 from ablations.dashboard.reading import Reader, Reading
-from ablations.files import PLAN_FILE, SEARCH_FILE
-from ablations.status.planned import is_claimed
+from ablations.files import HTML_FILE, PLAN_FILE, SEARCH_FILE, STUDY_FILE
+from ablations.report.layout import render
+from ablations.status.model import ENDED
+from ablations.status.view import cells, describe_counts, describe_host, describe_time, in_order
 from experiments.run.experiment import CONFIG_FILE
+from experiments.run.measures import MEASURES
+from experiments.run.progress import RunState
 from transformer.errors import InputError
 
+TEMPLATES = Path(__file__).parent / "templates"
 INTERVAL_SECONDS = 2.0
 # Where a reading takes long, as many times as long is waited for the next, up to so many intervals.
-_PATIENCE = 10
-_MOST_INTERVALS = 5
+_PATIENCE, _MOST_INTERVALS = 10, 5
 _DEPTH = 3
+# Shown with all their figures; the others are only in the grid or counted.
+_UNFINISHED = (RunState.RUNNING, RunState.FAILED, RunState.GIVEN_UP, RunState.STOPPED)
 
 
 def find_directories(root: Path) -> Iterator[Path]:
     """``root`` if it is a table's or a search's directory, else those below it."""
-    if is_claimed(root):
-        yield root
-        return
     for folder, names, files in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
         if PLAN_FILE in files or SEARCH_FILE in files:
@@ -41,8 +43,7 @@ def find_directories(root: Path) -> Iterator[Path]:
         names[:] = sorted(name for name in names if not name.startswith("."))
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A JSON text, and the version of the reading in which it last changed."""
 
     text: str
@@ -61,7 +62,7 @@ class Shown:
     def __init__(self, name: str, directory: Path) -> None:
         self.name, self.directory = name, directory
         self.html = ""
-        self.parts: Mapping[str, Part] = {}
+        self.parts: dict[str, Part] = {}
         self._inode = 0
         self._reader = Reader(directory)
         self._reading: Reading | None = None
@@ -70,29 +71,50 @@ class Shown:
     def read(self, version: int) -> None:
         """Read it again, for the reading ``version`` of all directories."""
         try:
-            self._read()
-            self._problem = ""
-        except (InputError, OSError) as error:
-            self._problem = str(error)
-        except Exception as error:
-            # A bug that one directory brings to light must not take the others away.
-            problem = f"{type(error).__name__}: {error}"
-            if problem != self._problem:
-                traceback.print_exc()
+            inode = self.directory.stat().st_ino
+            if inode != self._inode:  # another table has taken its place: nothing of it is known
+                self._inode, self._reader = inode, Reader(self.directory)
+            self._reading, self._problem = self._reader.read(), ""
+        except Exception as error:  # must not take the other directories away
+            problem = str(error)
+            if not isinstance(error, InputError | OSError):
+                problem = f"{type(error).__name__}: {error}"
+                if problem != self._problem:
+                    traceback.print_exc()
             self._problem = problem
-        self.html = render_directory(self.name, self.directory, self._reading, self._problem)
+        self.html = self._render()
         figures = self._reading.figures if self._reading else {}
-        parts: dict[str, Part] = {}
+        old, self.parts = self.parts, {}
         for name, value in {"html": self.html, **figures}.items():
-            part, old = Part(json.dumps(value, allow_nan=False), version), self.parts.get(name)
-            parts[name] = old if old and old.text == part.text else part
-        self.parts = parts
+            part = Part(json.dumps(value, allow_nan=False), version)
+            same = name in old and old[name].text == part.text
+            self.parts[name] = old[name] if same else part
 
-    def _read(self) -> None:
-        inode = self.directory.stat().st_ino
-        if inode != self._inode:  # another table has taken its place: nothing read before holds
-            self._inode, self._reader = inode, Reader(self.directory)
-        self._reading = self._reader.read()
+    def _render(self) -> str:
+        values: dict[str, object] = {}
+        if self._reading is not None:
+            status = self._reading.status
+            values = {
+                "status": status,
+                "counts": describe_counts(status),
+                "time": describe_time(status),
+                "ended": sum(run.state in ENDED for run in status.runs),
+                "hosts": [describe_host(host, status.at) for host in status.hosts],
+                "runs": [cells(x) for x in in_order(status.runs) if x.state in _UNFINISHED],
+                "report": (self.directory / HTML_FILE).is_file(),
+                "study": self.directory / STUDY_FILE,
+                "cells": cells,
+                "measures": MEASURES,
+            }
+        return render(
+            TEMPLATES / "directory.html.j2",
+            layout="html.j2",
+            name=self.name,
+            directory=self.directory,
+            reading=self._reading,
+            problem=self._problem,
+            **values,
+        )
 
 
 class Directories:
@@ -111,20 +133,17 @@ class Directories:
         # Later than all versions of a server that ran before, whose pages may still be open.
         self._version = int(1_000 * time.time())
 
-    def read(self, name: str | None = None) -> tuple[int, tuple[Shown, ...]]:
+    def read(self, name: str | None = None) -> tuple[int, list[Shown]]:
         """All of them, or that of a name, as they were at most an interval ago, and the version of
         that reading.
         """
         with self._lock:
-            if time.monotonic() >= self._next:
-                began = time.monotonic()
+            if (began := time.monotonic()) >= self._next:
                 self._version += 1
                 self._read()
-                took = time.monotonic() - began
-                longest = _MOST_INTERVALS * self.interval
-                self._next = began + max(self.interval, min(longest, _PATIENCE * took))
-            found = tuple(x for x in self._shown.values() if name in (None, x.name))
-            return self._version, found
+                wait = min(_PATIENCE * (time.monotonic() - began), _MOST_INTERVALS * self.interval)
+                self._next = began + max(self.interval, wait)
+            return self._version, [x for x in self._shown.values() if name in (None, x.name)]
 
     def _read(self) -> None:
         for root in self.roots:

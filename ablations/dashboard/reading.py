@@ -1,12 +1,13 @@
-"""Read what the dashboard shows of one directory: the status, ends of logs, and figures."""
+"""Status, ends of logs and figures of one directory, for the dashboard."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from ablations.figures.curves import Curve, draw_curves, read_curve, read_training_curve
+from ablations.figures.curves import Curve, draw_curves, read_curve
 from ablations.files import SEARCH_FILE
 from ablations.runs.attempts import locate
 from ablations.runs.process import last_log_lines
@@ -25,13 +26,12 @@ _LOG_LINES = 10
 _FINAL = (RunState.DONE, RunState.PRUNED, RunState.DIVERGED)
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(NamedTuple):
     """The end of a run's log, and why it is shown."""
 
     run: str
     title: str
-    lines: tuple[str, ...]
+    lines: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class Reading:
     """
 
     status: Status
-    logs: tuple[Log, ...]
+    logs: Sequence[Log]
     figures: Mapping[str, Spec]
-    seeds: tuple[int, ...] = ()
-    grid: tuple[tuple[str, tuple[Run | None, ...]], ...] = ()
+    seeds: Sequence[int] = ()
+    grid: Sequence[tuple[str, Sequence[Run | None]]] = ()
     best: str = ""
 
 
 class Reader:
-    """Reads a directory repeatedly, but the files of finished runs only once."""
+    """Reads a directory repeatedly, but files that have not changed only once."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -67,68 +67,64 @@ class Reader:
             InputError: if it is not a table's or a search's, or a file cannot be read.
         """
         status = self._status.read()
-        logs = tuple(self._logs(status))
+        logs = list(self._logs(status))
         if (self._directory / SEARCH_FILE).is_file():
             search = load_search(self._directory)
             trials = [self._trial(search, run) for run in status.runs]
             figures = self._draw_search(search, trials)
             return Reading(status, logs, figures, best=_describe_best(best(trials)))
         plan = load_plan(self._directory)
-        seeds = tuple(sorted({cell.seed for cell in plan.cells}))
+        seeds = sorted({cell.seed for cell in plan.cells})
         runs = {run.name: run for run in status.runs}
-        grid = tuple(
-            (row.name, tuple(runs.get(f"{row.name}/seed-{seed}") for seed in seeds))
+        grid = [
+            (row.name, [runs.get(f"{row.name}/seed-{seed}") for seed in seeds])
             for row in plan.rows
             if row.seeds
-        )
+        ]
         return Reading(status, logs, self._draw_table(plan, runs), seeds, grid)
 
     def _logs(self, status: Status) -> Iterator[Log]:
         """The newest failure of each unfinished run, or the end of the log of one that stopped."""
         for run in status.runs:
-            silent = status.silent_for(run) is not None
             if run.state in _FINAL or run.state == RunState.WAITING:
                 continue
             if run.failures:
                 last = run.failures[-1]
                 title = f"{run.name}, attempt {last.attempt}: {last.reason}"
                 yield Log(run.name, title, last.lines)
-            elif silent or run.state != RunState.RUNNING:
-                lines = tuple(last_log_lines(locate(self._directory / run.name), _LOG_LINES))
-                title = f"{run.name}: {'silent' if silent else run.state}, the end of its log"
+            elif not run.is_live:
+                state = "silent" if run.silent_seconds else run.state
+                why = run.progress.message if run.progress else ""
+                title = f"{run.name}: {state}{f' ({why})' if why else ''}, the end of its log"
+                lines = last_log_lines(locate(self._directory / run.name), _LOG_LINES)
                 yield Log(run.name, title, lines)
 
     def _draw_table(self, plan: Plan, runs: Mapping[str, Run]) -> Mapping[str, Spec]:
+        """The learning curves, and those of runs that have only a training loss yet."""
         curves = [self._curve(runs[str(cell)], cell.row, cell.seed) for cell in plan.cells]
         base = next((row.name for row in plan.rows if not row.changes), None)
-        by_kind = {
-            "curves": [curve for curve in curves if curve.of != "training loss"],
-            "training": [curve for curve in curves if curve.of == "training loss"],
-        }
-        drawn = {
-            kind: draw_curves(found, base, by_name=plan.is_compared)
-            for kind, found in by_kind.items()
-        }
-        return {kind: spec for kind, spec in drawn.items() if spec is not None}
+        found: dict[str, Spec] = {}
+        for kind, is_loss in (("curves", False), ("training", True)):
+            chosen = [curve for curve in curves if curve.is_of_loss == is_loss]
+            if spec := draw_curves(chosen, base, by_name=plan.is_compared):
+                found[kind] = spec
+        return found
 
     def _curve(self, run: Run, row: str, seed: int) -> Curve:
-        """The run's learning curve, read again only if its file has changed; until the first
-        validation that of its training loss.
-        """
-        version, known = self._curves.get(run.name, (None, None))
-        if known is not None and version == RunState.DONE:
-            return known
+        """The run's learning curve; until the first validation that of its training loss."""
         directory = locate(self._directory / run.name)
         try:
             stat = (directory / METRICS_FILE).stat()
         except OSError:
             return Curve(row=row, seeds=str(seed), points=())
-        now: object = directory.name, stat.st_mtime_ns, stat.st_size
-        if known is None or version != now:
-            known = read_curve(directory, row, seed)
-            known = known if known.points else read_training_curve(directory, row, seed)
-        self._curves[run.name] = (run.state if run.state == RunState.DONE else now), known
-        return known
+        version = stat.st_ino, stat.st_mtime_ns, stat.st_size
+        known, curve = self._curves.get(run.name, (None, None))
+        if curve is None or known != version:
+            curve = read_curve(directory, row, seed)
+            if not curve.points:
+                curve = read_curve(directory, row, seed, of_loss=True)
+            self._curves[run.name] = version, curve
+        return curve
 
     def _trial(self, search: Search, run: Run) -> Trial:
         if run.state == RunState.WAITING:

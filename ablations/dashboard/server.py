@@ -1,31 +1,94 @@
-"""The server's addresses: pages, what has changed in them, and files. All of them only read."""
+"""The dashboard's addresses: pages, changes and files, all of them only read."""
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import re
+import signal
 import socket
 import sys
+import webbrowser
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ablations.dashboard.directories import Directories, Shown
-from ablations.dashboard.page import TEMPLATES, render_page, render_refusal
+from ablations.dashboard.directories import TEMPLATES, Directories, Shown, find_directories
 from ablations.files import HTML_FILE
+from ablations.report.layout import render
 from ablations.report.write import script_hashes
+from experiments.command_line import stop_signals
 from experiments.figures.render import script
+from transformer.errors import InputError
 
 TITLE = "Ablations"
+_MOST_PORTS = 50
 # Vega compiles its expressions, and sets styles; nothing else may run or be loaded.
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 _ASSETS = {"dashboard.css": "text/css", "dashboard.js": "text/javascript"}
+
+
+def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bool) -> int:
+    """Serve the dashboard of ``directories``, or of all below ``runs``, until a signal ends it.
+
+    Returns:
+        128 plus the signal
+
+    Raises:
+        InputError: if a directory has nothing to show, or the address cannot be used.
+    """
+    for directory in directories:
+        if next(find_directories(directory), None) is None:
+            raise InputError(
+                f"{directory} is neither the directory of a table or a search nor a folder of them"
+            )
+    listening = _listen(host, port)
+    name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
+    address = f"http://{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
+    what = ", ".join(map(str, directories)) or "all in runs"
+    print(f"dashboard of {what}: {address} (Ctrl-C ends it)", flush=True)
+    if not _is_loopback(host):
+        print("everybody who can reach this machine can read it, logs included", flush=True)
+    if open_browser and not webbrowser.open(address):
+        print(f"no browser was found here: open {address}", flush=True)
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    for number in stop_signals():
+        signal.signal(number, end)
+    shown = Directories(directories or [Path("runs")])
+    with Server(listening, shown, loopback_only=_is_loopback(host)) as server:
+        server.serve_forever()
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Listen at ``port``, or at the next free one; the line that says so is printed.
+
+    Raises:
+        InputError: if the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for candidate in range(port, port + _MOST_PORTS):
+        try:
+            listening = socket.create_server((host, candidate), family=family)
+        except (OSError, OverflowError, UnicodeError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                continue
+            raise InputError(f"cannot listen at {host}, port {candidate} ({error})") from error
+        if candidate != port:
+            print(f"port {port} is in use, so it is {candidate}", flush=True)
+        return listening
+    raise InputError(f"no port of {_MOST_PORTS} from {port} on is free: choose a --port")
 
 
 class Server(ThreadingHTTPServer):
@@ -59,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with a page, a report, what has changed, or an asset."""
-        if self._loopback_only and not is_loopback(_host_name(self.headers.get("Host", ""))):
+        if self._loopback_only and not _is_loopback(_host_name(self.headers.get("Host", ""))):
             return self.send_error(400, "this address is not this machine's own")
         path, _, query = self.path.partition("?")
         match path.split("/")[1:]:
@@ -88,9 +151,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def _page(self, title: str, shown: tuple[Shown, ...], changes: str) -> None:
-        roots = ", ".join(map(str, self._directories.roots))
-        self._answer(render_page(title, [x.html for x in shown], roots, changes))
+    def _page(self, title: str, shown: Sequence[Shown], changes: str, status: int = 200) -> None:
+        """A page of ``shown`` that polls the address ``changes``; without it only its title."""
+        page = render(
+            TEMPLATES / "page.html.j2",
+            layout="html.j2",
+            title=title,
+            directories=[x.html for x in shown],
+            roots=", ".join(map(str, self._directories.roots)),
+            changes=changes,
+        )
+        self._answer(page, status=status)
 
     def _changes(self, query: str, name: str | None = None) -> None:
         """The parts that are newer than the version that the page has, and their version."""
@@ -136,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse a request with a page that says why."""
-        self._answer(render_refusal(message or HTTPStatus(code).phrase), status=code)
+        self._page(message or HTTPStatus(code).phrase, [], "", code)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing for a request."""
@@ -150,7 +221,7 @@ def _host_name(header: str) -> str:
         return ""
 
 
-def is_loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

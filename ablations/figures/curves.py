@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from experiments.figures.style import COLOURS, GREY, Record, Spec, axis, figure, layer, tooltip
+from experiments.figures import style
+from experiments.figures.style import Record, Spec
 from experiments.run.results import training_losses, valid_perplexities
 
-_PERPLEXITY, _LOSS = "validation perplexity", "training loss"
-_TITLES = {
-    _PERPLEXITY: "Learning curves",
-    _LOSS: "Training loss of runs without a validation yet",
-}
 # Of all curves of a figure together, and the fewest of one of them.
 _MAX_POINTS = 5_000
 _FEWEST = 15
@@ -24,12 +20,12 @@ _FEWEST = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """A figure by optimiser step, of one run or the mean of several."""
+    """Validation perplexity, or training loss, by step, of one run or the mean of several."""
 
     row: str
     seeds: str
     points: tuple[tuple[int, float], ...]
-    of: str = _PERPLEXITY
+    is_of_loss: bool = False
 
 
 def group_of(row: str) -> str:
@@ -37,19 +33,11 @@ def group_of(row: str) -> str:
     return row.split("-", 1)[0]
 
 
-def read_curve(directory: Path, row: str, seed: int) -> Curve:
-    """The curve of the run in ``directory``, of validation perplexity; empty before the first."""
-    return _curve(valid_perplexities(directory), row, seed, _PERPLEXITY)
-
-
-def read_training_curve(directory: Path, row: str, seed: int) -> Curve:
-    """The curve of the run's training loss."""
-    return _curve(training_losses(directory), row, seed, _LOSS)
-
-
-def _curve(known: Mapping[int, float], row: str, seed: int, of: str) -> Curve:
+def read_curve(directory: Path, row: str, seed: int, *, of_loss: bool = False) -> Curve:
+    """The curve of the run in ``directory``; empty before the first value."""
+    known = training_losses(directory) if of_loss else valid_perplexities(directory)
     sound = [(x, y) for x, y in sorted(known.items()) if math.isfinite(y) and y > 0]
-    return Curve(row=row, seeds=str(seed), points=tuple(sound), of=of)
+    return Curve(row=row, seeds=str(seed), points=tuple(sound), is_of_loss=of_loss)
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:
@@ -90,8 +78,10 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     if not others:
         behind, others = [], drawn
     titles = _panel_titles(list(dict.fromkeys(curve.row for curve in others)), by_name)
-    return figure(
-        f"{_TITLES[drawn[0].of]}{', the base in grey' if behind else ''}",
+    is_of_loss = drawn[0].is_of_loss
+    title = "Training loss of runs without a validation yet" if is_of_loss else "Learning curves"
+    return style.figure(
+        title + ", the base in grey" * bool(behind),
         columns=3,
         concat=[
             _panel(title, [curve for curve in others if titles[curve.row] == title], behind)
@@ -106,29 +96,30 @@ def _panel_titles(rows: Sequence[str], by_name: bool) -> dict[str, str]:
     if by_name:
         groups = {row: group_of(row) for row in rows}
         return {row: f"rows {x}" if len(x) == 1 else x for row, x in groups.items()}
-    count = len(COLOURS)
+    count = len(style.COLOURS)
     parts = [rows[start : start + count] for start in range(0, len(rows), count)]
     return {row: " to ".join(dict.fromkeys((x[0], x[-1]))) for x in parts for row in x}
 
 
 def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
-    of, legend = own[0].of, {"orient": "bottom", "columns": 3, "title": None}
+    of = "training loss" if own[0].is_of_loss else "validation perplexity"
+    legend = {"orient": "bottom", "columns": 3, "title": None}
     field = of.split()[-1]
     encoding = {
-        "x": axis("step", "optimiser step"),
-        "y": axis(field, of, log=True),
+        "x": style.axis("step", "optimiser step"),
+        "y": style.axis(field, of, log=True),
         "detail": {"field": "seeds"},
-        "tooltip": tooltip("row", "seeds", "step", field),
+        "tooltip": style.tooltip("row", "seeds", "step", field),
     }
     # From the seventh row on colours repeat, in dashes.
-    dashes = [[1, 0]] * len(COLOURS) + [[4, 2]] * len(COLOURS)
+    dashes = [[1, 0]] * len(style.COLOURS) + [[4, 2]] * len(style.COLOURS)
     by_row = {
         channel: {"field": "row", "legend": legend, "scale": {"range": values}}
-        for channel, values in (("color", COLOURS), ("strokeDash", dashes))
+        for channel, values in (("color", style.COLOURS), ("strokeDash", dashes))
     }
-    grey: Spec = {"strokeWidth": 3, "color": GREY, "strokeOpacity": 0.55}
-    base = [layer("line", encoding, data=_records(behind, field), **grey)] * bool(behind)
-    lines = layer("line", {**encoding, **by_row}, data=_records(own, field), strokeWidth=1.5)
+    grey: Spec = {"strokeWidth": 3, "color": style.GREY, "strokeOpacity": 0.55}
+    base = [style.layer("line", encoding, data=_records(behind, field), **grey)] * bool(behind)
+    lines = style.layer("line", {**encoding, **by_row}, data=_records(own, field), strokeWidth=1.5)
     return {"title": title, "width": 230, "height": 190, "layer": [*base, lines]}
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ablations.figures.search import inside_and_edge, scaled
-from experiments.figures.style import BLUE, GREY, ORANGE, Record, Spec, figure, layer, tooltip
+from experiments.figures import style
+from experiments.figures.style import Record, Spec
 
 _MOST_LINES = 200
 _PERPLEXITY = "perplexity"
@@ -42,7 +43,7 @@ def draw_parallel(trials: Sequence[Record], parameters: Sequence[Record]) -> Spe
     colour = {
         "field": "rank",
         "type": "quantitative",
-        "scale": {"range": [BLUE, ORANGE], "interpolate": "lab"},
+        "scale": {"range": [style.BLUE, style.ORANGE], "interpolate": "lab"},
         "legend": {"title": "rank", "values": [1, len(best)], "orient": "bottom"},
     }
     lines = {
@@ -50,22 +51,22 @@ def draw_parallel(trials: Sequence[Record], parameters: Sequence[Record]) -> Spe
         "detail": {"field": "trial"},
         "color": colour,
         "order": {"field": "place", "type": "quantitative"},
-        "tooltip": tooltip("rank", *shown),
+        "tooltip": style.tooltip("rank", *shown),
     }
     ranked = reversed(list(enumerate(best, 1)))
     along = [x for rank, trial in ranked for x in _along({**trial, "rank": rank}, axes)]
     others = [x for trial in edge for x in _along(trial, parameters)]
     labels = [_label(each, value) for each in axes for value in each["bounds"]]
-    tick: Spec = {"color": GREY, "opacity": 0.5, "size": 9, "xOffset": -8}
-    text: Spec = {"align": "left", "dx": 8, "dy": -7, "color": GREY}
-    return figure(
+    tick: Spec = {"color": style.GREY, "opacity": 0.5, "size": 9, "xOffset": -8}
+    text: Spec = {"align": "left", "dx": 8, "dy": -7, "color": style.GREY}
+    return style.figure(
         "Parameters of each finished trial, the best in blue; the others as grey marks",
         width=max(300, 130 * len(names)),
         height=260,
         layer=[
-            layer("tick", {**place, "tooltip": tooltip(*shown)}, data=others, **tick),
-            layer("line", lines, data=along, point=True, strokeWidth=1.8),
-            layer("text", {**place, "text": {"field": "label"}}, data=labels, **text),
+            style.layer("tick", {**place, "tooltip": style.tooltip(*shown)}, data=others, **tick),
+            style.layer("line", lines, data=along, point=True, strokeWidth=1.8),
+            style.layer("text", {**place, "text": {"field": "label"}}, data=labels, **text),
         ],
     )
 

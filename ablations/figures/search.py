@@ -11,29 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ablations.figures.curves import Curve, thin
-from experiments.figures.style import (
-    BLUE,
-    GREY,
-    ORANGE,
-    PINK,
-    VERMILION,
-    Record,
-    Spec,
-    axis,
-    by,
-    figure,
-    layer,
-    tooltip,
-)
+from experiments.figures import style
+from experiments.figures.style import Record, Spec
 from experiments.run.progress import RunState
 
 _MOST = 10.0  # times the best perplexity: a worse one is at the edge too
-_PERPLEXITY = axis("perplexity", "validation perplexity", log=True)
+_PERPLEXITY = style.axis("perplexity", "validation perplexity", log=True)
 _MARKS = {
-    RunState.DONE: (BLUE, "circle"),
-    RunState.PRUNED: (ORANGE, "triangle-down"),
-    RunState.DIVERGED: (VERMILION, "cross"),
-    RunState.FAILED: (PINK, "square"),
+    RunState.DONE: (style.BLUE, "circle"),
+    RunState.PRUNED: (style.ORANGE, "triangle-down"),
+    RunState.DIVERGED: (style.VERMILION, "cross"),
+    RunState.FAILED: (style.PINK, "square"),
 }
 
 
@@ -62,16 +50,16 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
     inside, edge = inside_and_edge(trials)
     if len(inside) < 2:
         return None
-    x = axis("number", "trial")
+    x = style.axis("number", "trial")
     x["scale"] |= {"nice": False}
     corners = inside[:1]  # where the lowest perplexity falls
     for trial in inside:
         if trial["perplexity"] < corners[-1]["perplexity"]:
             corners.append(trial)
     corners.append({**corners[-1], "number": len(trials) - 1})
-    line: Spec = {"interpolate": "step-after", "color": GREY}
-    best = layer("line", {"x": x, "y": _PERPLEXITY}, data=corners, **line)
-    return figure(
+    line: Spec = {"interpolate": "step-after", "color": style.GREY}
+    best = style.layer("line", {"x": x, "y": _PERPLEXITY}, data=corners, **line)
+    return style.figure(
         "Perplexity by trial, and the best so far; what did not finish is at the edge",
         width=440,
         height=240,
@@ -90,21 +78,21 @@ def draw_trial_curves(curves: Sequence[Curve], best: str | None) -> Spec | None:
         return None
     colour, size = (
         {"condition": {"test": "datum.is_best", "value": of_best}, "value": of_others}
-        for of_best, of_others in ((BLUE, GREY), (2.5, 0.8))
+        for of_best, of_others in ((style.BLUE, style.GREY), (2.5, 0.8))
     )
-    return figure(
+    return style.figure(
         "Learning curves, the best trial in blue",
         width=440,
         height=240,
         data={"values": values},
         mark={"type": "line", "strokeOpacity": 0.8},
         encoding={
-            "x": axis("step", "optimiser step"),
+            "x": style.axis("step", "optimiser step"),
             "y": _PERPLEXITY,
             "detail": {"field": "trial"},
             "color": colour,
             "size": size,
-            "tooltip": tooltip("trial", "step", "perplexity"),
+            "tooltip": style.tooltip("trial", "step", "perplexity"),
         },
     )
 
@@ -121,15 +109,15 @@ def draw_importances(shares: Mapping[str, float]) -> Spec | None:
     text = {"text": {**share, "format": ".0%"}}
     length = {"title": "importance", "axis": {"format": "%"}, "scale": {"zero": True}}
     parameter = {"field": "parameter", "type": "nominal", "sort": list(shares), "title": None}
-    return figure(
+    return style.figure(
         "What decides whether a trial is among the best quarter",
         data={"values": [{"parameter": name, "share": x} for name, x in shares.items()]},
         width=320,
         height={"step": 26},
         encoding={"y": parameter, "x": {**share, **length}},
         layer=[
-            {"mark": {"type": "bar", "color": BLUE}},
-            layer("text", text, align="left", dx=4, color=GREY),
+            {"mark": {"type": "bar", "color": style.BLUE}},
+            style.layer("text", text, align="left", dx=4, color=style.GREY),
         ],
     )
 
@@ -143,7 +131,7 @@ def draw_slices(trials: Sequence[Record], parameters: Sequence[Record]) -> Spec 
     inside, edge = inside_and_edge(trials)
     if len(inside) < 2:
         return None
-    return figure(
+    return style.figure(
         "Perplexity against each parameter; what did not finish is at the edge",
         columns=3,
         concat=[_slice(inside, edge, parameter) for parameter in parameters],
@@ -156,7 +144,7 @@ def _slice(inside: Sequence[Record], edge: Sequence[Record], parameter: Record) 
         x: Spec = {"field": name, "type": "ordinal", "axis": {"labelAngle": 0}}
         x["scale"] = {"domain": list(parameter["choices"])}
     else:
-        x = axis(name, name, log=parameter["log"], form="~s" if bounds[1] >= 1_000 else None)
+        x = style.axis(name, name, log=parameter["log"], form="~s" if bounds[1] >= 1_000 else None)
         x["scale"] |= {"domain": list(bounds)}
         x["axis"] |= {"tickCount": 5}
     is_mapped = any(trial[name] != trial[scaled(name)] for trial in (*inside, *edge))
@@ -168,7 +156,7 @@ def _points(inside: Sequence[Record], edge: Sequence[Record], x: Spec, *shown: s
     """A mark for each trial along ``x``: those at the edge have no part in the axis."""
     states = {trial["state"] for trial in (*inside, *edge)}
     colour, shape = (
-        by(
+        style.by(
             "state",
             {state: looks[place] for state, looks in _MARKS.items() if state in states},
             type="nominal",
@@ -177,9 +165,9 @@ def _points(inside: Sequence[Record], edge: Sequence[Record], x: Spec, *shown: s
         )
         for place in (0, 1)
     )
-    looks: Spec = {"color": colour, "shape": shape, "tooltip": tooltip(*shown)}
-    style: Spec = {"filled": True, "size": 45, "opacity": 0.7}
+    looks: Spec = {"color": colour, "shape": shape, "tooltip": style.tooltip(*shown)}
+    mark: Spec = {"filled": True, "size": 45, "opacity": 0.7}
     return [
-        layer("point", {"x": x, "y": y, **looks}, data=trials, **style)
+        style.layer("point", {"x": x, "y": y, **looks}, data=trials, **mark)
         for trials, y in ((inside, _PERPLEXITY), (edge, {"value": 0}))
     ]

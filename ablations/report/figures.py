@@ -11,20 +11,8 @@ from ablations.report.layout import Figure
 from ablations.report.numbers import Agreement, RowNumbers, TableNumbers
 from ablations.runs.attempts import locate
 from ablations.tables.table import Cell
-from experiments.figures.style import (
-    BLUE,
-    COLOURS,
-    GREY,
-    SHAPES,
-    VERMILION,
-    Record,
-    Spec,
-    axis,
-    by,
-    figure,
-    layer,
-    tooltip,
-)
+from experiments.figures import style
+from experiments.figures.style import Record, Spec
 from experiments.run.measures import Measure
 
 _WIDTH, _HEIGHT = 400, 300
@@ -33,12 +21,12 @@ _LETTER = 6  # the width of one in a label, in pixels like the figures
 _TEXT: Spec = {"align": "left", "dx": 7, "fontSize": 10}
 # By hue and by shape, for readers who cannot tell the colours apart.
 _AGREEMENT = {
-    Agreement.AGREES: (BLUE, "circle"),
-    Agreement.SAME_SIGN: (BLUE, "circle"),
-    Agreement.WITHIN_NOISE: (GREY, "square"),
-    Agreement.NONE_IN_PAPER: (GREY, "diamond"),
-    Agreement.OTHER_SIGN: (VERMILION, "triangle-up"),
-    Agreement.CONTRADICTS: (VERMILION, "triangle-up"),
+    Agreement.AGREES: (style.BLUE, "circle"),
+    Agreement.SAME_SIGN: (style.BLUE, "circle"),
+    Agreement.WITHIN_NOISE: (style.GREY, "square"),
+    Agreement.NONE_IN_PAPER: (style.GREY, "diamond"),
+    Agreement.OTHER_SIGN: (style.VERMILION, "triangle-up"),
+    Agreement.CONTRADICTS: (style.VERMILION, "triangle-up"),
 }
 _SIZES = {
     "parameters": ("parameters", "parameters of its model"),
@@ -83,33 +71,33 @@ def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Fig
     """Each row's difference from the base here against the paper's, with its interval."""
     # The large differences of a few rows would press all others together on a linear axis.
     typical = {name: median(abs(row[name]) for row in rows) or 1 for name in ("paper", "ours")}
-    x = axis("paper", f"Δ {measure.title} in the paper", symlog=typical["paper"])
-    y = axis("ours", f"Δ {measure.title} here", symlog=typical["ours"])
+    x = style.axis("paper", f"Δ {measure.title} in the paper", symlog=typical["paper"])
+    y = style.axis("ours", f"Δ {measure.title} here", symlog=typical["ours"])
     known = [word for word in _AGREEMENT if word in {row["agreement"] for row in rows}]
     colour, shape = (
-        by("agreement", {word: _AGREEMENT[word][look] for word in known}, title="sign of Δ")
+        style.by("agreement", {word: _AGREEMENT[word][look] for word in known}, title="sign of Δ")
         for look in (0, 1)
     )
-    shown = tooltip("row", "paper", "ours", "low", "high", "agreement")
+    shown = style.tooltip("row", "paper", "ours", "low", "high", "agreement")
     zero = {"datum": 0, "type": "quantitative"}
     dashed: Spec = {"strokeDash": [3, 3], "opacity": 0.6}
     ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
-    interval = layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
+    interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
     text = {"x": x, "y": y, "text": {"field": "row"}}
     places = _label_places(rows, typical)
-    spec = figure(
+    spec = style.figure(
         f"{measure.title}: difference from the base, ours against the paper's",
         width=_AGREEMENT_WIDTH,
         height=_AGREEMENT_HEIGHT,
         data={"values": [{**row, "place": place} for row, place in zip(rows, places, strict=True)]},
         layer=[
-            layer("rule", {"x": zero}, data=[{}], **dashed),
-            layer("rule", {"y": zero}, data=[{}], **dashed),
+            style.layer("rule", {"x": zero}, data=[{}], **dashed),
+            style.layer("rule", {"y": zero}, data=[{}], **dashed),
             *[interval] * any(row["low"] is not None for row in rows),
-            layer("point", point, filled=True, size=70, opacity=1),
-            layer("text", text, where={"field": "place", "equal": "above"}, dy=-4, **_TEXT),
-            layer("text", text, where={"field": "place", "equal": "below"}, dy=12, **_TEXT),
+            style.layer("point", point, filled=True, size=70, opacity=1),
+            style.layer("text", text, where={"field": "place", "equal": "above"}, dy=-4, **_TEXT),
+            style.layer("text", text, where={"field": "place", "equal": "below"}, dy=12, **_TEXT),
         ],
     )
     return Figure(
@@ -149,20 +137,22 @@ def _seeds(table: TableNumbers, measure: Measure) -> Figure:
         for result in row.results
         if math.isfinite(value := float(getattr(result, measure.name) or math.nan))
     ]
-    x = axis("value", measure.title)
+    x = style.axis("value", measure.title)
     order = list(dict.fromkeys(run["row"] for run in runs))
     y = {"field": "row", "sort": order, "title": None, "axis": {"grid": True}}
     mean = {"aggregate": "mean", **x}
-    point = {"x": x, "y": y, "tooltip": tooltip("row", "seed", "value")}
-    spec = figure(
+    point = {"x": x, "y": y, "tooltip": style.tooltip("row", "seed", "value")}
+    spec = style.figure(
         f"{measure.title} by seed",
         width=_WIDTH,
         height={"step": 15},
         data={"values": runs},
         layer=[
-            layer("rule", {"x": mean}, where="datum.is_base", color=GREY, strokeDash=[3, 3]),
-            layer("tick", {"x": mean, "y": y}, thickness=2),
-            layer("point", point, color=BLUE, size=35, opacity=0.9),
+            style.layer(
+                "rule", {"x": mean}, where="datum.is_base", color=style.GREY, strokeDash=[3, 3]
+            ),
+            style.layer("tick", {"x": mean, "y": y}, thickness=2),
+            style.layer("point", point, color=style.BLUE, size=35, opacity=0.9),
         ],
     )
     return Figure(
@@ -221,22 +211,22 @@ def _against(
     rows: Sequence[Record], size: tuple[str, str], score: tuple[str, str], *, log: bool
 ) -> Spec:
     """A score of each row against a size: their fields and the titles of their axes."""
-    x = axis(*size, log=True, form="~s" if size[0] == "parameters" else ".1~e")
-    y = axis(*score, log=log)
+    x = style.axis(*size, log=True, form="~s" if size[0] == "parameters" else ".1~e")
+    y = style.axis(*score, log=log)
     groups = list(dict.fromkeys(row["group"] for row in rows))
-    colours = iter(COLOURS * len(groups))
-    colour = by("group", {x: GREY if x == "base" else next(colours) for x in groups})
-    shape = {"field": "group", "scale": {"domain": groups, "range": SHAPES}}
-    shown = tooltip("row", size[0], score[0])
+    colours = iter(style.COLOURS * len(groups))
+    colour = style.by("group", {x: style.GREY if x == "base" else next(colours) for x in groups})
+    shape = {"field": "group", "scale": {"domain": groups, "range": style.SHAPES}}
+    shown = style.tooltip("row", size[0], score[0])
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
     text = {"x": x, "y": y, "text": {"field": "row"}}
-    return figure(
+    return style.figure(
         f"{score[1]} against {size[1]}",
         width=_WIDTH,
         height=_HEIGHT,
         data={"values": rows},
         layer=[
-            layer("point", point, filled=True, size=70, opacity=1),
-            layer("text", text, **_TEXT),
+            style.layer("point", point, filled=True, size=70, opacity=1),
+            style.layer("text", text, **_TEXT),
         ],
     )

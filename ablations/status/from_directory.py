@@ -1,25 +1,33 @@
-"""Read the status of a table or a search from the files in its directory."""
+"""The status of a table or a search from the files in its directory."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from statistics import fmean
 
+from ablations.costs.timing import Timing, predict, until_the_last
+from ablations.files import CONFIRM, SEARCH_FILE
 from ablations.runs import identity
 from ablations.runs.attempts import elapsed, locate, number, read_pruned, read_result
 from ablations.runs.lock import drivers
-from ablations.runs.process import last_log_lines
-from ablations.status.model import Run, Status
-from ablations.status.planned import make_status, read_planned
-from experiments.run.attempt import Attempt, Failure, read_attempt
+from ablations.search.rungs import count_passed
+from ablations.search.search import load_search
+from ablations.status.model import ENDED, Run, Status
+from ablations.tables.plan import load_plan
+from experiments.run.attempt import Attempt, read_attempt
 from experiments.run.measures import valid_scores
 from experiments.run.progress import Progress, RunState, read_progress
+from transformer.config import Config
 
-_LOG_LINES = 10
 _START_SECONDS = 60.0
+_SILENT_SECONDS = 60.0  # runs report each second
 _FAILED = (RunState.FAILED, RunState.DIVERGED, RunState.REFUSED)
 
 
@@ -40,15 +48,31 @@ class DirectoryReader:
         Raises:
             InputError: if the directory is not a table's or a search's.
         """
-        planned = read_planned(self._directory)
-        begun = self._begun(planned.configs)
+        configs: Mapping[str, Config | None]
+        if (self._directory / SEARCH_FILE).is_file():
+            search = load_search(self._directory)
+            title, names = f"search {search.space} at scale {search.scale}", search.names
+            configs, rungs = {"": None}, search.rungs  # trials are still to be sampled
+        else:
+            plan = load_plan(self._directory)
+            title, names = f"{plan.table} at scale {plan.scale}", [*map(str, plan.cells)]
+            configs, rungs = plan.configs, ()
+        now, begun = time.time(), self._begun(names)
         runs = [
             self._finished.get(name)
-            or (self._read(name) if name in begun else Run(name=name, state=RunState.WAITING))
-            for name in planned.configs
+            or (self._read(name, now) if name in begun else Run(name=name, state=RunState.WAITING))
+            for name in names
         ]
-        status = make_status(planned, runs, time.time())
-        return replace(status, is_starting=self._is_starting())
+        passed = count_passed(rungs, map(_end, runs))
+        runs, left = _with_time_left(runs, configs)
+        return Status(
+            title=title,
+            at=now,
+            runs=tuple(runs),
+            seconds_left=left,
+            is_driven=_is_driven(self._directory),
+            passed=passed,
+        )
 
     def _begun(self, names: Iterable[str]) -> set[str]:
         """The runs that have a directory, found by one listing of each folder."""
@@ -60,97 +84,134 @@ class DirectoryReader:
             for entry in os.listdir(folder)  # noqa: PTH208 (of many thousand runs)
         }
 
-    def _is_starting(self) -> bool:
-        """Whether a driver works on it; of one on another machine, whether it began just now."""
-        return any(
-            not identity.is_gone(name) if identity.is_local(name) else age < _START_SECONDS
-            for name, age in drivers(self._directory)
-        )
-
-    def _read(self, name: str) -> Run:
+    def _read(self, name: str, now: float) -> Run:
         stem = self._directory / name
-        run = _finished(name, stem) or _pruned(name, stem)
-        if run is not None:
-            self._finished[name] = run
-            return run
-        return _unfinished(name, locate(stem))
+        run = _ended(name, stem)
+        if run is None:
+            return _unfinished(name, locate(stem), now)
+        self._finished[name] = run
+        return run
 
 
-def _finished(name: str, directory: Path) -> Run | None:
-    result = read_result(directory)
-    if result is None:
-        return None
-    attempt = read_attempt(directory)
+def _is_driven(directory: Path) -> bool:
+    """Whether a driver works on it; of one on another machine, whether it began just now.
+
+    A search's driver also trains its best trials again.
+    """
+    whole = directory.absolute()
+    is_part = whole.name == CONFIRM and (whole.parent / SEARCH_FILE).is_file()
+    found = chain(drivers(directory), drivers(whole.parent) if is_part else ())
+    return any(
+        not identity.is_gone(name) if identity.is_local(name) else age < _START_SECONDS
+        for name, age in found
+    )
+
+
+def _ended(name: str, directory: Path) -> Run | None:
+    """A run that is done or was pruned."""
+    if (result := read_result(directory)) is not None:
+        attempt = read_attempt(directory)
+        return Run(
+            name=name,
+            state=RunState.DONE,
+            attempt=attempt,
+            scores=valid_scores(result),
+            seconds=elapsed(directory, result),
+            failures=attempt.failures if attempt else (),
+        )
+    if (pruned := read_pruned(directory)) is not None:
+        progress = Progress(stage=RunState.DONE, step=pruned.step)
+        scores = {} if pruned.perplexity is None else {"perplexity": pruned.perplexity}
+        return Run(name=name, state=RunState.PRUNED, progress=progress, scores=scores)
+    return None
+
+
+def _unfinished(name: str, directory: Path, now: float) -> Run:
+    attempt, progress = read_attempt(directory), read_progress(directory)
+    if attempt is None and progress is None:
+        return Run(name=name, state=RunState.WAITING)
+    reported, began = progress.updated_at if progress else 0.0, attempt.started_at if attempt else 0
+    fresh = progress if reported >= began else None
+    state = _state(fresh, directory, attempt)
+    heard = max(began, reported) or None
+    silent = now - heard if heard and state == RunState.RUNNING else 0.0
     return Run(
         name=name,
-        state=RunState.DONE,
-        attempt=attempt.number if attempt else None,
-        worker=attempt.worker if attempt else None,
-        host=attempt.host if attempt else None,
-        devices=attempt.devices if attempt else (),
-        ranks=result.devices,
-        scores=valid_scores(result),
-        seconds=elapsed(directory, result),
+        state=state,
+        attempt=attempt,
+        # An earlier attempt's progress tells how far it was, not how fast this one is.
+        progress=fresh if state == RunState.RUNNING else progress,
+        heard_at=heard,
+        silent_seconds=silent if silent > _SILENT_SECONDS else None,
         failures=attempt.failures if attempt else (),
     )
 
 
-def _pruned(name: str, directory: Path) -> Run | None:
-    pruned = read_pruned(directory)
-    if pruned is None:
-        return None
-    progress = Progress(stage=RunState.DONE, step=pruned.step)
-    scores = {} if pruned.perplexity is None else {"perplexity": pruned.perplexity}
-    return Run(name=name, state=RunState.PRUNED, progress=progress, scores=scores)
-
-
-def _unfinished(name: str, directory: Path) -> Run:
-    attempt, progress = read_attempt(directory), read_progress(directory)
-    if attempt is None:
-        if progress is None:
-            return Run(name=name, state=RunState.WAITING)
-        state = _state(progress, directory, worker=None)
-        heard = progress.updated_at or None
-        return Run(name=name, state=state, progress=progress, heard_at=heard)
-    fresh = progress is not None and progress.updated_at >= attempt.started_at
-    state = _state(progress if fresh else None, directory, attempt.worker)
-    if attempt.given_up:
-        state = RunState.GIVEN_UP
-    return Run(
-        name=name,
-        state=state,
-        attempt=attempt.number,
-        worker=attempt.worker,
-        host=attempt.host,
-        devices=attempt.devices,
-        ranks=attempt.ranks,
-        # An earlier attempt's progress tells how far it was, not how fast this one is.
-        progress=progress if fresh or state != RunState.RUNNING else None,
-        heard_at=max(attempt.started_at, progress.updated_at if progress else 0.0),
-        failures=_failures(directory, attempt, progress, state),
-    )
-
-
-def _state(progress: Progress | None, directory: Path, worker: str | None) -> RunState:
+def _state(progress: Progress | None, directory: Path, attempt: Attempt | None) -> RunState:
     """The state of a run without a result, by the ``progress`` of its newest attempt."""
+    if attempt is not None and attempt.given_up:
+        return RunState.GIVEN_UP
     stage = progress.stage if progress else None
     if stage in _FAILED:
         return RunState.FAILED
     # Another attempt has to follow if the result is unreadable, or its supervisor died.
     unreadable = stage == RunState.DONE and not number(directory)
-    if stage == RunState.STOPPED or unreadable or identity.is_gone(worker or ""):
+    is_gone = attempt is not None and identity.is_gone(attempt.worker)
+    if stage == RunState.STOPPED or unreadable or is_gone:
         return RunState.STOPPED
     return RunState.RUNNING
 
 
-def _failures(
-    directory: Path, attempt: Attempt, progress: Progress | None, state: RunState
-) -> tuple[Failure, ...]:
-    """The recorded failures, and one that is not recorded yet."""
-    recorded = attempt.failures
-    if state != RunState.FAILED or any(failure.attempt == attempt.number for failure in recorded):
-        return recorded
-    reason = (progress.message if progress else "") or "no reason was left"
-    at = progress.updated_at if progress else attempt.started_at
-    lines = tuple(last_log_lines(directory, _LOG_LINES))
-    return (*recorded, Failure(attempt=attempt.number, reason=reason, lines=lines, at=at))
+def _end(run: Run) -> tuple[int, bool]:
+    """The step that a trial has reached, and whether it ended there early."""
+    step = run.progress.step if run.progress else 0
+    return (sys.maxsize if run.state == RunState.DONE else step), run.state == RunState.PRUNED
+
+
+def _with_time_left(
+    runs: Sequence[Run], configs: Mapping[str, Config | None]
+) -> tuple[list[Run], float | None]:
+    """The runs with the time that each still takes, and that of all, None if not known.
+
+    Args:
+        configs: of each row; None for trials, which take as long as the others on average
+    """
+    taken: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if (whole := _whole(run)) is not None:
+            taken[run.row].append(whole)
+    known = [Timing(x, fmean(taken[row])) for row, x in configs.items() if x and row in taken]
+    mean = fmean(chain(*taken.values())) if taken else None
+    expected = {row: predict(x, known) if x else mean for row, x in configs.items()}
+    runs = [replace(run, seconds_left=_left(run, expected[run.row])) for run in runs]
+    live = [run.seconds_left for run in runs if run.is_live]
+    waiting = [expected[x.row] for x in runs if x.state not in ENDED and not x.is_live]
+    left, later = ([seconds for seconds in x if seconds is not None] for x in (live, waiting))
+    if not live or len(left) + len(later) < len(live) + len(waiting):
+        return runs, None
+    return runs, until_the_last(left, sorted(later, reverse=True), len(live))
+
+
+def _whole(run: Run) -> float | None:
+    """How long a run takes from its start to its end; None if it cannot be told yet."""
+    if run.state == RunState.DONE:
+        return run.seconds
+    progress = run.progress
+    if run.state != RunState.RUNNING or progress is None or progress.seconds_left is None:
+        return None
+    rest = progress.max_steps - progress.step
+    if progress.stage != RunState.TRAIN or rest <= 0:
+        return None
+    return progress.seconds_left * progress.max_steps / rest
+
+
+def _left(run: Run, expected: float | None) -> float | None:
+    if run.state != RunState.RUNNING:
+        return None
+    progress = run.progress
+    if progress is None or progress.stage == RunState.PREPARE:
+        return expected
+    if progress.seconds_left is not None or progress.stage == RunState.EVALUATE:
+        return progress.seconds_left or 0.0
+    share = progress.step / max(1, progress.max_steps)
+    return None if expected is None else expected * (1 - share)

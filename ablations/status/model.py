@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from experiments.run.attempt import Failure
+from experiments.run.attempt import Attempt, Failure
 from experiments.run.progress import Progress, RunState
 from transformer.config import to_dict
 
 ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP)
-# Runs report each second.
-SILENT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
     """A row of a table with a seed, or a trial of a search; what is unknown is None.
 
-    ``attempt``, ``worker``, ``host``, ``devices`` and ``ranks`` describe the newest attempt, which
-    last reported at ``heard_at``, in seconds since the epoch. ``scores``, those of the
-    validation set, and ``seconds`` (its duration) are a finished run's. ``failures`` are oldest
-    first.
+    ``attempt`` is the newest one, which last reported at ``heard_at``, in seconds since the epoch;
+    ``silent_seconds`` have passed since, if that is too long for a run in progress. ``scores``,
+    those of the validation set, and ``seconds`` (its duration) are a finished run's. ``failures``
+    are oldest first.
     """
 
     name: str
     state: RunState
-    attempt: int | None = None
-    worker: str | None = None
-    host: str | None = None
-    devices: tuple[int | str, ...] = ()
-    ranks: int = 1
+    attempt: Attempt | None = None
     progress: Progress | None = None
     heard_at: float | None = None
+    silent_seconds: float | None = None
     scores: dict[str, float] = field(default_factory=dict)
     seconds: float | None = None
     seconds_left: float | None = None
     failures: tuple[Failure, ...] = ()
 
+    @property
+    def row(self) -> str:
+        """The name of a table's row; empty for a trial."""
+        return self.name.rpartition("/")[0]
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Host:
+    @property
+    def is_live(self) -> bool:
+        """Whether it is in progress and reports."""
+        return self.state == RunState.RUNNING and self.silent_seconds is None
+
+
+class Host(NamedTuple):
     """A machine with runs in progress, and when it was last heard of."""
 
     name: str
@@ -55,14 +59,15 @@ class Status:
     """All runs in their order at the time ``at``, in seconds since the epoch.
 
     ``seconds_left`` is until the last run ends with as many at a time as now; None if unknown.
-    ``passed`` says how many trials of a search went on from where trials are compared.
+    ``is_driven`` says that a driver is at work, even if no run has begun, and ``passed`` how many
+    trials of a search went on from where trials are compared.
     """
 
     title: str
     at: float
     runs: tuple[Run, ...]
-    seconds_left: float | None
-    is_starting: bool = False
+    seconds_left: float | None = None
+    is_driven: bool = False
     passed: str = ""
 
     @property
@@ -76,32 +81,13 @@ class Status:
         return all(run.state in ENDED for run in self.runs)
 
     @property
-    def running(self) -> tuple[Run, ...]:
-        """The runs in progress, including silent ones."""
-        return tuple(run for run in self.runs if run.state == RunState.RUNNING)
-
-    @property
-    def hosts(self) -> tuple[Host, ...]:
+    def hosts(self) -> list[Host]:
         """The machines that work, as far as their runs tell."""
-        found: dict[str, list[Run]] = {}
-        for run in self.running:
-            if run.host is not None:
-                found.setdefault(run.host, []).append(run)
-        return tuple(
-            Host(
-                name=name,
-                runs=len(runs),
-                heard_at=max((run.heard_at for run in runs if run.heard_at), default=None),
-            )
-            for name, runs in sorted(found.items())
-        )
-
-    def silent_for(self, run: Run) -> float | None:
-        """Seconds since a run in progress last reported, if that is too long ago; else None."""
-        if run.state != RunState.RUNNING or run.heard_at is None:
-            return None
-        seconds = self.at - run.heard_at
-        return seconds if seconds > SILENT_SECONDS else None
+        found: dict[str, list[float]] = defaultdict(list)
+        for run in self.runs:
+            if run.state == RunState.RUNNING and run.attempt is not None:
+                found[run.attempt.host].append(run.heard_at or 0.0)
+        return [Host(name, len(x), max(x) or None) for name, x in sorted(found.items())]
 
 
 def to_json(status: Status) -> dict[str, Any]:
@@ -115,21 +101,23 @@ def to_json(status: Status) -> dict[str, Any]:
     ``tokens_per_second``, ``seconds_left``, ``scores`` by measure, ``seconds`` and
     ``failures``, each with ``attempt``, ``reason``, ``lines`` and ``at``. What is unknown is null.
     """
-    keys = ("name", "state", "attempt", "worker", "host", "devices", "ranks", "heard_at")
+    of_attempt = ("worker", "host", "devices", "ranks")
     of_progress = ("stage", "step", "max_steps", "loss", "tokens_per_second")
-    figures = ("seconds_left", "scores", "seconds")
+    own = ("heard_at", "silent_seconds", "seconds_left", "scores", "seconds")
     return {
         "title": status.title,
         "at": status.at,
         "seconds_left": status.seconds_left,
         "counts": dict(status.counts),
-        "hosts": [to_dict(host) for host in status.hosts],
+        "hosts": [host._asdict() for host in status.hosts],
         "runs": [
             {
-                **{key: getattr(run, key) for key in keys},
-                "silent_seconds": status.silent_for(run),
+                "name": run.name,
+                "state": run.state,
+                "attempt": run.attempt and run.attempt.number,
+                **{key: getattr(run.attempt, key, None) for key in of_attempt},
                 **{key: getattr(run.progress, key, None) for key in of_progress},
-                **{key: getattr(run, key) for key in figures},
+                **{key: getattr(run, key) for key in own},
                 "failures": [to_dict(failure) for failure in run.failures],
             }
             for run in status.runs

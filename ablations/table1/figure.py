@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.figures.style import (
-    COLOURS,
-    SHAPES,
-    Record,
-    Spec,
-    axis,
-    by,
-    figure,
-    layer,
-    tooltip,
-)
+from experiments.figures import style
+from experiments.figures.style import Record, Spec
 
 
 def draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spec:
@@ -30,23 +21,28 @@ def draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spe
     names = list(dict.fromkeys(row["layer"] for row in rows))
     legend = {"orient": "bottom", "columns": 3, "title": None, "symbolOpacity": 1}
     colour, shape = (
-        by("layer", dict(zip(names, looks, strict=False)), legend=legend)
-        for looks in (COLOURS, SHAPES)
+        style.by("layer", dict(zip(names, looks, strict=False)), legend=legend)
+        for looks in (style.COLOURS, style.SHAPES)
     )
-    x = axis("n", "length n", log=True, form=",d")
+    x = style.axis("n", "length n", log=True, form=",d")
     x["axis"]["values"] = [4**power for power in range(2, 7)]
-    y = axis(field, title, log=True, form=form)
+    y = style.axis(field, title, log=True, form=form)
     y["axis"]["values"] = [10**power for power in range(-5, 12)]
     ends = [end for end in (f"{field}_low", f"{field}_high") if end in rows[0]]
-    shown = {"x": x, "y": y, "color": colour, "tooltip": tooltip("layer", "n", "d", field, *ends)}
+    shown = {
+        "x": x,
+        "y": y,
+        "color": colour,
+        "tooltip": style.tooltip("layer", "n", "d", field, *ends),
+    }
     layers = [
-        layer("line", shown, strokeWidth=1.5),
-        layer("point", {**shown, "shape": shape}, filled=True, size=35, opacity=1),
+        style.layer("line", shown, strokeWidth=1.5),
+        style.layer("point", {**shown, "shape": shape}, filled=True, size=35, opacity=1),
     ]
     if ends:
         bars = {"x": x, "y": {**y, "field": ends[0]}, "y2": {"field": ends[1]}, "color": colour}
-        layers.insert(0, layer("rule", bars, strokeWidth=2, opacity=0.5))
-    return figure(
+        layers.insert(0, style.layer("rule", bars, strokeWidth=2, opacity=0.5))
+    return style.figure(
         f"{title[0].upper()}{title[1:]}, by width d",
         data={"values": rows},
         columns=3,

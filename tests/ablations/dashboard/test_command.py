@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.dashboard import command
-from ablations.dashboard.command import serve
+from ablations.dashboard import server
 from tests.ablations.dashboard.conftest import Client
 from transformer.errors import InputError
 
@@ -47,35 +46,40 @@ def test_a_signal_ends_it_while_a_request_is_open(root: Path, number: signal.Sig
             output, _ = process.communicate(timeout=20)
     finally:
         process.kill()
-    assert process.returncode == 128 + number
-    assert output == ""
+    assert (process.returncode, output) == (128 + number, "")
 
 
-def test_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
-    with command._listen("127.0.0.1", 0) as first:
-        port = first.getsockname()[1]
-        with command._listen("127.0.0.1", port) as second:
-            other = second.getsockname()[1]
-    assert other > port
-    assert capsys.readouterr().out == f"port {port} is in use, so it is {other}\n"
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [("::1", "http://[::1]:"), ("0.0.0.0", f"http://{socket.gethostname()}:")],
+)
+def test_what_it_says(
+    root: Path,
+    host: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if host == "::1" and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    for name in ("webbrowser.open", "signal.signal"):
+        monkeypatch.setattr(f"ablations.dashboard.server.{name}", lambda *_: False)
+    monkeypatch.setattr(server.Server, "serve_forever", lambda _: None)
+    with server._listen(host, 0) as taken:
+        server.serve([root], host=host, port=taken.getsockname()[1], open_browser=True)
+    said = capsys.readouterr().out
+    assert "is in use, so it is " in said and shown in said
+    assert "no browser was found here: open http://" in said
+    assert ("everybody who can reach this machine can read it" in said) == (host == "0.0.0.0")
 
 
 def test_what_cannot_be_served(tmp_path: Path) -> None:
-    def refused(*directories: Path, host: str = "127.0.0.1") -> str:
+    def refused(*directories: Path, host: str = "127.0.0.1", port: int = 0) -> str:
         with pytest.raises(InputError) as caught:
-            serve(directories, host=host, port=0, open_browser=False)
+            server.serve(directories, host=host, port=port, open_browser=False)
         return str(caught.value)
 
     assert "nothing is neither the directory of a table" in refused(tmp_path / "nothing")
-    assert "--host no.such.host.invalid" in refused(host="no.such.host.invalid")
+    assert "cannot listen at no.such.host.invalid" in refused(host="no.such.host.invalid")
     assert "cannot listen at 192.0.2.1" in refused(host="192.0.2.1")
-
-
-def test_no_browser_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command.webbrowser, "open", lambda _address: False)
-    assert not command._open("http://127.0.0.1:1")
-
-
-def test_addresses_with_colons_are_bracketed() -> None:
-    assert command._shown_host("::1") == "[::1]"
-    assert command._shown_host("0.0.0.0") == socket.gethostname()
+    assert "port 99999" in refused(port=99_999)

@@ -1,17 +1,21 @@
-"""The states of runs by the files that a fleet leaves."""
+"""``ablations status``: states of runs by the files that a fleet leaves."""
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from ablations.runs import identity
+from ablations.status import view
 from ablations.status.from_directory import DirectoryReader
-from ablations.status.model import Run, Status
-from ablations.status.text import describe_all
+from ablations.status.model import Run, Status, to_json
+from ablations.status.view import show_status
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.run.progress import Progress, RunState
@@ -43,12 +47,10 @@ def test_every_state_is_read_from_the_files(root: Path) -> None:
     states = [run.state for run in status.runs]
     assert states == ["done", "running", "given up", "failed", "running", "waiting"]
     assert (runs["base/seed-1"].scores["perplexity"], runs["base/seed-1"].seconds) == (3.0, 61.5)
-    running = runs["base/seed-2"]
-    assert (running.host, running.devices, running.attempt) == ("node-a", (3,), 1)
-    assert running.progress is not None and running.progress.loss == 2.5
-    assert runs["base/seed-3"].failures == (CRASH,)
-    (new,) = runs["narrow/seed-1"].failures
-    assert (new.attempt, new.reason, new.lines) == (1, "it broke", ("first", "last"))
+    attempt, progress = runs["base/seed-2"].attempt, runs["base/seed-2"].progress
+    assert attempt is not None and (attempt.host, attempt.devices) == ("node-a", (3,))
+    assert progress is not None and progress.loss == 2.5
+    assert runs["base/seed-3"].failures == runs["narrow/seed-2"].failures == (CRASH,)
     assert not status.is_over
 
 
@@ -80,8 +82,7 @@ def test_progress_of_an_earlier_attempt_is_not_shown(root: Path) -> None:
     _, runs = read(root)
     assert runs["base/seed-1"].state == "running" and runs["base/seed-1"].progress is None
     write_json(directory / "progress.json", {"stage": "train", "step": 401, "updated_at": 2e9})
-    _, runs = read(root)
-    progress = runs["base/seed-1"].progress
+    progress = read(root)[1]["base/seed-1"].progress
     assert progress is not None and progress.step == 401
 
 
@@ -90,25 +91,20 @@ def test_hosts_and_silence(root: Path) -> None:
     begin(root, "base/seed-2", training(4, seconds_ago=185), started_at=1.0)
     begin(root, "base/seed-3", training(4), host="node-b", worker="another", started_at=1.0)
     status, runs = read(root)
-    assert [(host.name, host.runs) for host in status.hosts] == [
-        ("node-a", 2),
-        ("node-b", 1),
-    ]
-    assert status.silent_for(runs["base/seed-1"]) is None
-    assert status.silent_for(runs["base/seed-2"]) == pytest.approx(185, abs=2)
+    assert [(host.name, host.runs) for host in status.hosts] == [("node-a", 2), ("node-b", 1)]
+    assert runs["base/seed-1"].silent_seconds is None
+    assert runs["base/seed-2"].silent_seconds == pytest.approx(185, abs=2)
 
 
 def test_the_time_left_follows_from_runs_done_and_in_progress(root: Path) -> None:
-    status, _ = read(root)
-    assert status.seconds_left is None  # nobody works
+    assert read(root)[0].seconds_left is None  # nobody works
     finish(root, Cell("base", 1))  # in 61.5 s
     begin(root, "base/seed-2", training(500, seconds_left=41.0))  # so 61.5 s in all
     begin(root, "base/seed-3")
     status, runs = read(root)
     assert runs["base/seed-2"].seconds_left == 41.0
     assert runs["base/seed-3"].seconds_left == pytest.approx(61.5)
-    narrow = runs["narrow/seed-1"].seconds_left
-    assert narrow is None
+    assert runs["narrow/seed-1"].seconds_left is None
     # Two at a time: three narrow rows wait; the first to be free takes two of them.
     assert status.seconds_left is not None
     assert 61.5 < status.seconds_left < 61.5 + 2 * 61.5
@@ -130,8 +126,7 @@ def test_the_time_of_a_first_attempt_counts_from_its_start(root: Path) -> None:
     directory = begin(root, "base/seed-1", started_at=1_795_255_100.0)
     directory.rename(root / "base" / "seed-1")
     finish(root, Cell("base", 1))  # at 2026-11-21T10:00:00Z, after 61.5 s of training
-    _, runs = read(root)
-    assert runs["base/seed-1"].seconds == 1_795_255_200.0 - 1_795_255_100.0
+    assert read(root)[1]["base/seed-1"].seconds == 1_795_255_200.0 - 1_795_255_100.0
 
 
 def test_trials_of_a_search(tmp_path: Path) -> None:
@@ -143,7 +138,7 @@ def test_trials_of_a_search(tmp_path: Path) -> None:
     assert [run.state for run in status.runs] == ["pruned", "running", "waiting"]
     assert status.title == "search base_lr at scale tiny"
     assert runs["trial-0000"].progress == Progress(stage=RunState.DONE, step=668)
-    assert "trials: 0 of 1 went on from step 668" in list(describe_all(status))
+    assert status.passed == "trials: 0 of 1 went on from step 668"
     # The third takes as long as the second does in all.
     assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100)
 
@@ -157,13 +152,68 @@ def test_another_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_reading_a_table_of_60_done_runs_again_is_quick(tmp_path: Path) -> None:
-    seeds = tuple(range(1, 31))
-    claim_plan(tmp_path, small_plan(seeds=seeds))
-    for row in ("base", "narrow"):
-        for seed in seeds:
-            finish(tmp_path, Cell(row, seed))
+    plan = claim_plan(tmp_path, small_plan(seeds=tuple(range(1, 31))))
+    for cell in plan.cells:
+        finish(tmp_path, cell)
     reader = DirectoryReader(tmp_path)
     reader.read()
     before = time.process_time()
     assert reader.read().is_over
     assert time.process_time() - before < 0.1
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_watching_ends_when_all_is_done(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    as_json: bool,
+) -> None:
+    claim_plan(tmp_path, small_plan())
+    finish(tmp_path, Cell("base", 1))
+    begin(tmp_path, "narrow/seed-1", training(400, loss=2.5))
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            finish(tmp_path, Cell("narrow", 1))
+
+    monkeypatch.setattr(view.time, "sleep", wait)
+    assert show_status(tmp_path, watch=True, as_json=as_json) == 0
+    assert waits == [1.0, 1.0]
+    lines = capsys.readouterr().out.splitlines()
+    if not as_json:
+        assert lines[0].startswith("pair at scale tiny: 1 of 2 done, 1 running, ")
+        assert lines[-4] == "pair at scale tiny: 2 of 2 done"
+        return
+    first, *_, last = found = [json.loads(line) for line in lines]
+    assert [each["counts"].get("done") for each in found] == [1, 1, 2]
+    assert set(last) == {"title", "at", "seconds_left", "counts", "hosts", "runs"}
+    assert first["hosts"][0]["name"] == "node-a"
+    done, running = first["runs"]
+    assert (done["scores"]["perplexity"], done["step"], done["failures"]) == (3.0, None, [])
+    assert (running["stage"], running["step"], running["loss"]) == ("train", 400, 2.5)
+    promised = to_json.__doc__ or ""
+    assert all(f"``{name}``" in promised for name in (*first, *running))
+
+
+def test_a_driver_that_has_begun_is_starting_its_confirmation_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_search(tmp_path, trials=3)
+    claim_plan(tmp_path / "confirm", small_plan())
+    (tmp_path / ".driver.lock").touch()
+
+    def say(name: str, since: str) -> set[str]:
+        write_json(tmp_path / ".driver.json", {"process": name, "since": since})
+        for root in (tmp_path, tmp_path / "confirm"):
+            show_status(root, watch=False, as_json=False)
+        lines = capsys.readouterr().out.splitlines()
+        return {line.rpartition(", ")[2] for line in lines if " at scale " in line}
+
+    ours, now = identity.own_name(), datetime.now().astimezone().isoformat()
+    assert say(ours, now) == {"the driver is starting"}
+    assert say(ours.replace(f":{os.getpid()}:", ":999999:"), now) == {"nobody works on it"}
+    assert say("node-b:1:2:3", now) == {"the driver is starting"}
+    assert say("node-b:1:2:3", "2026-01-01T00:00:00+00:00") == {"nobody works on it"}
