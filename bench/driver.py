@@ -1,9 +1,4 @@
-"""Measure what the driver costs: `python -m bench.driver`.
-
-`scale` carries out a table of stand-in runs, which sleep, at many places, and prints the
-processor's time for each run, memory, and the seconds of `status` and `report`. `overhead` trains
-runs of about a minute at two places, by the driver and without it.
-"""
+"""Measure what the driver costs, with a table of stand-in runs that sleep."""
 
 from __future__ import annotations
 
@@ -11,8 +6,6 @@ import argparse
 import dataclasses
 import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,14 +19,10 @@ from ablations.status.from_directory import DirectoryReader
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.scales import QUICK
-from ablations.tables.table import Table, row
-from ablations.tables.table3 import BASE
 from ablations.tables.table3 import TABLE as TABLE3
-from experiments.run.results import RESULT_FILE, load_result
-from experiments.run.run import run
+from experiments.run.results import RESULT_FILE
 
 _RESULTS = Path(__file__).parents[1] / "experiments" / "results"
-_ONE_ROW = Table(name="overhead", title="The driver's overhead", base=BASE, rows=(row("base"),))
 
 
 @dataclasses.dataclass
@@ -53,7 +42,7 @@ class Sleeper:
         return 0
 
 
-def scale(runs: int, places: int, seconds: float) -> None:
+def measure_driver(runs: int, places: int, seconds: float) -> None:
     """Carry out ``runs`` that sleep for ``seconds`` at so many places."""
     with tempfile.TemporaryDirectory(prefix="driver-") as folder:
         root = Path(folder)
@@ -99,58 +88,6 @@ def scale(runs: int, places: int, seconds: float) -> None:
         print(f"status {status:.1f} s, report {time.monotonic() - began:.1f} s", flush=True)
 
 
-def overhead(trials: int, steps: int) -> None:
-    """Train the same runs by the driver at two places, and in two processes without it."""
-    plan = make_plan(
-        _ONE_ROW, dataclasses.replace(QUICK, max_steps=steps), _ONE_ROW.rows, range(1, trials + 1)
-    )
-    with tempfile.TemporaryDirectory(prefix="driver-") as folder:
-        roots = [Path(folder) / name for name in ("driver", "plain")]
-        for root in roots:
-            claim_plan(root, plan)
-        ours = [sys.executable, "-m", __spec__.name]
-        seconds = [
-            _time([[*ours, "with", str(roots[0])]]),
-            _time([[*ours, "without", str(roots[1]), "--part", part] for part in "01"]),
-        ]
-        scores = [
-            [getattr(load_result(cell.directory(root)), "perplexity", None) for cell in plan.cells]
-            for root in roots
-        ]
-    print(
-        f"{trials} runs of {steps:,} steps: with the driver {seconds[0]:.1f} s, without "
-        f"{seconds[1]:.1f} s, {seconds[0] / seconds[1] - 1:+.1%}; results "
-        f"{'the same' if scores[0] == scores[1] else 'NOT the same'}"
-    )
-
-
-def _time(commands: list[list[str]]) -> float:
-    """Seconds until all have ended that begin at the same time."""
-    began = time.monotonic()
-    processes = [subprocess.Popen(command) for command in commands]
-    if any(process.wait() for process in processes):
-        raise ChildProcessError("a run has failed")
-    return time.monotonic() - began
-
-
-def _carry_out(root: Path, *, with_driver: bool, part: int) -> None:
-    cells = TableCells(root)
-    if not with_driver:
-        ours = cells.plan.cells[part::2]
-        for cell in ours:
-            run(cells.plan.experiment(cell), cell.directory(root), log="none")
-        return
-    Driver(
-        cells,
-        Study(cells),
-        LocalExecutor([Place(0), Place(1)]),
-        cells.names,
-        lambda name, experiment: Job(root=root, name=name, experiment=experiment, log="none"),
-        note=lambda text: None,
-        show=lambda: None,
-    ).run()
-
-
 def _processor_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
@@ -163,30 +100,10 @@ def _resident() -> float:
 
 
 PARSER = argparse.ArgumentParser(prog="python -m bench.driver", description=__doc__)
-_WHAT = PARSER.add_subparsers(dest="what", required=True)
-_SCALE = _WHAT.add_parser("scale")
-_SCALE.add_argument("--runs", type=int, default=10_000)
-_SCALE.add_argument("--places", type=int, default=200)
-_SCALE.add_argument("--seconds", type=float, default=2.0, help="that a run sleeps")
-_OVERHEAD = _WHAT.add_parser("overhead")
-_OVERHEAD.add_argument("--trials", type=int, default=4)
-_OVERHEAD.add_argument("--steps", type=int, default=1_600)
-for _how in ("with", "without"):  # one side of the overhead
-    _side = _WHAT.add_parser(_how)
-    _side.add_argument("root", type=Path)
-    _side.add_argument("--part", type=int, default=0)
-
-
-def main() -> None:
-    """Measure what the command line asks for."""
-    words = PARSER.parse_args()
-    if words.what == "scale":
-        scale(words.runs, words.places, words.seconds)
-    elif words.what == "overhead":
-        overhead(words.trials, words.steps)
-    else:
-        _carry_out(words.root, with_driver=words.what == "with", part=words.part)
+PARSER.add_argument("--runs", type=int, default=10_000)
+PARSER.add_argument("--places", type=int, default=200)
+PARSER.add_argument("--seconds", type=float, default=2.0, help="that a run sleeps")
 
 
 if __name__ == "__main__":
-    main()
+    measure_driver(**vars(PARSER.parse_args()))

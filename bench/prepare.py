@@ -19,14 +19,11 @@ from bench.common import Figures, add_output, report
 from experiments.catalog.find import find_experiment
 from experiments.run.devices import peak_memory
 from transformer.config import Config, DataConfig, ModelConfig, override
-from transformer.data.batches import BatchPlan, collate
-from transformer.data.buckets import Buckets
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.fetch.cache import cache_directory, check_space
 from transformer.data.fetch.texts import fetch
 from transformer.data.prepare.parallel import default_workers
 from transformer.data.prepare.prepare import prepare
-from transformer.data.store import TokenStore
 from transformer.data.text import read_aligned
 from transformer.data.vocabulary import SAMPLE_PAIRS
 from transformer.errors import InputError
@@ -39,14 +36,12 @@ add_output(PARSER)
 # The text, clean, and encoded, twice.
 _PAIR_BYTES = 1_000
 _VALID_PAIRS = 100
-_TOKENS_PER_BATCH = 25_000
-_BATCHES = 200
 
 Lines = Sequence[str]
 
 
 def measure_preparation(source: Lines, target: Lines, pairs: int, vocab_size: int) -> Figures:
-    """Prepare ``pairs`` pairs made of the given ones in both ways, and open what ours has written.
+    """Prepare ``pairs`` pairs made of the given ones in both ways.
 
     The memory is the most that this process has held, without the children that clean and encode.
     """
@@ -61,7 +56,7 @@ def measure_preparation(source: Lines, target: Lines, pairs: int, vocab_size: in
         data = DataConfig(corpus=folder_corpus(folder, ("src", "tgt")))
         config = override(Config(data=data), vocab_size=vocab_size)
         start = time.perf_counter()
-        prepared = prepare(config, workers=workers)
+        prepare(config, workers=workers)
         seconds = time.perf_counter() - start
         memory = peak_memory(torch.device("cpu"))
         start = time.perf_counter()
@@ -74,7 +69,6 @@ def measure_preparation(source: Lines, target: Lines, pairs: int, vocab_size: in
             "plain_pairs_per_second": pairs / plain_seconds,
             "ratio": plain_seconds / seconds,
             "peak_memory_mib": memory and memory / 2**20,
-            **measure_opening(prepared.directory / "train"),
         }
 
 
@@ -115,21 +109,6 @@ def prepare_plainly(files: Sequence[Path], vocab_size: int, output: Path, thread
         encoded = encoder.encode(lines, add_eos=True, num_threads=threads)
         np.save(f"{output}-{side}", np.fromiter(itertools.chain.from_iterable(encoded), np.uint16))
         np.save(f"{output}-{side}-lengths", np.array([len(ids) for ids in encoded], np.uint16))
-
-
-def measure_opening(directory: Path) -> Figures:
-    """How soon a prepared corpus gives its first batch, and the time of each after it."""
-    start = time.perf_counter()
-    store = TokenStore(directory)
-    plan = BatchPlan(Buckets.load(directory), _TOKENS_PER_BATCH, seed=1)
-    collate(store, plan.batch(0))
-    first = time.perf_counter()
-    for number in range(1, 1 + _BATCHES):
-        collate(store, plan.batch(number))
-    return {
-        "ms_to_the_first_batch": 1e3 * (first - start),
-        "ms_per_batch": 1e3 * (time.perf_counter() - first) / _BATCHES,
-    }
 
 
 def main() -> None:

@@ -53,13 +53,6 @@ def test_a_folder_that_is_no_export_is_reported(tmp_path: Path) -> None:
         load_pretrained(tmp_path)
 
 
-def test_a_run_is_to_be_exported_first(tmp_path: Path) -> None:
-    exported(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(InputError, match=rf"experiments export {tmp_path} --format safetensors"):
-        load_pretrained(tmp_path)
-
-
 def test_unusable_weights_are_reported_in_one_line(tmp_path: Path) -> None:
     exported(tmp_path)
     other = dataclasses.replace(TINY_MODEL, d_ff=19)

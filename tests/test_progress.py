@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from transformer import progress
-from transformer.progress import show_activity, show_progress
+from transformer.progress import show_progress
 
 
 class Clock:
@@ -26,49 +24,33 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-Reports = Iterable[tuple[float, float]]
+HALF_MINUTES = [(29, 10**6), (31, 5 * 10**6)]
 
 
 @pytest.mark.parametrize(
-    ("total", "done", "reports", "lines"),
+    ("total", "done", "in_bytes", "reports", "lines"),
     [
         # 10 a second from 100 on, which an earlier start did
-        (500, 100, [(0, 100), (10, 200), (29, 390), (31, 410)], ["x [b]: 82%, 9 s left"]),
-        (500, 0, [(10, 100), (31, 310), (40, 400), (62, 490)],
-         ["x [b]: 62%, 19 s left", "x [b]: 98%, 3 s left"]),
+        (500, 100, False, [(10, 200), (29, 390), (31, 410)], ["82%, 9 s left"]),
+        (500, 0, False, [(10, 100), (31, 310), (40, 400), (62, 490)],
+         ["62%, 19 s left", "98%, 3 s left"]),
+        (None, 0, True, HALF_MINUTES, ["5.0 MB"]),
+        (7 * 10**6, 0, True, HALF_MINUTES, ["5.0 MB of 7.0 MB, 1 s left"]),
     ],
 )  # fmt: skip
 def test_a_line_every_half_minute_with_the_time_left(
-    total: float,
+    total: float | None,
     done: int,
-    reports: Reports,
+    in_bytes: bool,
+    reports: list[tuple[float, float]],
     lines: list[str],
     clock: Clock,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with show_progress("x [b]", total, done) as update:
-        for clock.now, amount in reports:
+    with show_progress("x [b]", total, done, in_bytes=in_bytes) as update:
+        for clock.now, amount in ((0, done), *reports):
             update(amount)
-    assert capsys.readouterr() == ("", "".join(f"{line}\n" for line in lines))
-
-
-def test_bytes_of_a_known_and_an_unknown_total(
-    clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for total in (None, 7 * 10**6):
-        clock.now = 0.0
-        with show_progress("fetch a.tgz", total, in_bytes=True) as update:
-            for clock.now, amount in ((29.0, 1), (31.0, 5)):
-                update(amount * 10**6)
-    assert capsys.readouterr().err == (
-        "fetch a.tgz: 5.0 MB\nfetch a.tgz: 5.0 MB of 7.0 MB, 1 s left\n"
-    )
-
-
-def test_an_activity_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with show_activity("learning"):
-        pass
-    assert capsys.readouterr().err == "learning\n"
+    assert capsys.readouterr() == ("", "".join(f"x [b]: {line}\n" for line in lines))
 
 
 def test_parts_of_what_is_shown_are_not_shown(

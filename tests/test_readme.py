@@ -145,14 +145,6 @@ def test_the_tables_of_ones_own_are_tables(tmp_path: Path, name: str) -> None:
     assert {row.name for row in table.rows} == committed_runs(table.name).keys()
 
 
-def test_the_table_of_the_first_page_can_be_planned(tmp_path: Path) -> None:
-    (tmp_path / "my_table.py").write_text(snippet('row("few-heads"'))
-    table = load_table(str(tmp_path / "my_table.py"))
-    models = [table.configure(row, QUICK).model for row in table.rows]
-    assert [model.num_heads for model in models] == [8, 4, 8]
-    assert [class_name(x.model or "") for x in models] == ["", "", "SwiGLUTransformer"]
-
-
 @pytest.mark.parametrize("name", ["gelu", "relu2"])
 def test_each_table_of_a_variant_builds_it(tmp_path: Path, name: str) -> None:
     (block,) = (x for x in TEACHING if f'row("{name}", model=' in x)

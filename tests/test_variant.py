@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from transformer.variant import (
     has_changed,
     load,
     source_digest,
-    trust,
     variant_name,
 )
 from transformer.variants.layers import GeluTransformer
@@ -82,12 +80,6 @@ def test_a_users_class_is_named_by_its_file_and_source(mine: Path) -> None:
     bound = (6 / (26 + 17)) ** 0.5  # Xavier's, drawn after the part was put in place
     assert 0.9 * bound < part.inner.weight.abs().max() <= bound
     assert not part.inner.bias.any()
-
-
-def test_a_process_that_this_one_starts_knows_the_file(mine: Path) -> None:
-    name = variant_name(f"{mine}:LeakyTransformer")
-    assert os.environ[FILES_VARIABLE] == str(mine)
-    assert load(name).__name__ == "LeakyTransformer"
 
 
 @pytest.mark.parametrize(
@@ -177,11 +169,6 @@ def test_what_is_no_variant_or_cannot_be_built_is_refused(mine: Path) -> None:
         variant_name(f"{mine}:LeakyTransformer")
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no file"):
-        trust(tmp_path / "missing.py")
-
-
 def test_a_variant_that_breaks_the_cache_is_caught() -> None:
     class Forgetful(Transformer):
         def __init__(self, config: ModelConfig) -> None:
@@ -195,9 +182,3 @@ def test_a_variant_that_breaks_the_cache_is_caught() -> None:
     check_cache(Transformer(TINY_MODEL))
     with pytest.raises(InputError, match="Forgetful decodes a sentence word by word to other"):
         check_cache(Forgetful(TINY_MODEL))
-
-
-def test_the_model_stays_in_training_mode_where_it_was() -> None:
-    model = Transformer(TINY_MODEL).train()
-    check_cache(model)
-    assert model.training

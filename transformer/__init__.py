@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need": model, data, training, decoding.
 
-Everything that is needed to train with your own Lightning Trainer is exported here. Modules are
-imported on first use, so that reading a configuration does not import torch.
+Everything that is needed to train with your own Lightning Trainer is exported here. What needs
+torch is imported on first use.
 """
 
 from __future__ import annotations
@@ -10,51 +10,46 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from transformer.config import (
+    Config,
+    DataConfig,
+    DecodingConfig,
+    ModelConfig,
+    TrainingConfig,
+    override,
+)
+from transformer.corpus import Corpus, ParallelText, TextFile
+from transformer.data.corpora.declared import (
+    CLDR_EN_DE,
+    MULTI30K_EN_DE,
+    MULTI30K_EN_FR,
+    WMT14_EN_DE,
+    WMT14_EN_DE_SMALL,
+    WMT14_EN_FR,
+    sacrebleu_set,
+)
+from transformer.data.corpora.folders import files_corpus, folder_corpus
+from transformer.errors import InputError
+from transformer.variant import replace_parts, variant_name
+
 if TYPE_CHECKING:
-    from transformer.config import (
-        Config,
-        DataConfig,
-        DecodingConfig,
-        ModelConfig,
-        TrainingConfig,
-        override,
-    )
-    from transformer.corpus import Corpus, ParallelText, TextFile
-    from transformer.data.corpora.declared import (
-        CLDR_EN_DE,
-        MULTI30K_EN_DE,
-        MULTI30K_EN_FR,
-        WMT14_EN_DE,
-        WMT14_EN_DE_SMALL,
-        WMT14_EN_FR,
-        sacrebleu_set,
-    )
-    from transformer.data.corpora.folders import files_corpus, folder_corpus
     from transformer.data.module import TranslationDataModule
-    from transformer.errors import InputError
     from transformer.evaluation.bleu import bleu, tokenised_bleu
     from transformer.evaluation.perplexity import perplexity, translate
     from transformer.model.encoder_decoder import Transformer
     from transformer.pretrained import load_pretrained
     from transformer.training.module import TransformerModule
-    from transformer.variant import replace_parts, variant_name
 
-_MODULES = {
-    "transformer.config": "Config ModelConfig DataConfig TrainingConfig DecodingConfig override",
-    "transformer.corpus": "Corpus ParallelText TextFile",
-    "transformer.data.corpora.declared": "CLDR_EN_DE MULTI30K_EN_DE MULTI30K_EN_FR WMT14_EN_DE "
-    "WMT14_EN_FR WMT14_EN_DE_SMALL sacrebleu_set",
-    "transformer.data.corpora.folders": "files_corpus folder_corpus",
-    "transformer.data.module": "TranslationDataModule",
-    "transformer.errors": "InputError",
-    "transformer.evaluation.bleu": "bleu tokenised_bleu",
-    "transformer.evaluation.perplexity": "perplexity translate",
-    "transformer.model.encoder_decoder": "Transformer",
-    "transformer.pretrained": "load_pretrained",
-    "transformer.training.module": "TransformerModule",
-    "transformer.variant": "replace_parts variant_name",
+_MODULE_OF = {
+    "TranslationDataModule": "data.module",
+    "bleu": "evaluation.bleu",
+    "tokenised_bleu": "evaluation.bleu",
+    "perplexity": "evaluation.perplexity",
+    "translate": "evaluation.perplexity",
+    "Transformer": "model.encoder_decoder",
+    "load_pretrained": "pretrained",
+    "TransformerModule": "training.module",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 # oneDNN, which multiplies bf16 on CPUs, caches the code it compiles for each shape of a product.
 # Every batch has new shapes, so its two caches of 1,024 entries grow to gigabytes; 64 are as fast.
@@ -98,4 +93,4 @@ __all__ = [  # noqa: RUF022 - in the order in which they are needed
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'transformer' has no attribute {name!r}")
-    return getattr(import_module(_MODULE_OF[name]), name)
+    return getattr(import_module(f"transformer.{_MODULE_OF[name]}"), name)

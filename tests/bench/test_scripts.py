@@ -5,26 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from bench import common, decode, memory
+from bench import common, decode
 from bench.common import SIZES, config_of, in_turn, ratio_of, workload
 from bench.data import measure_data
 from bench.decode import measure_decoding
 from bench.kernels import profile
-from bench.memory import measure_memory
 from bench.prepare import measure_preparation, multiply
 from bench.train import PARSER, measure_training
 from bench.workload import Workload, make_step
-from tests.samples import number_pairs, random_sentences, random_targets
+from tests.samples import number_pairs
 from transformer.config import ModelConfig
-from transformer.data.batches import Batch
-from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
 
 CPU = torch.device("cpu")
@@ -71,43 +67,12 @@ def test_kernels() -> None:
     assert found["busy"] > 0.2
 
 
-def batch_of(src: list[int], tgt: list[int]) -> Batch:
-    return Batch(
-        src=random_sentences(src), tgt=random_targets(tgt), source_tokens=29, target_tokens=31
-    )
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says")
-@pytest.mark.parametrize("threads", [1, 2])
-def test_memory(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shape is new if no step before had it, also where threads share a batch."""
-
-    def batches(load: Workload, device: torch.device) -> Iterator[Batch]:
-        del load, device
-        yield batch_of([5, 3], [4, 7])
-        yield batch_of([5, 3], [4, 7])
-        yield batch_of([5, 3, 4], [4, 7, 2])
-        yield batch_of([3, 5], [7, 4])
-        yield batch_of([5], [7])
-
-    held = iter([10.0, 900.0, 400.0, 500.0, 450.0])
-    assert memory._resident_mib() > 100
-    monkeypatch.setattr(Workload, "all_batches", batches)
-    monkeypatch.setattr(memory, "_resident_mib", lambda: next(held))
-    with torch_threads(threads):
-        found = measure_memory("tiny", CPU, 5, "fp32")
-    assert found["share_of_steps_with_new_shapes"] == pytest.approx(3 / 5)
-    assert (found["mib_at_step_2"], found["peak_mib"]) == (400, 900)
-    assert found["growth"] == pytest.approx(0.25)
-
-
 def test_preparation() -> None:
     source, target = zip(*number_pairs(101, seed=5), strict=True)
     found = measure_preparation(source, target, 211, vocab_size=67)
     assert found["ratio"] == pytest.approx(
         found["pairs_per_second"] / found["plain_pairs_per_second"]
     )
-    assert found["ms_to_the_first_batch"] > 0
 
 
 def test_each_pair_of_a_multiplied_text_has_one_new_word_on_one_side(tmp_path: Path) -> None:

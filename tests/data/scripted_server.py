@@ -15,34 +15,35 @@ def _start_of(handler: BaseHTTPRequestHandler) -> int:
     return int(handler.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
 
 
-def _send_head(handler: BaseHTTPRequestHandler, content: bytes, start: int) -> None:
+def _send(
+    handler: BaseHTTPRequestHandler,
+    content: bytes,
+    start: int = 0,
+    most: int | None = None,
+    kind: str = "application/gzip",
+) -> None:
+    """Announce the content from ``start`` on, and send at most so many bytes of it."""
     handler.send_response(206 if start else 200)
     if start:
-        last = len(content) - 1
-        handler.send_header("Content-Range", f"bytes {start}-{last}/{len(content)}")
+        handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+    handler.send_header("Content-Type", kind)
     handler.send_header("Content-Length", str(len(content) - start))
     handler.end_headers()
+    handler.wfile.write(content[start:][:most])
 
 
 def whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:
     """The content from the requested byte on."""
     start = _start_of(handler)
-    if start >= len(content):
+    if start < len(content):
+        _send(handler, content, start)
+    else:
         handler.send_error(416)
-        return
-    _send_head(handler, content, start)
-    handler.wfile.write(content[start:])
 
 
 def cut(size: int) -> Behaviour:
     """``size`` bytes of it, then the connection is closed."""
-
-    def behave(handler: BaseHTTPRequestHandler, content: bytes) -> None:
-        start = _start_of(handler)
-        _send_head(handler, content, start)
-        handler.wfile.write(content[start : start + size])
-
-    return behave
+    return lambda handler, content: _send(handler, content, _start_of(handler), size)
 
 
 def stalled(size: int) -> Behaviour:
@@ -57,21 +58,12 @@ def stalled(size: int) -> Behaviour:
 
 def ignoring_ranges(handler: BaseHTTPRequestHandler, content: bytes) -> None:
     """All of it, whatever range was requested."""
-    _send_head(handler, content, 0)
-    handler.wfile.write(content)
+    _send(handler, content)
 
 
 def other(content: bytes, kind: str = "application/gzip") -> Behaviour:
     """Other content."""
-
-    def behave(handler: BaseHTTPRequestHandler, _: bytes) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", kind)
-        handler.send_header("Content-Length", str(len(content)))
-        handler.end_headers()
-        handler.wfile.write(content)
-
-    return behave
+    return lambda handler, _: _send(handler, content, kind=kind)
 
 
 def status(code: int) -> Behaviour:

@@ -115,23 +115,6 @@ def test_the_corpus_is_shuffled_as_a_whole_and_not_by_length(corpus: Integers) -
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
 
 
-def test_a_batch_holds_similar_but_not_equal_lengths(corpus: Integers) -> None:
-    """Pairs of equal lengths on both sides are phrases of one kind, on which training stalls."""
-    batches = list(plan_of(corpus, 101, 5).epoch(0))
-    longest = [corpus[batch].max(axis=1) for batch in batches]
-    # a batch may hold the end of a bucket and the beginning of the next
-    assert np.mean([sides.max() <= 1.1 * sides.min() + 1 for sides in longest]) > 0.95
-    sources = [len(set(corpus[batch, 0])) for batch in batches if len(batch) > 5]
-    assert np.mean(sources) > 2
-
-
-def test_evaluation_is_ordered_by_source_length(corpus: Integers) -> None:
-    batches = batches_by_length(corpus, 101)
-    assert (np.diff(corpus[np.concatenate(batches), 0]) >= 0).all()
-    padded = sum(len(b) * corpus[b].max(axis=0).sum() for b in batches)
-    assert corpus.sum() / padded > 0.85
-
-
 # pairs of (source, target) word-pieces; each side ends with 3
 PAIRS = PairsInMemory(
     [[11, 3], [12, 13, 14, 3], [15, 16, 3], [17, 3], [18, 19, 3]],
@@ -155,25 +138,6 @@ def test_a_batch_is_padded_and_its_targets_begin_with_bos() -> None:
 def parts(shards: int, pairs: Integers = ALL) -> Iterator[Batch]:
     for shard in range(shards):
         yield collate(PAIRS, pairs, number=7, shard=shard, shards=shards)
-
-
-def rows(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    def real(row: torch.Tensor) -> tuple[int, ...]:
-        return tuple(row[row.ne(PAD_ID)].tolist())
-
-    return [(real(s), real(t)) for s, t in zip(batch.src, batch.tgt, strict=True)]
-
-
-@pytest.mark.parametrize("shards", [1, 2, 3, 4, 5, 7])
-def test_shards_partition_the_batch_and_know_its_tokens(shards: int) -> None:
-    found = list(parts(shards))
-    real = [row for batch in found[: len(ALL)] for row in rows(batch)]
-    assert sorted(real) == sorted(rows(collate(PAIRS, ALL)))
-    sizes = [len(batch.src) for batch in found]
-    assert max(sizes) - min(sizes) <= 1
-    for shard, batch in enumerate(found):
-        assert (batch.source_tokens, batch.target_tokens, batch.number) == (14, 15, 7)
-        assert (batch.shard, batch.shards) == (shard, shards)
 
 
 def test_a_shard_without_pairs_has_no_targets() -> None:
@@ -202,31 +166,6 @@ def test_shards_sum_to_the_loss_and_gradient_of_the_whole(shards: int) -> None:
     model.zero_grad()
     assert sum(map(backward, parts(shards))) == pytest.approx(alone, rel=1e-12)
     torch.testing.assert_close(gradients(), expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("count", [2, 3, 17])
-@pytest.mark.parametrize("seed", range(5))
-def test_each_sentence_is_in_one_trimmed_half(count: int, seed: int) -> None:
-    random = np.random.default_rng(seed)
-    lengths = random.integers(1, 14, (count, 2))
-    lengths[0] = 14  # the longest, and the batch's width
-    src, tgt = (
-        torch.tensor([[i + 1] * n + [PAD_ID] * (14 - n) for i, n in enumerate(side)])
-        for side in lengths.T
-    )
-    halves = Batch(src=src, tgt=tgt, source_tokens=1, target_tokens=1).halves()
-    found: list[tuple[int, ...]] = []
-    for half in halves:
-        for side in (half.src, half.tgt):
-            assert len(side) and side[:, -1].any() and side.any(1).all()
-        for source, target in zip(half.src, half.tgt, strict=True):
-            assert source[0] == target[0]
-            found.append(
-                (int(source[0]) - 1, int(source.count_nonzero()), int(target.count_nonzero()))
-            )
-    assert sorted(found) == [(i, *row) for i, row in enumerate(lengths.tolist())]
-    first, second = (int(h.src.count_nonzero() + h.tgt.count_nonzero()) for h in halves)
-    assert count == 2 or abs(first - second) <= 2 * 28
 
 
 def test_halves_have_few_different_sizes() -> None:

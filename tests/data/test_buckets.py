@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,14 +34,6 @@ def test_buckets_hold_pairs_of_similar_length_in_rising_order(
         assert shorter.max() < following.min()
 
 
-def test_what_is_saved_is_loaded(lengths: np.ndarray, tmp_path: Path) -> None:
-    buckets = Buckets.of(lengths)
-    buckets.save(tmp_path)
-    loaded = Buckets.load(tmp_path)
-    for name in ("pairs", "sizes", "tokens"):
-        assert np.array_equal(getattr(loaded, name), getattr(buckets, name))
-
-
 @settings(max_examples=60)
 @given(st.integers(1, 400), st.integers(0, 2**60), st.integers(0, 2**31))
 def test_a_shuffle_is_a_permutation(size: int, key: int, other: int) -> None:
@@ -58,10 +49,3 @@ def test_a_shuffle_is_uniform(size: int) -> None:
     for place in (0, size // 2, size - 1):
         shares = np.bincount(shuffles[:, place], minlength=size) / 1_009 * size
         assert np.all(np.abs(shares - 1) < 5 * np.sqrt(size / 1_009))
-
-
-def test_a_shuffle_separates_neighbours_and_depends_on_its_key() -> None:
-    moved, other = (shuffled(np.arange(100_003), 100_003, (1, 2, key)) for key in (3, 4))
-    assert abs(np.corrcoef(moved[:-1], moved[1:])[0, 1]) < 0.02
-    assert abs(np.corrcoef(moved, np.arange(100_003))[0, 1]) < 0.02
-    assert np.mean(moved == other) < 0.01

@@ -56,16 +56,6 @@ def test_a_loader_starts_and_continues_in_the_middle_of_an_epoch(
     assert numbers(list(loader))[0] == end
 
 
-def test_ranks_see_each_batch_together(store: TokenStore, plan: BatchPlan) -> None:
-    loaders = [PlannedLoader(store, plan, rank=rank, world_size=3) for rank in range(3)]
-    for shares in zip(*loaders, strict=True):
-        whole = collate(store, plan.batch(shares[0].number))
-        assert len({share.number for share in shares}) == 1
-        assert sum(share.tgt[:, 1:].ne(PAD_ID).sum().item() for share in shares) == (
-            whole.target_tokens
-        )
-
-
 @pytest.mark.parametrize(("world_size", "accumulate"), [(1, 6), (2, 3), (3, 2)])
 def test_devices_and_micro_batches_give_the_same_shards(
     world_size: int, accumulate: int, store: TokenStore, plan: BatchPlan

@@ -14,7 +14,6 @@ import pytest
 from transformer.data.text import (
     MAX_LINE,
     aligned_lines,
-    read_aligned,
     read_lines,
     read_text,
 )
@@ -100,12 +99,6 @@ def test_aligned_lines_come_in_parts_with_the_bytes_read(at_once: int, tmp_path:
     assert [x for part in parts for x in part.source] == [b"%d" % i for i in range(19)]
     assert all(len(part.source) == len(part.target) <= at_once for part in parts)
     assert parts[-1].read == one.stat().st_size
-
-
-def test_empty_texts_are_named(tmp_path: Path) -> None:
-    one, other = write(tmp_path / "a.en", b""), write(tmp_path / "a.de", b"")
-    with pytest.raises(InputError, match=f"{one} and {other} are empty"):
-        read_aligned(one, other)
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])

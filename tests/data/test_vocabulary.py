@@ -35,15 +35,6 @@ def test_the_same_text_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
 
 
-def test_the_vocabulary_has_the_requested_size(tmp_path: Path) -> None:
-    vocabulary = train(tmp_path / "v.model", 61)
-    assert len(vocabulary) == 61
-    assert vocabulary.encode([""]) == [[EOS_ID]]
-    for ids in vocabulary.encode(LINES):
-        assert ids[-1] == EOS_ID
-        assert all(EOS_ID < i < 61 for i in ids[:-1])
-
-
 def test_decoding_inverts_encoding(tmp_path: Path) -> None:
     vocabulary = train(tmp_path / "v.model", 101, LINES + ODD)
     for lines in (LINES, ODD):

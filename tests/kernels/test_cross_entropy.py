@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.memory import Matmul, MatmulShapes
 from transformer.kernels import cross_entropy
 from transformer.training.loss import smoothed_cross_entropy
 
@@ -117,22 +116,3 @@ def test_an_infinite_state_is_not_hidden() -> None:
     broken[3, 2] = torch.inf
     smoothed, _ = smoothed_cross_entropy(broken, weight, targets, 0.1, VOCAB)
     assert not smoothed.isfinite()
-
-
-def products_of(tokens: int, precision: torch.dtype | None) -> set[tuple[torch.Size, ...]]:
-    seen = set[Matmul]()
-    states, weight, targets = inputs(tokens, torch.float32)
-    with torch.autocast("cpu", dtype=precision, enabled=precision is not None), MatmulShapes(seen):
-        smoothed_cross_entropy(states, weight, targets, 0.1, VOCAB)
-    return {shapes for _, shapes in seen}
-
-
-def test_bf16_products_on_cpus_have_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the number of targets, which differs in nearly every batch."""
-    monkeypatch.setattr(cross_entropy, "_CPU_ELEMENTS", 64 * VOCAB)
-    few = set[tuple[torch.Size, ...]]().union(
-        *(products_of(tokens, torch.bfloat16) for tokens in range(1, 150))
-    )
-    assert len(few) == 8 * 3
-    # In fp32 new shapes cost nothing, and rows are not padded.
-    assert {shapes[0][0] for shapes in products_of(67, None)} >= {64, 3}

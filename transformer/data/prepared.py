@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from transformer.config import from_dict, to_dict
 from transformer.data.buckets import Buckets
 from transformer.data.fetch.cache import making, sha256_of
@@ -23,20 +21,18 @@ from transformer.files import read_json
 VOCABULARY_FILE = "vocabulary.model"
 REPORT_FILE = "report.json"
 MANIFEST_FILE = "manifest.json"
-# Files up to this size are hashed whole at every start, which takes milliseconds. Of larger ones
-# only some blocks are, unless they are newer than the manifest.
+# Files up to this size are hashed at every start, which takes milliseconds; larger ones only if
+# they are newer than the manifest.
 _SMALL_BYTES = 2**24
-_BLOCKS, _BLOCK_BYTES = 64, 2**16
 _MAX_NAMES = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checksum:
-    """A file's size and SHA-256; ``sample`` is the SHA-256 of some blocks of a large file."""
+    """A file's size and SHA-256."""
 
     bytes: int
     sha256: str
-    sample: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,9 +135,7 @@ def make_manifest(directory: Path, sources: Sequence[tuple[str, str]]) -> Manife
     """The manifest of all files in ``directory``, which were made from ``sources``."""
     files = {
         str(path.relative_to(directory)): Checksum(
-            bytes=path.stat().st_size,
-            sha256=sha256_of(path),
-            sample=_sample(path) if path.stat().st_size > _SMALL_BYTES else None,
+            bytes=path.stat().st_size, sha256=sha256_of(path)
         )
         for path in sorted(directory.rglob("*"))
         if path.is_file() and path.name != MANIFEST_FILE
@@ -162,8 +156,8 @@ def damaged_files(directory: Path, *, whole: bool) -> list[str]:
     """The files of a prepared folder that are missing or have changed since they were written.
 
     Args:
-        whole: read every byte; otherwise the check is quick at any size, but may miss a change
-            inside a large file that kept its size and date
+        whole: read every byte; otherwise the check is quick at any size, but misses a change of
+            a large file that kept its size and date
     """
     path = directory / MANIFEST_FILE
     try:
@@ -182,21 +176,11 @@ def _is_sound(path: Path, checksum: Checksum, written: int, whole: bool) -> bool
         found = path.stat()
         if found.st_size != checksum.bytes:
             return False
-        if checksum.sample is None or whole or found.st_mtime_ns > written:
-            return sha256_of(path) == checksum.sha256
-        return _sample(path) == checksum.sample
+        if found.st_size > _SMALL_BYTES and found.st_mtime_ns <= written and not whole:
+            return True
+        return sha256_of(path) == checksum.sha256
     except FileNotFoundError:
         return False
-
-
-def _sample(path: Path) -> str:
-    """The SHA-256 of equally spaced blocks, the first and the last included."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        for start in np.linspace(0, path.stat().st_size - _BLOCK_BYTES, _BLOCKS, dtype=np.int64):
-            file.seek(int(start))
-            digest.update(file.read(_BLOCK_BYTES))
-    return digest.hexdigest()
 
 
 def _digest(manifest: Manifest) -> str:

@@ -32,12 +32,6 @@ def test_english_or_else_the_first_in_the_alphabet_is_the_source(
     assert [file.location for file in corpus.files] == [str(tmp_path / name) for name in names]
 
 
-def test_a_folder_may_be_a_string(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = folder_corpus(touch(tmp_path, *PAIRS))
-    monkeypatch.setenv("HOME", str(tmp_path.parent))
-    assert folder_corpus(str(tmp_path)) == folder_corpus(f"~/{tmp_path.name}") == corpus
-
-
 def test_the_languages_can_be_chosen_and_swapped(tmp_path: Path) -> None:
     touch(tmp_path, *PAIRS, "train.fr", "valid.fr")
     corpus = folder_corpus(tmp_path, ("de", "en"))

@@ -61,12 +61,6 @@ def test_a_declaration_survives_json(corpus: Corpus) -> None:
         assert not file.is_path and not file.is_download
 
 
-def test_an_older_declaration_is_one_of_a_translation() -> None:
-    values = to_dict(CRAFT)
-    del values["task"]
-    assert from_dict(Corpus, values).task == "translation"
-
-
 def test_what_stands_for_words_is_known_from_the_declaration() -> None:
     assert [leaves_of(craft(x)) for x in ("XX", "words")] == ["XX", "words"]
     assert [leaves_of(x) for x in (CRAFT, CRAFT_SHORT, PENN)] == ["words", "words", "XX"]
@@ -81,11 +75,6 @@ def test_the_paper_s_sections_are_found_in_the_ldc_s_layout(below: str, tmp_path
             str(wsj / f"{n:02d}" / f"wsj_{n:02d}{m:02d}.mrg") for n in sections for m in (0, 1)
         ]
     assert corpus.pairs == 39_832
-
-
-def test_names_in_capitals_are_found(tmp_path: Path) -> None:
-    corpus = penn_treebank(write_wsj(tmp_path / "wsj", "WSJ_{n:02d}{m:02d}.MRG"))
-    assert len(files(corpus, "valid")) == 2
 
 
 def test_missing_sections_are_named(tmp_path: Path) -> None:

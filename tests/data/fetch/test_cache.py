@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.fetch.cache import cache_directory, exclusive, making, sha256_of, write_once
+from transformer.data.fetch.cache import cache_directory, exclusive, making, write_once
 from transformer.errors import InputError
 
 
@@ -75,10 +75,3 @@ def test_what_is_not_whole_is_not_there(tmp_path: Path) -> None:
         assert not (tmp_path / "file").exists()
     assert (tmp_path / "file").read_text() == "whole"
     assert not list(tmp_path.glob("*.part"))
-
-
-def test_a_checksum_is_of_the_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "abc"
-    path.write_bytes(b"abc")
-    # FIPS 180-2, appendix B.1
-    assert sha256_of(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

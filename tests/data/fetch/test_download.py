@@ -84,9 +84,9 @@ def test_wrong_content_twice_is_reported_and_removed(
 @pytest.mark.parametrize(
     ("behaviour", "reason", "requests"),
     [
-        (status(503), "cannot be downloaded (HTTP 503); set DATA_MIRROR", 1 + 5),
+        (status(503), "cannot be downloaded (HTTP 503); set DATA_MIRROR", 6),
         (status(404), "cannot be downloaded (HTTP 404); set DATA_MIRROR", 1),
-        (cut(0), "cannot be downloaded (it broke off after 10 bytes, which are kept: try", 5),
+        (cut(0), "cannot be downloaded (it broke off after 10 bytes, which are kept: try", 6),
         (PAGE, f"expected {len(CONTENT)} bytes, found 34 (text/html; charset=utf-8); set DATA", 1),
     ],
 )

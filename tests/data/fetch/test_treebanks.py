@@ -12,11 +12,10 @@ from tests.data.corpora.test_treebanks import write_wsj
 from tests.data.test_linearised import without_tags
 from transformer.config import Config, DataConfig, ModelConfig
 from transformer.corpus import Corpus, TextFile
-from transformer.data.corpora.declared import MULTI30K_EN_DE
 from transformer.data.corpora.treebanks import CRAFT, craft, penn_treebank
 from transformer.data.fetch.texts import fetch, missing
 from transformer.data.linearised import delinearise
-from transformer.data.prepare.prepare import prepare, prepared_directory
+from transformer.data.prepare.prepare import prepare
 from transformer.data.text import read_text
 from transformer.data.trees import read_trees, to_penn
 from transformer.errors import InputError
@@ -95,14 +94,6 @@ def test_a_treebank_is_prepared(tmp_path: Path) -> None:
         "(TOP (S (NP (XX w23)) (VP (XX f0))))",
         "(TOP (NP (XX a) (XX b) (. .)))",
     ]
-
-
-def test_prepared_translations_keep_the_names_of_their_folders() -> None:
-    contents = [str(n) for n in range(len(MULTI30K_EN_DE.files))]
-    assert (
-        prepared_directory(config(MULTI30K_EN_DE, 61), contents).name
-        == "multi30k_en_de-38ba5ffb37d36341"
-    )
 
 
 @pytest.mark.slow

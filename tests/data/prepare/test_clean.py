@@ -7,11 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.samples import number_pairs, write_pairs
-from transformer.data.prepare import clean as clean_module
 from transformer.data.prepare.clean import (
     EMPTY,
     INVALID,
@@ -57,25 +54,6 @@ def test_the_fate_of_a_pair(source: bytes, target: bytes, fate: str) -> None:
     assert fates_of([(source, target)])[1] == {fate: 1}
 
 
-def test_pairs_stay_aligned_when_some_are_dropped() -> None:
-    source = [b"1", b"", b"3", b"4", b"5", b"6"]
-    target = [b"eins", b"zwei", b"drei", b"\0", b"f\xc3\xbcnf", b"sechs"]
-    text, _ = fates_of(list(zip(source, target, strict=True)))
-    assert text.decode() == "1\neins\n3\ndrei\n5\nfünf\n6\nsechs\n"
-
-
-some_line = st.sampled_from([b"good", b"", b"\0", b" ", b"a  b", "ü\u2028c".encode()])
-
-
-@settings(max_examples=50)
-@given(st.lists(st.tuples(some_line, some_line), min_size=1))
-def test_every_pair_read_is_kept_or_dropped(pairs: Pairs) -> None:
-    text, fates = fates_of(pairs)
-    assert fates.total() == len(pairs)
-    assert len(text.split(b"\n")) - 1 == 2 * fates[KEPT]
-    assert b"" not in text.split(b"\n")[:-1]
-
-
 def write_texts(folder: Path, *counts: int) -> list[tuple[Path, Path]]:
     folder.mkdir()
     for number, count in enumerate(counts):
@@ -85,20 +63,6 @@ def write_texts(folder: Path, *counts: int) -> list[tuple[Path, Path]]:
 
 def cleaned(folder: Path, texts: list[tuple[Path, Path]]) -> CleanText:
     return clean(texts, folder, workers=1)
-
-
-def test_chunks_are_of_one_text_and_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clean_module, "CHUNK_PAIRS", 7)
-    text = cleaned(tmp_path / "work", write_texts(tmp_path / "texts", 17, 11))
-    chunks = list(text.chunks())
-    assert [number for number, _ in chunks] == [0, 0, 0, 1, 1]
-    assert [content.count(b"\n") for _, content in chunks] == [14, 14, 6, 14, 8]
-    pairs = [*number_pairs(17, 0), *number_pairs(11, 1)]
-    content = "".join(f"{s}\n{t}\n" for s, t in pairs).encode()
-    assert b"".join(content for _, content in chunks) == content == text.path.read_bytes()
-    assert text.pairs == 28
 
 
 def test_up_to_a_tenth_of_each_text_may_be_undecodable(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.samples import number_pairs, write_pairs
-from transformer.data.prepare import encode as encode_module
 from transformer.data.prepare.clean import KEPT, clean
 from transformer.data.prepare.encode import (
     DUPLICATE,
@@ -48,17 +47,6 @@ def test_encoding_by_words_equals_encoding_the_line(vocabulary: Path, parts: lis
         assert np.frombuffer(encoder.encode(line), np.uint16).tolist() == expected
 
 
-def test_words_beyond_the_cache_are_encoded(
-    vocabulary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encode_module, "_MAX_WORDS", 3)
-    whole = Vocabulary(vocabulary)
-    encoder = WordByWord(whole)
-    for line, expected in zip(LINES, whole.encode(LINES), strict=True):
-        assert np.frombuffer(encoder.encode(line), np.uint16).tolist() == expected
-    assert len(encoder) == 3
-
-
 def encoded(folder: Path, pairs: list[tuple[str, str]], rules: Encoding) -> Counter[str]:
     folder.mkdir()
     write_pairs(folder, "text", pairs)
@@ -82,15 +70,3 @@ def test_dropped_pairs_have_a_reason(tmp_path: Path, vocabulary: Path) -> None:
     assert fates == {KEPT: 1, UNEQUAL: 1, DUPLICATE: 1, TOO_LONG: 1}
     store = TokenStore(tmp_path / "work" / "train")
     assert [store[0][side].tolist() for side in (0, 1)] == whole.encode(["one", "eins"])
-
-
-def test_limits_are_inclusive_and_duplicates_stay_unless_dropped(
-    tmp_path: Path, vocabulary: Path
-) -> None:
-    lengths = [len(ids) for ids in Vocabulary(vocabulary).encode(["one one one", "eins"])]
-    rules = Encoding(
-        vocabulary=vocabulary,
-        max_length=max(lengths),
-        max_length_ratio=max(lengths) / min(lengths),
-    )
-    assert encoded(tmp_path / "work", [("one one one", "eins")] * 2, rules) == {KEPT: 2}

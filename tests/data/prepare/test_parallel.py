@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.prepare import parallel
 from transformer.data.prepare.parallel import in_subprocess, map_in_order, prefetch
 
 ROOT = Path(__file__).parents[3]
@@ -34,30 +33,9 @@ def test_results_come_in_the_order_of_the_items_from_several_processes() -> None
     assert os.getpid() not in processes
 
 
-def test_the_queue_of_items_is_short() -> None:
-    taken: list[int] = []
-    results = map_in_order(slow_when_even, (taken.append(i) or i for i in range(1_009)), 2)
-    next(results)
-    results.close()
-    assert len(taken) < 11  # the first ones, to see how many there are, and the queue
-
-
 def test_a_killed_process_is_reported() -> None:
     with pytest.raises(ChildProcessError, match="was killed, perhaps for lack of memory: start"):
         in_subprocess(kill_itself, 0)
-
-
-@pytest.mark.parametrize(
-    ("items", "workers", "processes"), [(0, 2, 0), (7, 16, 0), (8, 2, 2), (13, 16, 3), (99, 1, 0)]
-)
-def test_as_many_processes_are_started_as_the_items_are_worth(
-    items: int, workers: int, processes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[int] = []
-    pool = parallel._pool
-    monkeypatch.setattr(parallel, "_pool", lambda count: begun.append(count) or pool(count))
-    assert list(map_in_order(abs, range(items), workers)) == list(range(items))
-    assert begun == ([processes] if processes else [])
 
 
 SCRIPT = r"""

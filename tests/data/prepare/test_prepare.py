@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import gzip
 import json
 import subprocess
 import sys
@@ -12,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import loky
-import numpy as np
 import pytest
 
 from tests.samples import ENGLISH, GERMAN, number_pairs, tiny, write_corpus, write_pairs
@@ -212,17 +209,6 @@ def test_the_folder_does_not_depend_on_the_number_of_processes(
     assert begun == [2, 1, 2], "cleaning, the vocabulary, encoding"
 
 
-def test_pairs_over_max_length_are_dropped_and_counted(tmp_path: Path) -> None:
-    config = config_of(write_corpus(tmp_path / "numbers"))
-    everything = prepare(config).store("train").lengths
-    fitting = everything.max(axis=1) <= 11
-    assert 0 < fitting.sum() < 211
-    corpus = prepare(override(config, max_length=11))
-    assert np.array_equal(corpus.store("train").lengths, everything[fitting])
-    assert corpus.report()[0].dropped == {"too long": 211 - fitting.sum()}
-    assert len(corpus.store("valid")) == 13, "what is scored stays whole"
-
-
 def test_texts_are_read_in_order_and_every_line_is_kept_or_dropped_for_a_reason(
     tmp_path: Path,
 ) -> None:
@@ -262,17 +248,6 @@ def test_texts_are_read_in_order_and_every_line_is_kept_or_dropped_for_a_reason(
     }  # fmt: skip
     assert more.lines == 12 == more.kept + sum(more.dropped.values())
     assert (valid.split, valid.text, valid.lines) == ("valid", "numbers/valid", 13)
-
-
-def test_compressed_files_give_the_same_corpus(tmp_path: Path) -> None:
-    plain = prepare(config_of(write_corpus(tmp_path / "numbers")))
-    packed = write_corpus(tmp_path / "packed")
-    for path in list(packed.iterdir()):
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-        path.unlink()
-    other = prepare(config_of(packed))
-    for name in ("vocabulary.model", "train/tokens.u16", "valid/reference.txt"):
-        assert (other.directory / name).read_bytes() == (plain.directory / name).read_bytes()
 
 
 def write(split: str, content: bytes, languages: tuple[str, ...] = ("en", "de")):
@@ -337,10 +312,3 @@ def test_one_of_several_concurrent_processes_does_the_work(tiny_config: Config) 
     outputs = [process.communicate(timeout=120)[0].split() for process in processes]
     assert sorted(outputs) == [["211"], ["working", "211"]]
     assert len(prepared_folders()) == 1
-
-
-def test_corpora_of_the_same_name_may_have_different_texts(tmp_path: Path) -> None:
-    one = config_of(write_corpus(tmp_path / "numbers"))
-    other = config_of(write_corpus(tmp_path / "other", train=101))
-    corpus = dataclasses.replace(other.data.corpus, name=one.data.corpus.name)
-    assert prepare(one).report() != prepare(override(one, corpus=corpus)).report()

@@ -68,15 +68,16 @@ class TreebankText:
         longest = int(match["max_words"]) if match["max_words"] else None
         return cls(match["source"], cast(Split, match["split"]), longest, match["side"])
 
-    def file_name(self, side: str) -> str:
-        """The last part of its location, with another side."""
+    @property
+    def file_name(self) -> str:
+        """The last part of its location."""
         limit = "" if self.max_words is None else f"-{self.max_words}"
-        return f"{self.split}{limit}.{side}"
+        return f"{self.split}{limit}.{self.side}"
 
     @property
     def location(self) -> str:
         """Its declared location."""
-        return f"treebank:{self.source}/{self.file_name(self.side)}"
+        return f"treebank:{self.source}/{self.file_name}"
 
     def files(self) -> list[TextFile]:
         """The files of trees, in order: downloads, or the user's own."""

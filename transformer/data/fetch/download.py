@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import requests
-from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
-from urllib3.util import Retry
 
 from transformer.corpus import TextFile
 from transformer.data.fetch.cache import (
@@ -28,9 +27,9 @@ from transformer.progress import show_progress
 # (connect, read) in seconds
 _TIMEOUT = (10, 60)
 _CHUNK = 2**20
-# Attempts that bring no byte: at a server that has answered before, and at another.
-_PATIENCE, _PATIENCE_AT_FIRST = 5, 1
-# Pauses of 0, 2, 4, 8 and 16 s between them.
+# Attempts in a row that bring no byte: of a server that has answered before, and of another.
+_ATTEMPTS, _ATTEMPTS_AT_FIRST = 6, 2
+# Pauses of 2, 4, 8, 16 and 32 s between them.
 _BACKOFF = 1.0
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _WAY_OUT = "set DATA_MIRROR to a URL or a folder that holds host/path of it"
@@ -100,33 +99,28 @@ def _complete(origin: str, part: Path, size: int | None) -> None:
         try:
             _receive(origin, part, size)
             return
-        except requests.RequestException as error:  # the session has tried again
-            raise _failure(origin, part, error) from error
-        except HTTPError as error:  # the connection broke
-            failures = 0 if _size(part) > before else failures + 1
-            if failures == _PATIENCE:
-                raise _failure(origin, part, error) from error
-
-
-def _failure(origin: str, part: Path, error: requests.RequestException | HTTPError) -> InputError:
-    response = error.response if isinstance(error, requests.RequestException) else None
-    if response is not None:
-        reason = f"HTTP {response.status_code}"
-    elif received := _size(part):
-        reason = f"it broke off after {received} bytes, which are kept: try again"
-    else:
-        reason = type(error).__name__
-    return InputError(f"{origin} cannot be downloaded ({reason}); {_WAY_OUT}")
+        except (requests.RequestException, HTTPError) as error:
+            received = _size(part)
+            failures = 0 if received > before else failures + 1
+            response = error.response if isinstance(error, requests.RequestException) else None
+            if response is not None:
+                reason = f"HTTP {response.status_code}"
+            elif received:
+                reason = f"it broke off after {received} bytes, which are kept: try again"
+            else:
+                reason = type(error).__name__
+            has_answered = received > 0 or response is not None
+            is_final = response is not None and response.status_code not in _RETRIED_STATUS
+            if is_final or failures == (_ATTEMPTS if has_answered else _ATTEMPTS_AT_FIRST):
+                raise InputError(f"{origin} cannot be downloaded ({reason}); {_WAY_OUT}") from error
+        time.sleep(_BACKOFF * 2**failures if failures else 0)
 
 
 def _receive(origin: str, part: Path, size: int | None) -> None:
     """Append the rest of ``origin`` to ``part``, or write all if the server offers no less."""
     begun = _size(part)
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={begun}-"} if begun else {})
-    with (
-        _session(_PATIENCE if begun else _PATIENCE_AT_FIRST) as session,
-        session.get(origin, stream=True, timeout=_TIMEOUT, headers=headers) as response,
-    ):
+    with requests.get(origin, stream=True, timeout=_TIMEOUT, headers=headers) as response:
         if begun and response.status_code == 416:
             return  # nothing is missing, or the file on the server is another one
         response.raise_for_status()
@@ -146,24 +140,6 @@ def _receive(origin: str, part: Path, size: int | None) -> None:
             part.unlink(missing_ok=True)
         # read1 returns whatever has arrived; read() would lose it if the connection broke.
         _append(response.raw.read1, part, total)
-
-
-def _session(patience: int) -> requests.Session:
-    """One that tries again, with growing pauses, where that may help."""
-    tries = Retry(
-        total=None,
-        connect=patience,
-        read=patience,
-        status=_PATIENCE,
-        status_forcelist=_RETRIED_STATUS,
-        backoff_factor=_BACKOFF,
-        raise_on_status=False,
-        respect_retry_after_header=False,  # which may be hours
-    )
-    session = requests.Session()
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(max_retries=tries))
-    return session
 
 
 def _append(read: Callable[[int], bytes], part: Path, total: int | None) -> None:

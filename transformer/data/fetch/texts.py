@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import get_args
 
 from transformer.corpus import TextFile
 from transformer.data.corpora import cldr
+from transformer.data.corpora.treebanks import SENTENCES, TreebankText
 from transformer.data.fetch.cache import (
     cache_directory,
     check_sha256,
@@ -22,7 +28,8 @@ from transformer.data.fetch.cache import (
 )
 from transformer.data.fetch.download import cached_path, fetch_download
 from transformer.data.fetch.testsets import is_available, split_location, text_side
-from transformer.data.fetch.treebanks import missing_trees, treebank_side
+from transformer.data.linearised import Leaves, linearise
+from transformer.data.trees import read_trees, words
 from transformer.errors import InputError
 from transformer.progress import show_progress
 
@@ -31,6 +38,8 @@ _CHUNK = 2**20
 _GENERATORS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cldr_en_de": (cldr.VERSION, cldr.write)
 }
+# Incremented when the same trees would give other lines.
+_TREES_FORMAT = 2
 
 
 def fetch(file: TextFile) -> Path:
@@ -64,7 +73,9 @@ def missing(files: Iterable[TextFile]) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for file in files:
         if file.location.startswith("treebank:"):
-            found |= missing(missing_trees(file.location))
+            text = TreebankText.of(file.location)
+            trees = [] if _trees_folder(text).exists() else text.files()
+            found |= missing(each for each in trees if each.is_download)
         elif file.location.startswith("sacrebleu:"):
             name, pair, _ = split_location(file.location)
             if not is_available(name, pair):
@@ -108,7 +119,8 @@ def _whole(file: TextFile) -> Path:
         version, write = _GENERATORS[generator]
         return write_once(cache_directory() / "builtin" / f"{generator}-{version}", write) / name
     if scheme == "treebank":
-        return treebank_side(file.location)
+        text = TreebankText.of(file.location)
+        return write_once(_trees_folder(text), partial(_write_trees, text)) / text.file_name
     if scheme == "sacrebleu":
         return text_side(file.location)
     path = Path(file.location).expanduser()
@@ -163,3 +175,37 @@ def _unpack(archive: Path, wanted: dict[str, Path]) -> None:
     raise InputError(
         f"{archive} has no file {', '.join(wanted)}: it is another archive than the declared one"
     )
+
+
+def _trees_folder(text: TreebankText) -> Path:
+    """The folder in the cache for all sides of ``text``, named by the content of the trees."""
+    contents = [file.sha256 or sha256_of(Path(file.location)) for file in text.files()]
+    parts = [_TREES_FORMAT, text.split, text.max_words, contents]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return cache_directory() / "treebanks" / f"{Path(text.source).name}-{key}"
+
+
+def _write_trees(text: TreebankText, directory: Path) -> None:
+    """Write ``train.sentences``, ``train.XX``, ``train.words`` and so on, a line for each tree."""
+    files = text.files()
+    lines: dict[str, list[str]] = {side: [] for side in (SENTENCES, *get_args(Leaves))}
+    with show_progress(f"{text.split} trees", len(files)) as update:
+        for number, file in enumerate(files, 1):
+            path = fetch_download(file) if file.is_download else Path(file.location)
+            for tree in read_trees(_content(path), str(path)):
+                sentence = words(tree)
+                if text.max_words is None or len(sentence) <= text.max_words:
+                    lines[SENTENCES].append(" ".join(sentence))
+                    for leaves in get_args(Leaves):
+                        lines[leaves].append(linearise(tree, leaves))
+            update(number)
+    for side, written in lines.items():
+        path = directory / replace(text, side=side).file_name
+        path.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error

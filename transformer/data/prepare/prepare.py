@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import json
 import re
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -57,7 +56,9 @@ from transformer.progress import show_activity
 _LONG_TEXT = 100_000
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Incremented when the same settings would give a folder with other contents.
-_FORMAT = 5
+_FORMAT = 6
+# The clean text, needed until the training store is there.
+_CLEAN = "clean"
 
 
 def prepare(
@@ -82,11 +83,10 @@ def prepare(
     if expected is not None:  # before any work is done on changed text
         refuse_changed(changed_sources(corpus, contents, expected))
     directory = prepared_directory(config, contents)
-    work = directory.with_name(f"{directory.name}.work")
     with exclusive(directory, f"prepares {corpus.name}"):
         if not directory.exists():
             try:
-                _prepare(config, contents, directory, work, workers or default_workers())
+                _prepare(config, contents, directory, workers or default_workers())
             except OSError as error:
                 if error.errno not in _DISK_FULL:
                     raise
@@ -95,7 +95,6 @@ def prepare(
                     "another disk, and start again; finished stages are kept"
                 )
                 raise OSError(error.errno, reason) from error
-        shutil.rmtree(work, ignore_errors=True)
     if damaged := damaged_files(directory, whole=False):
         raise InputError(
             f"{directory} is damaged: {', '.join(damaged)} changed since it was prepared; "
@@ -132,66 +131,58 @@ def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
         [sha256, file.member] for sha256, file in zip(contents, data.corpus.files, strict=True)
     ]
     limits = [data.max_length, data.max_length_ratio, data.drop_duplicates]
-    # Translations had their folders before there were other tasks.
-    task = [] if data.corpus.task == "translation" else [data.corpus.task]
-    parts = [_FORMAT, texts, files, config.model.vocab_size, *limits, *task]
+    parts = [_FORMAT, texts, files, config.model.vocab_size, *limits, data.corpus.task]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return cache_directory() / "prepared" / f"{data.corpus.name}-{key}"
 
 
-def _prepare(
-    config: Config, contents: Sequence[str], directory: Path, work: Path, workers: int
-) -> None:
-    """Fetch the texts and write ``directory``; ``work`` holds what only later stages need."""
+def _prepare(config: Config, contents: Sequence[str], directory: Path, workers: int) -> None:
+    """Fetch the texts and write ``directory``, whose finished stages survive a kill."""
     corpus, part = config.data.corpus, part_of(directory)
-    if not work.exists():  # else much of it has been done already
-        remove(part)
+    if not part.exists():  # else much of it has been done already
         announce(corpus, workers)
     paths = fetch_all(corpus.files)
-    for folder in (work, part):
-        folder.mkdir(exist_ok=True)
+    part.mkdir(exist_ok=True)
     try:
-        report = _train(config, paths, part, work, workers)
-        write_report(part, [*report, *_scored(corpus, paths, part)])
+        if not (part / "train").exists():
+            _train(config, paths, part, workers)
+        remove(part / _CLEAN)
+        trained = (entry for entry in read_report(part) if entry.split == "train")
+        write_report(part, [*trained, *_scored(corpus, paths, part)])
         sources = _sources_read(corpus, contents, paths)
         with making(part / MANIFEST_FILE) as file:
             manifest = to_json(to_dict(make_manifest(part, sources)))
             file.write_text(manifest, encoding="utf-8")
     except InputError:
         remove(part)
-        remove(work)
         raise
     keep(part, directory)
 
 
-def _train(
-    config: Config, paths: Mapping[TextFile, Path], part: Path, work: Path, workers: int
-) -> list[TextReport]:
-    """Write the vocabulary and the training store into ``part``, each unless it exists."""
-    data, vocabulary, train = config.data, part / VOCABULARY_FILE, part / "train"
+def _train(config: Config, paths: Mapping[TextFile, Path], part: Path, workers: int) -> None:
+    """Write the vocabulary, the training store and its report into ``part``."""
+    data, vocabulary = config.data, part / VOCABULARY_FILE
     texts = [(paths[text.source], paths[text.target]) for text in data.corpus.train]
-    text = clean(texts, work / "clean", workers=workers)
+    text = clean(texts, part / _CLEAN, workers=workers)
     if not vocabulary.exists():
         whole = BRACKETS if data.corpus.task == "parsing" else None
         with making(vocabulary) as file:
             learn_vocabulary(text, config.model.vocab_size, file, whole)
-    if not train.exists():
-        encoding = Encoding(
-            vocabulary=vocabulary,
-            max_length=data.max_length,
-            max_length_ratio=data.max_length_ratio,
-            drop_duplicates=data.drop_duplicates,
-        )
-        with making(train) as folder:
-            fates = encode(text, encoding, folder, workers=workers)
-            total = sum(fates, Counter[str]())
-            if not total[KEPT]:
-                reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.items())
-                raise InputError(f"{texts[0][0]}: no pair is left of the training text ({reasons})")
-            Buckets.of(TokenStore(folder).lengths).save(folder)
-            each = zip(data.corpus.train, text.fates, fates, strict=True)
-            write_report(part, list(itertools.starmap(_train_report, each)))
-    return [entry for entry in read_report(part) if entry.split == "train"]
+    encoding = Encoding(
+        vocabulary=vocabulary,
+        max_length=data.max_length,
+        max_length_ratio=data.max_length_ratio,
+        drop_duplicates=data.drop_duplicates,
+    )
+    with making(part / "train") as folder:
+        fates = encode(text, encoding, folder, workers=workers)
+        total = sum(fates, Counter[str]())
+        if not total[KEPT]:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.items())
+            raise InputError(f"{texts[0][0]}: no pair is left of the training text ({reasons})")
+        Buckets.of(TokenStore(folder).lengths).save(folder)
+        each = zip(data.corpus.train, text.fates, fates, strict=True)
+        write_report(part, list(itertools.starmap(_train_report, each)))
 
 
 def learn_vocabulary(
