@@ -1,9 +1,8 @@
-"""The measurements of a directory: a line of JSON each."""
+"""Measurements of layers, kept in one file of their directory."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -14,18 +13,7 @@ from ablations.table1.paper import LENGTHS, WIDTHS
 from experiments.run.experiment import CONFIG_FILE
 from transformer.config import from_dict
 from transformer.errors import InputError
-from transformer.files import parse_json, read_json, write_atomically, write_json
-
-MEASUREMENTS_FILE = "measurements.jsonl"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
-    """The device and the version of torch that all measurements of a directory share."""
-
-    kind: Literal["cpu", "cuda"]
-    device: str
-    torch: str
+from transformer.files import read_json, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,52 +57,49 @@ class Steps:
     steps: int
 
 
-@dataclass(slots=True)
+@dataclass(kw_only=True, slots=True)
 class Measurements:
-    """The measurements of a directory: points by width and length, and counts of steps."""
+    """Points in the order of their widths and lengths, and counts of steps, of one device and
+    version of torch.
+    """
 
-    setting: Setting
-    points: dict[tuple[int, int], Point] = field(default_factory=dict[tuple[int, int], Point])
-    steps: dict[tuple[str, str, int], Steps] = field(
-        default_factory=dict[tuple[str, str, int], Steps]
-    )
+    kind: Literal["cpu", "cuda"]
+    device: str
+    torch: str
+    steps: list[Steps] = field(default_factory=list[Steps])
+    points: list[Point] = field(default_factory=list[Point])
 
     @property
     def summary(self) -> str:
         """The progress in half a sentence."""
         return (
             f"{len(self.points)} of {len(wanted_points())} pairs of length n and width d measured "
-            f"on {self.setting.device}"
+            f"on {self.device}"
         )
 
-    def add(self, record: Point | Steps) -> None:
-        """Add a measurement, in place of one of the same sizes."""
-        if isinstance(record, Point):
-            self.points[record.d, record.n] = record
-        else:
-            self.steps[record.what, record.name, record.n] = record
+    def lacks(self, d: int, n: int) -> bool:
+        """Whether there is no point of that width and length yet."""
+        return all((point.d, point.n) != (d, n) for point in self.points)
+
+    def add(self, point: Point) -> None:
+        """Add a point in its place."""
+        self.points.append(point)
+        self.points.sort(key=lambda each: (each.d, each.n))
 
     def counts(self, what: str, name: str) -> dict[int, int]:
         """Counts of steps by length."""
-        return {x.n: x.steps for x in self.steps.values() if (x.what, x.name) == (what, name)}
+        return {x.n: x.steps for x in self.steps if (x.what, x.name) == (what, name)}
 
     def predict(self, name: str, d: int, n: int, flops: int) -> float:
         """Seconds of a pass from those of the longest shorter input; 0 where there is none."""
-        shorter = [
-            point
-            for (width, length), point in self.points.items()
-            if width == d and length < n and name in point.layers
-        ]
+        shorter = [x for x in self.points if x.d == d and x.n < n and name in x.layers]
         if not shorter:
             return 0.0
-        last = max(shorter, key=lambda point: point.n)
-        return last.layers[name].seconds * flops / last.flops[name]
+        return shorter[-1].layers[name].seconds * flops / shorter[-1].flops[name]
 
     def save(self, directory: Path) -> None:
         """Write all of them; after a kill the file is the whole old or new one."""
-        records: Iterable[Steps | Point] = (*self.steps.values(), *self.points.values())
-        lines = (json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records)
-        write_atomically(directory / MEASUREMENTS_FILE, "".join(lines))
+        write_atomically(directory / LAYERS_FILE, json.dumps(asdict(self), ensure_ascii=False))
 
 
 def wanted_points(quick: bool = False) -> list[tuple[int, int]]:
@@ -127,38 +112,27 @@ def load(directory: Path) -> Measurements:
     """Read the measurements of a directory.
 
     Raises:
-        InputError: if it has none, or a line that cannot be read.
+        InputError: if it has none, or they cannot be read.
     """
-    setting, path = directory / LAYERS_FILE, directory / MEASUREMENTS_FILE
-    found = Measurements(from_dict(Setting, read_json(setting), str(setting), strict=False))
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    for number, line in enumerate(lines, start=1):
-        try:
-            values = parse_json(line)
-            found.add(from_dict(Steps if "what" in values else Point, values))
-        except (ValueError, InputError) as error:
-            raise InputError(
-                f"{path}, line {number} cannot be read ({error}): delete that line, and run table1 "
-                "measures it again"
-            ) from error
-    return found
+    path = directory / LAYERS_FILE
+    return from_dict(Measurements, read_json(path), str(path))
 
 
-def claim(directory: Path, setting: Setting) -> Measurements:
-    """Make a directory that of these measurements, or read what it has.
+def claim(directory: Path, here: Measurements) -> Measurements:
+    """What is measured in a directory already, or ``here``, which has no measurement yet.
 
     Raises:
         InputError: if it belongs to something else or was measured elsewhere.
     """
-    for name, what in ((PLAN_FILE, "table"), (SEARCH_FILE, "search"), (CONFIG_FILE, "single run")):
+    for name in (PLAN_FILE, SEARCH_FILE, CONFIG_FILE):
         if (directory / name).exists():
-            raise InputError(f"{directory} belongs to a {what}: choose another --directory")
+            raise InputError(f"{directory} has other runs ({name}): choose another --directory")
     if not (directory / LAYERS_FILE).exists():
-        write_json(directory / LAYERS_FILE, asdict(setting))
+        return here
     found = load(directory)
-    if found.setting != setting:
+    if (found.device, found.torch) != (here.device, here.torch):
         raise InputError(
-            f"{directory} was measured on {found.setting.device} with torch {found.setting.torch}, "
-            f"but here are {setting.device} and torch {setting.torch}: choose another --directory"
+            f"{directory} was measured on {found.device} with torch {found.torch}, but here are "
+            f"{here.device} and torch {here.torch}: choose another --directory"
         )
     return found

@@ -12,11 +12,11 @@ from ablations.files import CSV_FILE
 from ablations.report.layout import Column, Figure, Grid
 from ablations.report.write import write_files
 from ablations.table1 import paper
-from ablations.table1.figure import draw_costs
-from ablations.table1.growth import COSTS, crossing, exponents, growth, power, with_interval
+from ablations.table1.fit import COSTS, crossing, exponents, growth, power, with_interval
 from ablations.table1.measurements import Measurements, load, wanted_points
 from ablations.table1.paper import LAYER_TYPES, NAMES, PATHS, WIDTHS
-from experiments.figures.style import Record
+from experiments.figures import style
+from experiments.figures.style import Record, Spec
 from transformer import formats
 
 _TEMPLATE = Path(__file__).parent / "templates" / "table1.j2"
@@ -42,24 +42,23 @@ def write_layers_report(directory: Path) -> str:
 
 def compose(found: Measurements) -> dict[str, object]:
     """The values of the report's templates, finished or not."""
-    setting = found.setting
-    commits = dict.fromkeys(point.commit for point in found.points.values())
+    commits = dict.fromkeys(point.commit for point in found.points)
     return {
         "title": paper.TITLE,
-        "headline": f"{found.summary}, torch {setting.torch}, fp32, one sequence at a time.",
+        "headline": f"{found.summary}, torch {found.torch}, fp32, one sequence at a time.",
         "results": _results(found),
         "crossings": _crossings(found),
         "exponents": [_exponents(found, index) for index in range(2)] if found.points else [],
         "steps": _steps(found),
         "left_out": list(_left_out(found)),
         "facts": (
-            ("device", setting.device),
-            ("torch", setting.torch),
+            ("device", found.device),
+            ("torch", found.torch),
             ("precision", "fp32, without TF32"),
             ("batch", "1 sequence"),
             ("commit", ", ".join(commits)),
         ),
-        "on_cpu": setting.kind == "cpu",
+        "on_cpu": found.kind == "cpu",
         "paper": paper,
     }
 
@@ -136,8 +135,7 @@ def _left_out(found: Measurements) -> Iterator[str]:
     """A line for each layer and width that lack lengths, with the reason."""
     for name in NAMES:
         for d in WIDTHS:
-            points = [found.points[d, n] for n in paper.LENGTHS if (d, n) in found.points]
-            slow = [point for point in points if name in point.left_out]
+            slow = [point for point in found.points if point.d == d and name in point.left_out]
             if slow:
                 lengths = ", ".join(f"{point.n:,}" for point in slow)
                 least = formats.duration(slow[0].left_out[name])
@@ -149,27 +147,27 @@ def _left_out(found: Measurements) -> Iterator[str]:
 def _points(found: Measurements) -> list[Record]:
     """All points: sizes, FLOPs, medians and quartiles in seconds, bytes."""
     rows: list[Record] = []
-    for (d, n), point in sorted(found.points.items()):
+    for point in found.points:
         for name, timing in point.layers.items():
             low, middle, high = quantiles(timing.samples, n=4)
             times = (median(timing.forward), median(timing.backward), middle, low, high)
-            cells = (name, n, d, point.flops[name], *times, timing.memory, len(timing.samples))
-            rows.append(dict(zip(_COLUMNS, cells, strict=True)))
+            cells = (point.flops[name], *times, timing.memory, len(timing.samples))
+            rows.append(dict(zip(_COLUMNS, (name, point.n, point.d, *cells), strict=True)))
     return rows
 
 
 def _figures(found: Measurements) -> list[Figure]:
     rows = _points(found)
-    where = "saved for backward" if found.setting.kind == "cpu" else "at the peak of a pass"
+    where = "saved for backward" if found.kind == "cpu" else "at the peak of a pass"
     time = Figure(
         name="time",
-        spec=draw_costs(rows, "seconds", "seconds forward and backward", "~g"),
+        spec=_draw_costs(rows, "seconds", "seconds forward and backward", "~g"),
         caption="Time of a pass forward and backward against the length n: a panel for each width "
         "d, a line for each layer, on logarithmic axes. Points are medians, bars quartiles.",
     )
     memory = Figure(
         name="memory",
-        spec=draw_costs(rows, "memory_bytes", f"bytes {where}", "~s"),
+        spec=_draw_costs(rows, "memory_bytes", f"bytes {where}", "~s"),
         caption="Memory against the length n: a panel for each width d, a line for each layer.",
     )
     return [time, memory] if rows else []
@@ -182,3 +180,51 @@ def _to_csv(rows: Sequence[Record]) -> str:
     for row in rows:
         writer.writerow(f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
     return file.getvalue()
+
+
+def _draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spec:
+    """A cost against n on logarithmic axes: a panel for each d, a line for each layer.
+
+    Args:
+        rows: ``layer``, ``n``, ``d``, the field, and its range if it has one: of ``seconds`` from
+            ``seconds_low`` to ``seconds_high``
+        field: such as ``seconds``
+        title: of the axis, with its unit
+        form: of its labels, in d3's notation
+    """
+    names = list(dict.fromkeys(row["layer"] for row in rows))
+    legend = {"orient": "bottom", "columns": 3, "title": None, "symbolOpacity": 1}
+    colour, shape = (
+        style.by("layer", dict(zip(names, looks, strict=False)), legend=legend)
+        for looks in (style.COLOURS, style.SHAPES)
+    )
+    x = style.axis("n", "length n", log=True, form=",d")
+    x["axis"]["values"] = [4**power for power in range(2, 7)]
+    y = style.axis(field, title, log=True, form=form)
+    y["axis"]["values"] = [10**power for power in range(-5, 12)]
+    ends = [end for end in (f"{field}_low", f"{field}_high") if end in rows[0]]
+    shown = {
+        "x": x,
+        "y": y,
+        "color": colour,
+        "tooltip": style.tooltip("layer", "n", "d", field, *ends),
+    }
+    layers = [
+        style.layer("line", shown, strokeWidth=1.5),
+        style.layer("point", {**shown, "shape": shape}, filled=True, size=35, opacity=1),
+    ]
+    if ends:
+        bars = {"x": x, "y": {**y, "field": ends[0]}, "y2": {"field": ends[1]}, "color": colour}
+        layers.insert(0, style.layer("rule", bars, strokeWidth=2, opacity=0.5))
+    return style.figure(
+        f"{title[0].upper()}{title[1:]}, by width d",
+        data={"values": rows},
+        columns=3,
+        facet={
+            "field": "d",
+            "title": None,
+            "header": {"labelExpr": "'d = ' + format(datum.value, ',')"},
+        },
+        resolve={"axis": {"x": "independent", "y": "independent"}},
+        spec={"width": 230, "height": 210, "layer": layers},
+    )

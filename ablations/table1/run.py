@@ -7,18 +7,15 @@ from pathlib import Path
 import torch
 
 from ablations.report.write import print_page
-from ablations.table1.measure import count_flops, measure_layers
-from ablations.table1.measurements import (
-    Measurements,
-    Point,
-    Setting,
-    Steps,
-    claim,
-    wanted_points,
+from ablations.table1.measure import (
+    count_flops,
+    measure_layers,
+    path_length,
+    sequential_operations,
 )
+from ablations.table1.measurements import Measurements, Point, Steps, claim, wanted_points
 from ablations.table1.paper import LIMIT_SECONDS, NAMES, PATHS, STEP_LENGTHS
 from ablations.table1.report import write_layers_report
-from ablations.table1.steps import path_length, sequential_operations
 from experiments.run.devices import default_device, device_name
 from experiments.run.ownership import lock_directory
 from experiments.run.provenance import commit
@@ -49,12 +46,12 @@ def run_layers(directory: Path | None, device_type: str | None, *, quick: bool =
     make_directory(root)
     with lock_directory(root, make=False), torch_threads(_THREADS):
         kind = "cuda" if device.type == "cuda" else "cpu"
-        setting = Setting(kind=kind, device=device_name(device), torch=torch.__version__)
-        found = claim(root, setting)
-        print(f"Table 1 in {root}: {setting.device}, fp32", flush=True)
+        here = Measurements(kind=kind, device=device_name(device), torch=torch.__version__)
+        found = claim(root, here)
+        print(f"Table 1 in {root}: {found.device}, fp32", flush=True)
         try:
             _count_steps(root, found)
-            _measure(root, found, device, wanted_points(quick))
+            _measure(root, found, device, quick=quick)
         except KeyboardInterrupt:
             print("stopped; the same command continues from here")
             raise
@@ -69,22 +66,20 @@ def _count_steps(root: Path, found: Measurements) -> None:
         for what, count, names in _COUNTS
         for name in names
         for n in STEP_LENGTHS
-        if (what, name, n) not in found.steps
+        if n not in found.counts(what, name)
     ]
     with show_progress("counting steps", len(lacking)) as show:
         for index, (what, count, name, n) in enumerate(lacking, start=1):
-            found.add(Steps(what=what, name=name, n=n, steps=count(name, n)))
+            found.steps.append(Steps(what=what, name=name, n=n, steps=count(name, n)))
             found.save(root)
             show(index)
 
 
-def _measure(
-    root: Path, found: Measurements, device: torch.device, points: list[tuple[int, int]]
-) -> None:
+def _measure(root: Path, found: Measurements, device: torch.device, *, quick: bool) -> None:
     if device.type == "cuda":
         # Products of matrices do without TF32 by default, but convolutions and LSTMs would use it.
         torch.backends.cudnn.allow_tf32 = False
-    lacking = [point for point in points if point not in found.points]
+    lacking = [(d, n) for d, n in wanted_points(quick) if found.lacks(d, n)]
     done = 0  # a point takes about as long as it has numbers
     with show_progress("timing layers", sum(d * n for d, n in lacking)) as show:
         for d, n in lacking:
@@ -96,5 +91,4 @@ def _measure(
                 Point(n=n, d=d, commit=commit(), flops=flops, layers=layers, left_out=left_out)
             )
             found.save(root)
-            done += d * n
-            show(done)
+            show(done := done + d * n)

@@ -69,7 +69,7 @@ def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Page) -> 
         write_json(
             running / "progress.json", to_dict(killed) | {"updated_at": training(1).updated_at}
         )
-        page.get_by_text("base/seed-2, attempt 1: <b>killed</b>").wait_for()
+        page.get_by_text("base/seed-2: failed (<b>killed</b>), the end of its log").wait_for()
         page.get_by_text("first\nlast").wait_for()
         assert not page.get_by_text("in line 3").is_visible()
         for scheme in ("light", "dark"):

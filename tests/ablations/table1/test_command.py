@@ -14,7 +14,7 @@ import pytest
 from ablations.__main__ import main
 from ablations.report.layout import Grid
 from ablations.table1 import measure, measurements, run
-from ablations.table1.measurements import Measurements, Point, Setting, Steps, Timing, load
+from ablations.table1.measurements import Measurements, Point, Steps, Timing, load
 from ablations.table1.paper import ATTENTION, NAMES, RECURRENT
 from ablations.table1.report import compose, write_layers_report
 
@@ -31,6 +31,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(run, "STEP_LENGTHS", (4, 8))
     monkeypatch.setattr(measure, "_MOST_SAMPLES", measure._LEAST_SAMPLES)
     return tmp_path / "out"
+
+
+def sizes(found: Measurements) -> list[tuple[int, int]]:
+    return [(point.d, point.n) for point in found.points]
 
 
 def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -52,15 +56,14 @@ def test_it_measures_and_after_ctrl_c_continues(
         patch.setattr(run, "measure_layers", interrupted)
         assert call(RUN, patch) != 0
     assert "stopped; the same command continues from here" in capsys.readouterr().out
-    lines = (place / "measurements.jsonl").read_text().splitlines()
-    assert set(load(place).points) == {(64, 16)}
-
+    before = load(place)
+    assert sizes(before) == [(64, 16)]
     monkeypatch.setattr(run, "path_length", None)  # what is counted is not counted again
     assert call(RUN, monkeypatch) == 0
-    assert (place / "measurements.jsonl").read_text().splitlines()[:-1] == lines
     found = load(place)
-    assert set(found.points) == {(64, 16), (64, 32)}
-    assert all(set(point.layers) == set(NAMES) for point in found.points.values())
+    assert sizes(found) == [(64, 16), (64, 32)]
+    assert (found.steps, found.points[0]) == (before.steps, before.points[0])
+    assert all(set(point.layers) == set(NAMES) for point in found.points)
     assert found.counts("path", RECURRENT) == {4: 4, 8: 8}
     for name in ("report.md", "report.html", "results.csv", "figures/time.svg"):
         assert (place / name).stat().st_size > 500, name
@@ -74,9 +77,8 @@ def test_a_layer_that_would_take_too_long_is_left_out_and_named(
 ) -> None:
     monkeypatch.setattr(run, "LIMIT_SECONDS", 0.0)
     assert call(RUN, monkeypatch) == 0
-    points = load(place).points
-    assert points[64, 16].left_out == {}
-    assert set(points[64, 32].left_out) == set(NAMES)
+    short, long = load(place).points
+    assert short.left_out == {} and set(long.left_out) == set(NAMES)
     assert "recurrent, d = 64: n = 32 (a pass" in (place / "report.md").read_text()
 
 
@@ -86,9 +88,9 @@ def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
     monkeypatch.setattr(measurements, "WIDTHS", (64, 512))
     assert call(f"{RUN} --quick", monkeypatch) == 0
     assert "2 of 4 pairs of length n and width d" in capsys.readouterr().out
-    assert set(load(place).points) == {(64, 16), (64, 32)}
+    assert sizes(load(place)) == [(64, 16), (64, 32)]
     assert call(RUN, monkeypatch) == 0
-    assert len(load(place).points) == 4
+    assert sizes(load(place)) == [(64, 16), (64, 32), (512, 16), (512, 32)]
 
 
 @pytest.mark.parametrize(
@@ -106,10 +108,10 @@ def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
         ("run table3 --scale quick --device cpu", "--device is for table1"),
         ("run table3 --scale quick --quick", "--quick is for table1"),
         ("plan table1 --scale quick", "table1 trains nothing"),
-        (f"{RUN}/of-table", "of-table belongs to a table: choose another --directory"),
-        (f"{RUN}/of-run", "of-run belongs to a single run: choose another --directory"),
+        (f"{RUN}/of-table", "of-table has other runs (table.json): choose another --directory"),
+        (f"{RUN}/of-run", "of-run has other runs (config.json): choose another --directory"),
         (f"{RUN}/elsewhere", "was measured on an abacus with torch 2, but here are "),
-        ("report out/damaged", "measurements.jsonl, line 2 cannot be read"),
+        ("report out/damaged", "layers.json cannot be read as JSON"),
         ("collect out/elsewhere --into x", "has measured layers"),
         ("run table3 --scale quick --directory out/elsewhere", "has measured layers"),
     ],
@@ -123,13 +125,11 @@ def test_what_cannot_be_done_is_one_line(
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     setting = json.dumps({"kind": "cpu", "device": "an abacus", "torch": "2"})
-    count = json.dumps({"what": "path", "name": RECURRENT, "n": 4, "steps": 4})
     files = {
         "of-table/table.json": "{}",
         "of-run/config.json": "{}",
         "elsewhere/layers.json": setting,
-        "damaged/layers.json": setting,
-        "damaged/measurements.jsonl": f"{count}\n{count[:20]}\n",
+        "damaged/layers.json": setting[:20],
     }
     for name, content in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -141,8 +141,7 @@ def test_what_cannot_be_done_is_one_line(
 
 
 def test_the_committed_report_is_that_of_the_committed_measurements(tmp_path: Path) -> None:
-    for name in ("layers.json", "measurements.jsonl"):
-        shutil.copy(COMMITTED / name, tmp_path)
+    shutil.copy(COMMITTED / "layers.json", tmp_path)
     write_layers_report(tmp_path)
     for name in ("report.md", "results.csv"):
         assert (tmp_path / name).read_text() == (COMMITTED / name).read_text()
@@ -150,7 +149,7 @@ def test_the_committed_report_is_that_of_the_committed_measurements(tmp_path: Pa
 
 def made_up() -> Measurements:
     """Attention that takes n²·d/1000 nanoseconds and an LSTM that takes n·d² of them."""
-    found = Measurements(Setting(kind="cpu", device="an abacus, 1 thread", torch="2"))
+    found = Measurements(kind="cpu", device="an abacus, 1 thread", torch="2")
     for d in (64, 128, 256, 512, 1024):
         for n in (64, 256, 512, 1024, 2048):
             costs = {ATTENTION: n * n * d, RECURRENT: n * d * d}
@@ -161,8 +160,8 @@ def made_up() -> Measurements:
             flops = dict.fromkeys(NAMES, 1) | costs
             found.add(Point(n=n, d=d, commit="abc", flops=flops, layers=layers, left_out={}))
     for n in (8, 16, 32):
-        found.add(Steps(what="path", name=RECURRENT, n=n, steps=n))
-        found.add(Steps(what="sequential", name=ATTENTION, n=n, steps=2))
+        found.steps.append(Steps(what="path", name=RECURRENT, n=n, steps=n))
+        found.steps.append(Steps(what="sequential", name=ATTENTION, n=n, steps=2))
     return found
 
 
@@ -182,7 +181,6 @@ def test_the_report_shows_exponents_crossings_and_growth() -> None:
     assert crossings["256"][:2] == ("256", "256")
     assert crossings["1,024"][:2] == ("1,024", "1,024")
     # Where one of the two was left out, nothing is claimed beyond.
-    cut = found.points[1024, 1024]
-    for n in (1024, 2048):
-        found.points[1024, n] = replace(cut, n=n, layers={}, left_out={RECURRENT: 9.0})
+    for cut in found.points[-2:]:
+        found.points[found.points.index(cut)] = replace(cut, layers={}, left_out={RECURRENT: 9.0})
     assert rows(found, "crossings")["1,024"][:2] == ("1,024", "> 512")

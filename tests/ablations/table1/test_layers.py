@@ -10,8 +10,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ablations.table1 import paper
 from ablations.table1.layers import RestrictedAttention, SelfAttention, make_layer
-from ablations.table1.measure import count_flops, measure_layers
-from ablations.table1.steps import path_length, sequential_operations
+from ablations.table1.measure import (
+    count_flops,
+    measure_layers,
+    path_length,
+    sequential_operations,
+)
 
 
 @pytest.mark.parametrize("name", paper.NAMES)
