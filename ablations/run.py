@@ -36,7 +36,7 @@ from ablations.tables.collect import collect
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import claim_plan, make_plan, settle_plan
 from ablations.tracking.table_run import track_table_run
-from experiments.run.experiment import CONFIG_FILE, Experiment, Log
+from experiments.records.experiment import CONFIG_FILE, Experiment, Log
 from transformer.config import Config, Precision
 from transformer.errors import InputError
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from bench.workload import Workload, wait_for
-from experiments.run.devices import default_device, device_name
-from experiments.run.provenance import commit, versions
+from experiments.devices import default_device, device_name
+from experiments.records.provenance import commit, versions
 from transformer.config import Config, DataConfig, ModelConfig, TrainingConfig
 from transformer.data.corpora.declared import MULTI30K_EN_DE
 

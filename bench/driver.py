@@ -20,7 +20,7 @@ from ablations.tables.cells import TableCells
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE as TABLE3
-from experiments.run.results import RESULT_FILE
+from experiments.records.result import RESULT_FILE
 
 _RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 

@@ -17,7 +17,7 @@ import torch
 
 from bench.common import Figures, add_output, report
 from experiments.catalog.find import find_experiment
-from experiments.run.devices import peak_memory
+from experiments.devices import peak_memory
 from transformer.config import Config, DataConfig, ModelConfig, override
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.fetch.cache import cache_directory, check_space

@@ -12,7 +12,7 @@ import torch
 from bench.common import Figures, Size, config_of, in_turn, make_parser, ratio_of, run, workload
 from bench.plain import make_plain_step
 from bench.workload import make_step
-from experiments.run.devices import peak_memory
+from experiments.devices import peak_memory
 from transformer.config import override
 from transformer.evaluation.counts import training_flops
 from transformer.training.module import TransformerModule

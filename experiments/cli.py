@@ -11,7 +11,7 @@ from experiments.command_line import LOG, VARIANT, Program, arg
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.run.experiment import Log
+    from experiments.records.experiment import Log
 
 PROGRAM = Program(
     "python -m experiments",
@@ -195,11 +195,11 @@ def train(
     """
     from experiments.catalog.find import find_experiment
     from experiments.catalog.settings import with_settings
-    from experiments.run.devices import is_first_rank
-    from experiments.run.execute import execute
-    from experiments.run.experiment import Limits
-    from experiments.run.progress import RunState
-    from experiments.run.results import load_result, score_lines
+    from experiments.records.experiment import Limits
+    from experiments.records.ownership import is_first_rank
+    from experiments.records.progress import RunState
+    from experiments.records.result import load_result, score_lines
+    from experiments.run import execute
 
     experiment = find_experiment(
         name,

@@ -19,9 +19,6 @@ from typing import Any, NoReturn, TypeVar
 from transformer.errors import InputError
 from transformer.variant import trust
 
-# Ctrl-C, SIGTERM, a closed terminal, and what SLURM can send before it takes a machine away: the
-# first one ends a run after a checkpoint.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 BAD_INPUT = 2
 # Errors of a full disk or of missing permissions, which are not bugs of ours.
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -96,7 +93,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
-        from experiments.run.provenance import commit
+        from experiments.records.provenance import commit
 
         try:
             number = version(_DISTRIBUTION)
@@ -220,8 +217,3 @@ def _flush() -> None:
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
-
-
-def stop_signals() -> list[signal.Signals]:
-    """``STOP_SIGNALS``, without SIGHUP where ``nohup`` lets this process outlive its terminal."""
-    return [x for x in STOP_SIGNALS if x != signal.SIGHUP or signal.getsignal(x) != signal.SIG_IGN]

@@ -13,7 +13,7 @@ from ablations.runs.places import count_cores, find_places
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import make_plan
 from ablations.tables.table import Cell
-from experiments.run.results import Result
+from experiments.records.result import Result
 from transformer.config import Config
 from transformer.data.prepare.estimate import preparation_cost
 from transformer.errors import InputError

@@ -11,7 +11,7 @@ import torch
 
 from ablations.costs.speed import OVERHEAD, Speed
 from ablations.costs.timing import Timing
-from experiments.run.devices import default_device, device_name, peak_memory
+from experiments.devices import default_device, device_name, peak_memory
 from transformer.config import EOS_ID, Config, override
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets

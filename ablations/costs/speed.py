@@ -12,8 +12,8 @@ from ablations.files import PLAN_FILE
 from ablations.runs.attempts import elapsed, read_result
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
-from experiments.run.devices import nominal_peak
-from experiments.run.results import Result
+from experiments.devices import nominal_peak
+from experiments.records.result import Result
 from transformer.config import Config, ModelConfig, TrainingConfig
 from transformer.errors import InputError, unknown_name
 from transformer.evaluation.counts import nominal_flops, run_flops, training_flops

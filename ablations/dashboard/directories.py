@@ -17,9 +17,9 @@ from ablations.files import HTML_FILE, PLAN_FILE, SEARCH_FILE, STUDY_FILE
 from ablations.report.layout import render
 from ablations.status.model import ENDED
 from ablations.status.view import cells, describe_counts, describe_host, describe_time, in_order
-from experiments.run.experiment import CONFIG_FILE
-from experiments.run.measures import MEASURES
-from experiments.run.progress import RunState
+from experiments.records.experiment import CONFIG_FILE
+from experiments.records.progress import RunState
+from experiments.records.result import MEASURES
 from transformer.errors import InputError
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -18,8 +18,8 @@ from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import Run, Status
 from ablations.tables.plan import Plan, load_plan
 from experiments.figures.style import Spec
-from experiments.run.progress import RunState
-from experiments.run.results import METRICS_FILE
+from experiments.records.outputs import METRICS_FILE
+from experiments.records.progress import RunState
 from transformer.formats import number
 
 _LOG_LINES = 10

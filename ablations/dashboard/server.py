@@ -22,8 +22,8 @@ from ablations.dashboard.directories import TEMPLATES, Directories, Shown, find_
 from ablations.files import HTML_FILE
 from ablations.report.layout import render
 from ablations.report.write import script_hashes
-from experiments.command_line import stop_signals
 from experiments.figures.render import script
+from experiments.records.progress import stop_signals
 from transformer.errors import InputError
 
 TITLE = "Ablations"

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
-from experiments.run.results import training_losses, valid_perplexities
+from experiments.records.outputs import training_losses, valid_perplexities
 
 # Of all curves of a figure together, and the fewest of one of them.
 _MAX_POINTS = 5_000

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from ablations.figures.curves import Curve, thin
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
-from experiments.run.progress import RunState
+from experiments.records.progress import RunState
 
 _MOST = 10.0  # times the best perplexity: a worse one is at the edge too
 _PERPLEXITY = style.axis("perplexity", "validation perplexity", log=True)

@@ -13,7 +13,7 @@ from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.evaluate.significance import Significance, compare_runs
-from experiments.run.measures import MEASURES
+from experiments.records.result import MEASURES
 from transformer import formats
 from transformer.errors import InputError, unknown_name
 

@@ -11,9 +11,9 @@ from ablations.report.numbers import RowNumbers, TableNumbers
 from ablations.runs.attempts import locate
 from ablations.runs.process import LOG_FILE, last_log_lines
 from ablations.tables.table import Cell
-from experiments.run.experiment import CONFIG_FILE
-from experiments.run.measures import MEASURES
-from experiments.run.results import METRICS_FILE, RESULT_FILE, hypotheses_path, read_samples
+from experiments.records.experiment import CONFIG_FILE
+from experiments.records.outputs import METRICS_FILE, hypotheses_path, read_samples
+from experiments.records.result import MEASURES, RESULT_FILE
 from transformer import formats
 from transformer.errors import InputError
 

@@ -13,7 +13,7 @@ from ablations.runs.attempts import locate
 from ablations.tables.table import Cell
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
-from experiments.run.measures import Measure
+from experiments.records.result import Measure
 
 _WIDTH, _HEIGHT = 400, 300
 _AGREEMENT_WIDTH, _AGREEMENT_HEIGHT = 480, 340

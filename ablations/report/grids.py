@@ -13,8 +13,7 @@ from ablations.report.details import read_details
 from ablations.report.layout import Column, Grid
 from ablations.report.numbers import RowNumbers, Score, TableNumbers
 from ablations.tables.changes import COLUMNS
-from experiments.run.measures import MEASURES
-from experiments.run.results import Result
+from experiments.records.result import MEASURES, Result
 from transformer import formats
 
 # Scores that only some runs have, and their decimals.

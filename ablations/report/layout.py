@@ -13,7 +13,7 @@ from typing import Any, Literal
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments.figures.style import Spec
-from experiments.run.progress import printable
+from experiments.records.progress import printable
 from transformer import formats
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ablations.report.numbers import TableNumbers
 from ablations.tables.changes import COLUMNS, columns
-from experiments.run.results import Result
+from experiments.records.result import Result
 from transformer import formats
 from transformer.config import Config
 from transformer.training.optimizer import learning_rate

@@ -22,8 +22,7 @@ from ablations.report.statistics import (
 from ablations.tables.changes import COLUMNS, Value
 from ablations.tables.plan import Plan, PlannedRow, load_plan
 from ablations.tables.table import Cell, Reported
-from experiments.run.measures import MEASURES, Measure
-from experiments.run.results import Result
+from experiments.records.result import MEASURES, Measure, Result
 from transformer.errors import InputError
 
 _AVERAGED = "averaged_"

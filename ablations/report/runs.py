@@ -11,8 +11,8 @@ from ablations.runs.attempts import locate, number
 from ablations.tables.collect import finished_result
 from ablations.tables.plan import Plan
 from ablations.tables.table import Cell
-from experiments.run.progress import Progress, RunState, read_progress
-from experiments.run.results import RESULT_FILE, Result
+from experiments.records.progress import Progress, RunState, read_progress
+from experiments.records.result import RESULT_FILE, Result
 from transformer.config import DataConfig, text_settings
 from transformer.errors import InputError
 

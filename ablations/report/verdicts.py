@@ -9,7 +9,7 @@ from ablations.report.cells import needed
 from ablations.report.numbers import Agreement, RowNumbers, TableNumbers
 from ablations.report.pooling import dunnett
 from ablations.report.statistics import Correlation
-from experiments.run.measures import Measure
+from experiments.records.result import Measure
 from transformer import formats
 
 _COUNTED = {

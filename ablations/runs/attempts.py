@@ -18,7 +18,7 @@ from math import isfinite
 from pathlib import Path
 
 from ablations.runs import identity
-from experiments.run.attempt import (
+from experiments.records.attempt import (
     ATTEMPT_FILE,
     Attempt,
     Failure,
@@ -26,9 +26,9 @@ from experiments.run.attempt import (
     wandb_id,
     write_attempt,
 )
-from experiments.run.experiment import CONFIG_FILE
-from experiments.run.progress import Progress, RunState, read_progress, write_progress
-from experiments.run.results import RESULT_FILE, Result, load_result
+from experiments.records.experiment import CONFIG_FILE
+from experiments.records.progress import Progress, RunState, read_progress, write_progress
+from experiments.records.result import RESULT_FILE, Result, load_result
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 from transformer.files import read_json, rename, write_json
@@ -84,7 +84,7 @@ def take_over(stem: Path) -> Path | None:
             return None
         else:
             rename(found, target)
-        for lock in target.glob(".lock-*"):  # of earlier attempts: experiments/run/ownership.py
+        for lock in target.glob(".lock-*"):  # of earlier attempts: records/ownership.py
             lock.unlink(missing_ok=True)
     except (FileNotFoundError, FileExistsError):
         return None

@@ -11,7 +11,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from ablations.runs.attempts import Ended
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,9 @@ from ablations.runs.attempts import leave_pruned, newest, number
 from ablations.runs.cells import Cells
 from ablations.runs.executor import AttemptEnd, Executor, Job, Place
 from ablations.runs.study import Study
-from experiments.command_line import stop_signals
-from experiments.run.experiment import Experiment
-from experiments.run.progress import RunState
-from experiments.run.results import valid_perplexities
+from experiments.records.experiment import Experiment
+from experiments.records.outputs import valid_perplexities
+from experiments.records.progress import RunState, stop_signals
 from transformer.errors import InputError
 
 _POLL_SECONDS = 0.05

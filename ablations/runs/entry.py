@@ -26,12 +26,12 @@ from experiments.command_line import (
     BAD_INPUT,
     is_bad_input,
     prepare_streams,
-    stop_signals,
 )
-from experiments.run.devices import is_first_rank, launched_world
-from experiments.run.execute import Outcome, execute
-from experiments.run.experiment import Log, load_experiment
-from experiments.run.progress import STOPPED_EXIT_CODE, RunState, record_end
+from experiments.devices import launched_world
+from experiments.records.experiment import Log, load_experiment
+from experiments.records.ownership import is_first_rank
+from experiments.records.progress import STOPPED_EXIT_CODE, RunState, record_end, stop_signals
+from experiments.run import Outcome, execute
 
 _TAKEN_OVER = "another attempt has taken this run over"
 _POLL_SECONDS = 1.0
@@ -48,7 +48,7 @@ def run_forked(
         directory: of the run
         folder: the working directory
         environment: replaces that of the fork server
-        accumulate: as for :func:`experiments.run.run.run`
+        accumulate: as for :func:`experiments.run.run`
         log: likewise
     """
     try:

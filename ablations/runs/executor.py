@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ablations.runs.attempts import Ended
-from experiments.run.experiment import Experiment, Log
-from experiments.run.progress import RunState
+from experiments.records.experiment import Experiment, Log
+from experiments.records.progress import RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Place:
 class Job:
     """One attempt at the run of ``experiment`` in ``root / name``.
 
-    ``accumulate`` and ``log`` are as for :func:`experiments.run.run.run`. A run that fails more
+    ``accumulate`` and ``log`` are as for :func:`experiments.run.run`. A run that fails more
     than ``retries`` times is given up; one that diverged fails, unless ``may_diverge``, as a trial
     of a search does. The process works in ``folder`` with the variables ``environment``.
     """

@@ -22,13 +22,13 @@ from typing import Any
 from ablations.runs import process
 from ablations.runs.executor import Job, Place
 from ablations.runs.supervise import RunProcess
-from experiments.command_line import STOP_SIGNALS
+from experiments.records.progress import STOP_SIGNALS
 
 # What a run imports, including W&B's launch tools, which each start of W&B looks at. None of these
 # modules touches a GPU or starts a thread.
 PRELOADED = [
     "ablations.runs.entry",
-    "experiments.run.run",
+    "experiments.run",
     "lightning.pytorch.loggers.wandb",
     "wandb.sdk.launch",
 ]

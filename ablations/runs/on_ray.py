@@ -28,7 +28,7 @@ from ablations.runs import process
 from ablations.runs.attempts import locate, record_failure
 from ablations.runs.executor import AttemptEnd, Job, Place
 from ablations.runs.supervise import Start, Wish, supervise
-from experiments.run.progress import RunState
+from experiments.records.progress import RunState
 from transformer.errors import InputError
 
 # What a node's process has of the driver's environment: the project's own settings.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ablations.runs import identity
 from ablations.runs.executor import Job, Place
-from experiments.run.progress import printable
+from experiments.records.progress import printable
 
 LOG_FILE = "log.txt"
 _LOG_BYTES = 65_536  # in which its last lines are looked for

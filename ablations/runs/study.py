@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ablations.files import STUDY_FILE
 from ablations.runs.attempts import Ended
 from ablations.runs.cells import Cells
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer.files import rename
 
 

@@ -26,13 +26,13 @@ from ablations.runs.attempts import (
 )
 from ablations.runs.executor import AttemptEnd, Job, Place
 from ablations.runs.process import LOG_FILE, PROCESS_FILE, Orphan, last_log_lines, signal_group
-from experiments.run.attempt import write_attempt
-from experiments.run.data import share_data
-from experiments.run.experiment import DATA_FILE
-from experiments.run.experiment import claim as claim_directory
-from experiments.run.measures import in_words, valid_scores
-from experiments.run.progress import RunState, final_state, read_progress
-from experiments.run.results import valid_perplexities
+from experiments.records.attempt import write_attempt
+from experiments.records.data import share_data
+from experiments.records.experiment import DATA_FILE
+from experiments.records.outputs import valid_perplexities
+from experiments.records.ownership import claim as claim_directory
+from experiments.records.progress import RunState, final_state, read_progress
+from experiments.records.result import in_words, valid_scores
 from transformer.errors import InputError
 from transformer.formats import duration
 

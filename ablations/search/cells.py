@@ -22,8 +22,8 @@ from ablations.search.trials import (
     refuse_hopeless,
     write_best,
 )
-from experiments.run.experiment import Experiment
-from experiments.run.progress import RunState
+from experiments.records.experiment import Experiment
+from experiments.records.progress import RunState
 
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 

@@ -13,7 +13,7 @@ from ablations.search.search import Search
 from ablations.search.trials import Trial, ranked
 from ablations.tables.plan import Plan, PlannedRow, load_plan
 from ablations.tables.table import Reported
-from experiments.run.progress import RunState
+from experiments.records.progress import RunState
 from transformer.errors import InputError
 
 SEEDS = 3

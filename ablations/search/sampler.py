@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.search.search import Search
 from ablations.search.trials import BEST, Trial, ranked
-from experiments.run.progress import RunState
+from experiments.records.progress import RunState
 from transformer.errors import InputError
 
 DIRECTIONS: tuple[Literal["minimize"]] = ("minimize",)  # perplexity

@@ -20,7 +20,7 @@ from ablations.tables.find import find_scale
 from ablations.tables.plan import choose_arithmetic
 from ablations.tables.scale import Scale
 from ablations.tables.table3 import BASE
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer.config import Config, Precision, from_dict, override
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters

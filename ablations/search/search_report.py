@@ -21,8 +21,8 @@ from ablations.search.rungs import count_passed, describe_rungs
 from ablations.search.search import Search, load_search
 from ablations.search.shown import draw_search, in_words, label, shares_of_importance
 from ablations.search.trials import Trial, best, missing_for_importances, read_trials
-from experiments.run.measures import MEASURES
-from experiments.run.progress import RunState
+from experiments.records.progress import RunState
+from experiments.records.result import MEASURES
 from transformer import formats
 from transformer.config import Config
 from transformer.errors import InputError

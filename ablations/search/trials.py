@@ -11,11 +11,12 @@ from pathlib import Path
 from ablations.runs.attempts import Ended, newest, read_ended
 from ablations.search.search import Search
 from ablations.tables.changes import Value
-from experiments.run.attempt import read_attempt
-from experiments.run.checksums import check_unchanged
-from experiments.run.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
-from experiments.run.progress import RunState, read_progress
-from experiments.run.results import Result, valid_perplexities
+from experiments.records.attempt import read_attempt
+from experiments.records.checksums import check_unchanged
+from experiments.records.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
+from experiments.records.outputs import valid_perplexities
+from experiments.records.progress import RunState, read_progress
+from experiments.records.result import Result
 from transformer import formats
 from transformer.config import to_dict
 from transformer.errors import InputError

@@ -21,9 +21,9 @@ from ablations.search.rungs import count_passed
 from ablations.search.search import load_search
 from ablations.status.model import ENDED, Run, Status
 from ablations.tables.plan import load_plan
-from experiments.run.attempt import Attempt, read_attempt
-from experiments.run.measures import valid_scores
-from experiments.run.progress import Progress, RunState, read_progress
+from experiments.records.attempt import Attempt, read_attempt
+from experiments.records.progress import Progress, RunState, read_progress
+from experiments.records.result import valid_scores
 from transformer.config import Config
 
 _START_SECONDS = 60.0

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from experiments.run.attempt import Attempt, Failure
-from experiments.run.progress import Progress, RunState
+from experiments.records.attempt import Attempt, Failure
+from experiments.records.progress import Progress, RunState
 from transformer.config import to_dict
 
 ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP)

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from ablations.status.from_directory import DirectoryReader
 from ablations.status.model import ENDED, Host, Run, Status, to_json
-from experiments.run.measures import MEASURES
-from experiments.run.progress import RunState
+from experiments.records.progress import RunState
+from experiments.records.result import MEASURES
 from transformer.formats import MISSING, duration, number, steps
 
 _LIVE_SECONDS = 1.0

@@ -10,7 +10,7 @@ from typing import Literal
 
 from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.table1.paper import LENGTHS, WIDTHS
-from experiments.run.experiment import CONFIG_FILE
+from experiments.records.experiment import CONFIG_FILE
 from transformer.config import from_dict
 from transformer.errors import InputError
 from transformer.files import read_json, write_atomically

@@ -16,9 +16,9 @@ from ablations.table1.measure import (
 from ablations.table1.measurements import Measurements, Point, Steps, claim, wanted_points
 from ablations.table1.paper import LIMIT_SECONDS, NAMES, PATHS, STEP_LENGTHS
 from ablations.table1.report import write_layers_report
-from experiments.run.devices import default_device, device_name
-from experiments.run.ownership import lock_directory
-from experiments.run.provenance import commit
+from experiments.devices import default_device, device_name
+from experiments.records.ownership import lock_directory
+from experiments.records.provenance import commit
 from transformer.errors import InputError
 from transformer.files import make_directory
 from transformer.kernels.threads import torch_threads

@@ -16,8 +16,8 @@ from ablations.runs.cells import StudySettings
 from ablations.tables.changes import columns
 from ablations.tables.plan import load_plan
 from ablations.tables.table import Cell
-from experiments.run.experiment import Experiment
-from experiments.run.measures import MEASURES
+from experiments.records.experiment import Experiment
+from experiments.records.result import MEASURES
 from transformer.evaluation.counts import run_flops
 
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)

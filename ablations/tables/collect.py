@@ -14,21 +14,11 @@ from pathlib import Path
 from ablations.runs.attempts import newest
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
-from experiments.run.checksums import check_unchanged, read_checksums, write_checksums
-from experiments.run.experiment import (
-    CONFIG_FILE,
-    DATA_FILE,
-    check_configuration,
-    load_experiment,
-)
-from experiments.run.results import (
-    METRICS_FILE,
-    RESULT_FILE,
-    Result,
-    hypotheses_path,
-    load_result,
-    samples_path,
-)
+from experiments.records.checksums import check_unchanged, read_checksums, write_checksums
+from experiments.records.experiment import CONFIG_FILE, DATA_FILE, load_experiment
+from experiments.records.outputs import METRICS_FILE, hypotheses_path, samples_path
+from experiments.records.ownership import check_configuration
+from experiments.records.result import RESULT_FILE, Result, load_result
 from transformer.errors import InputError
 from transformer.files import rename
 

@@ -18,9 +18,9 @@ from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Scale, division
 from ablations.tables.table import Cell, Reported, Row, Table
-from experiments.run.devices import native_precision
-from experiments.run.experiment import Experiment
-from experiments.run.measures import MEASURES
+from experiments.devices import native_precision
+from experiments.records.experiment import Experiment
+from experiments.records.result import MEASURES
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name

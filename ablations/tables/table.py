@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from ablations.files import check_name, check_row_name
 from ablations.tables.changes import CHANGES, Changes, RowChanges, check_change
 from ablations.tables.scale import Scale
-from experiments.run.measures import MEASURES
+from experiments.records.result import MEASURES
 from transformer.config import Config, override
 from transformer.errors import InputError, unknown_name
 from transformer.variant import variant_name
@@ -130,7 +130,7 @@ class Table:
     """Rows that differ from one base, whose configuration is in the paper's units.
 
     ``measures`` are the scores that it compares, by their names in
-    :mod:`experiments.run.measures`; ``scales`` are added to the built-in ones of
+    :mod:`experiments.records.result`; ``scales`` are added to the built-in ones of
     :mod:`ablations.tables.scales`.
 
     Raises:

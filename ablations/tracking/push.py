@@ -18,9 +18,9 @@ from ablations.search.search import load_search
 from ablations.tables.plan import load_plan
 from ablations.tracking.table_run import track_table_run
 from ablations.tracking.workspace import Subject, save_workspace
-from experiments.run.results import RESULT_FILE
-from experiments.run.wandb_runs import answers, one_line, server
-from experiments.run.wandb_runs import project as default_project
+from experiments.records.result import RESULT_FILE
+from experiments.wandb_runs import answers, one_line, server
+from experiments.wandb_runs import project as default_project
 from transformer.errors import InputError
 from transformer.progress import show_activity, show_progress
 

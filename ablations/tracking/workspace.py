@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.run.wandb_runs import STEP
+from experiments.wandb_runs import STEP
 from transformer.files import write_atomically
 
 # Keeps the address of the workspace, so that a later push updates it.

@@ -11,8 +11,8 @@ from experiments.attention.heads import MEASURES, join_words, mark_pieces, rank
 from experiments.attention.page import attention_page
 from experiments.evaluate.trained import load_trained
 from experiments.figures.render import to_pdf, to_png, to_svg
-from experiments.run.experiment import load_experiment
-from experiments.run.results import RESULT_FILE
+from experiments.records.experiment import load_experiment
+from experiments.records.result import RESULT_FILE
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import Attention, Kind, attend
 from transformer.files import write_atomically

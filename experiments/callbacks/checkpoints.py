@@ -10,9 +10,9 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from experiments.callbacks.clock import Clock, completes_step
-from experiments.run.checkpoints import is_regular, step_checkpoints
-from experiments.run.experiment import CHECKPOINTS
-from experiments.run.ownership import check_not_removed
+from experiments.records.checkpoints import is_regular, step_checkpoints
+from experiments.records.experiment import CHECKPOINTS
+from experiments.records.ownership import check_not_removed
 from transformer.config import TrainingConfig
 from transformer.files import replacing
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import lightning.pytorch as lightning
 
 from experiments.callbacks.clock import completes_step
-from experiments.run.progress import Progress, RunState
+from experiments.records.progress import Progress, RunState
 from transformer.data.batches import Batch
 
 if TYPE_CHECKING:
-    from experiments.run.display import Display  # tests/gpu imports this module without rich
+    from experiments.display import Display  # tests/gpu imports this module without rich
 
 # Reading the loss waits for the GPU, so it is read no more often than a person looks.
 _SHOW_SECONDS = 0.5

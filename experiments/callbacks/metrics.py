@@ -13,14 +13,14 @@ from typing import Any
 import lightning.pytorch as lightning
 
 from experiments.callbacks.clock import Clock, completes_step
-from experiments.run.devices import is_first_rank
-from experiments.run.results import (
+from experiments.records.outputs import (
     COLUMNS,
     METRICS_FILE,
     TRAINING_COLUMNS,
     VALIDATION_COLUMNS,
     read_metrics,
 )
+from experiments.records.ownership import is_first_rank
 from transformer.files import write_atomically
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from experiments.callbacks.checkpoints import Checkpoints
 from experiments.callbacks.clock import Clock, completes_step
-from experiments.command_line import stop_signals
+from experiments.records.progress import stop_signals
 
 # Several ranks ask each other this often whether to stop.
 _SECONDS_BETWEEN_VOTES = 0.5

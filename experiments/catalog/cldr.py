@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer.config import Config, DataConfig, ModelConfig, TrainingConfig
 from transformer.data.corpora.declared import CLDR_EN_DE
 

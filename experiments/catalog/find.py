@@ -17,7 +17,7 @@ from experiments.catalog.paper import (
 )
 from experiments.catalog.parsing import CRAFT, CRAFT_SHORT, TREEBANK, experiment_of_treebank
 from experiments.catalog.user_files import FILES, experiment_of_file, experiment_of_folder
-from experiments.run.experiment import BEST_FILE, Experiment, read_experiment
+from experiments.records.experiment import BEST_FILE, Experiment, read_experiment
 from transformer.config import override
 from transformer.errors import InputError, unknown_name
 

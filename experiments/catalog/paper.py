@@ -6,7 +6,7 @@ The defaults of the configuration are the paper's base model, so only difference
 from __future__ import annotations
 
 from experiments.catalog import multi30k
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer.config import Config, DataConfig, override
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_DE_SMALL, WMT14_EN_FR
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict
 
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer.config import (
     Config,
     DataConfig,

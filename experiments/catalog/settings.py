@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer.config import config_fields, override
 from transformer.errors import InputError, unknown_name
 from transformer.variant import class_name, variant_name

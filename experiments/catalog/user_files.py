@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from experiments.catalog.multi30k import recipe
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer.config import override
 from transformer.corpus import Corpus
 from transformer.data.corpora.folders import anchored, folder_corpus

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from experiments.run.results import Parses
+from experiments.records.result import Parses
 from transformer.corpus import Corpus
 from transformer.data.corpora.treebanks import leaves_of
 from transformer.data.linearised import delinearise

@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from experiments.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
+from experiments.display import Display
 from experiments.evaluate.parsing import constrain_to_trees, score_parses
-from experiments.run.checkpoints import has_checkpoints, to_average
-from experiments.run.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
-from experiments.run.display import Display
-from experiments.run.experiment import Experiment
-from experiments.run.progress import Progress, RunState
-from experiments.run.provenance import commit, versions
-from experiments.run.results import (
-    Averaged,
-    Parses,
-    Result,
-    Sample,
-    hypotheses_path,
-    samples_path,
-)
+from experiments.records.checkpoints import has_checkpoints, to_average
+from experiments.records.experiment import Experiment
+from experiments.records.outputs import Sample, hypotheses_path, samples_path
+from experiments.records.progress import Progress, RunState
+from experiments.records.provenance import commit, versions
+from experiments.records.result import Averaged, Parses, Result
 from transformer.config import DecodingConfig, to_dict
 from transformer.corpus import Corpus
 from transformer.data.prepared import PreparedCorpus

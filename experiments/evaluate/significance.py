@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.run.checksums import check_unchanged
-from experiments.run.data import recorded_data
-from experiments.run.experiment import Experiment, load_experiment
-from experiments.run.measures import MEASURES
-from experiments.run.results import hypotheses_path
+from experiments.records.checksums import check_unchanged
+from experiments.records.data import recorded_data
+from experiments.records.experiment import Experiment, load_experiment
+from experiments.records.outputs import hypotheses_path
+from experiments.records.result import MEASURES
 from transformer.data.text import read_text
 from transformer.errors import InputError
 

@@ -11,13 +11,13 @@ from typing import IO
 
 import torch
 
+from experiments.devices import default_device
+from experiments.display import Display
 from experiments.evaluate.parsing import constrain_to_trees, parse_lines
 from experiments.evaluate.scoring import Text, choose_checkpoints, load_average, score
-from experiments.run.data import recorded_data, run_vocabulary
-from experiments.run.devices import default_device
-from experiments.run.display import Display
-from experiments.run.experiment import Experiment, load_experiment
-from experiments.run.results import parse_scores
+from experiments.records.data import recorded_data, run_vocabulary
+from experiments.records.experiment import Experiment, load_experiment
+from experiments.records.result import parse_scores
 from transformer.config import DecodingConfig, override
 from transformer.data.fetch.testsets import sacrebleu_text
 from transformer.data.prepare.prepare import prepare

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.catalog.find import find_experiment
-from experiments.run.checkpoints import damaged_checkpoints, step_checkpoints
-from experiments.run.checksums import check_files, read_checksums
-from experiments.run.data import recorded_data, run_vocabulary
-from experiments.run.experiment import CONFIG_FILE, load_experiment
+from experiments.records.checkpoints import damaged_checkpoints, step_checkpoints
+from experiments.records.checksums import check_files, read_checksums
+from experiments.records.data import recorded_data, run_vocabulary
+from experiments.records.experiment import CONFIG_FILE, load_experiment
 from transformer.data.prepare.verify import verify
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError

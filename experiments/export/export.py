@@ -16,8 +16,8 @@ from experiments.evaluate.trained import (
     text_of_split,
 )
 from experiments.export.check import compare_engines
-from experiments.run.data import recorded_data
-from experiments.run.experiment import CONFIG_FILE, DATA_FILE
+from experiments.records.data import recorded_data
+from experiments.records.experiment import CONFIG_FILE, DATA_FILE
 from transformer.config import to_dict
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require

@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from experiments.run.devices import native_precision
+from experiments.devices import native_precision
 
 _ask_once = functools.cache(native_precision)
 

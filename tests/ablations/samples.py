@@ -19,8 +19,8 @@ from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE, TABLE
-from experiments.run.progress import Progress, RunState, read_progress
-from experiments.run.results import Averaged, Result, save_result
+from experiments.records.progress import Progress, RunState, read_progress
+from experiments.records.result import Averaged, Result, save_result
 from transformer.config import to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.files import write_json

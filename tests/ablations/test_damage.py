@@ -20,10 +20,10 @@ from ablations.runs.lock import WHOLE, lock_runs
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments import cli as experiments_cli
-from experiments.run.attempt import Attempt, write_attempt
-from experiments.run.experiment import claim
-from experiments.run.progress import Progress, RunState, write_progress
-from experiments.run.results import save_result
+from experiments.records.attempt import Attempt, write_attempt
+from experiments.records.ownership import claim
+from experiments.records.progress import Progress, RunState, write_progress
+from experiments.records.result import save_result
 from tests.ablations.samples import result, small_plan
 from tests.samples import DAMAGED_JSON
 from transformer.errors import InputError

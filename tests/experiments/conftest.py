@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run.run import run
+from experiments.run import run
 from tests.ablations.runs.processes import Finished, Running, start
 from tests.experiments.samples import tiny_experiment
 from tests.samples import write_corpus

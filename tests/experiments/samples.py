@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.experiment import Experiment
-from experiments.run.results import Result, load_result
-from experiments.run.run import run
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.experiment import Experiment
+from experiments.records.result import Result, load_result
+from experiments.run import run
 from tests.samples import tiny
 from transformer.config import override
 from transformer.data.corpora.folders import folder_corpus

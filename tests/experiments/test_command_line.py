@@ -14,10 +14,10 @@ from experiments.catalog.find import EXPERIMENTS
 from experiments.catalog.settings import with_settings
 from experiments.cli import PROGRAM
 from experiments.command_line import Program
-from experiments.run.execute import Outcome
-from experiments.run.experiment import Experiment, load_experiment
-from experiments.run.progress import RunState
-from experiments.run.results import load_result
+from experiments.records.experiment import Experiment, load_experiment
+from experiments.records.progress import RunState
+from experiments.records.result import load_result
+from experiments.run import Outcome
 from tests.experiments.conftest import Command
 from tests.samples import write_corpus
 from transformer.config import differences, to_dict
@@ -122,7 +122,7 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
         runs.append((experiment, directory))
         return Outcome(RunState.STOPPED)
 
-    monkeypatch.setattr("experiments.run.execute.execute", execute)
+    monkeypatch.setattr("experiments.run.execute", execute)
     settings = "training.max_steps=2 dropout=0.20 clip_norm=none schedule=inverse_sqrt"
     words = [word for setting in settings.split() for word in ("--set", setting)]
     arguments = vars(PROGRAM.parser.parse_args(["train", "multi30k", "--seed", "5", *words]))

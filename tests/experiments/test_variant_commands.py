@@ -11,7 +11,7 @@ from tests.experiments.conftest import Command
 from tests.test_variant import GELU
 
 EXPERIMENT = """
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer import Config, DataConfig, folder_corpus, override
 
 SIZES = dict(num_layers=1, d_model=16, d_ff=16, num_heads=2, d_k=8, d_v=8, dropout=0.0)

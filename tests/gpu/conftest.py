@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from bench.common import Size, lines_of
-from experiments.run.devices import device_name
-from experiments.run.provenance import commit, versions
+from experiments.devices import device_name
+from experiments.records.provenance import commit, versions
 
 # What a test may take that begins at the last moment.
 _LAST_SECONDS = 110.0

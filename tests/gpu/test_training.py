@@ -15,7 +15,7 @@ from bench.common import Size, config_of, in_turn, workload
 from bench.kernels import profile
 from bench.train import matrix_product, measure_training, product_flops
 from bench.workload import Workload, make_step
-from experiments.run.devices import device_name, nominal_peak, peak_memory
+from experiments.devices import device_name, nominal_peak, peak_memory
 from tests.gpu.test_equality import CPU, Record, compare
 from transformer.config import DecodingConfig, override
 from transformer.decoding import decode_sentences

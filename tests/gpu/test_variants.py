@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bench.common import Size, config_of, in_turn, workload
-from experiments.run.devices import peak_memory
+from experiments.devices import peak_memory
 from tests.gpu.test_equality import CPU, LOAD, Record, compare, small_config
 from tests.gpu.test_training import record_training
 from transformer.kernels.cross_entropy import chunked_cross_entropy

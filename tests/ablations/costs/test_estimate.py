@@ -17,8 +17,8 @@ from ablations.costs.estimate import Estimate, describe, plan_table
 from ablations.status.from_directory import DirectoryReader
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
-from experiments.run.progress import Progress, RunState
-from experiments.run.results import save_result
+from experiments.records.progress import Progress, RunState
+from experiments.records.result import save_result
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import begin
 from transformer.errors import InputError

@@ -9,7 +9,7 @@ import torch
 
 from ablations.costs.estimate import checkpoint_bytes
 from ablations.costs.speed import Speed, nominal_speed
-from experiments.run.devices import nominal_peak
+from experiments.devices import nominal_peak
 from tests.samples import tiny
 from transformer.config import Config, Corpus, Precision, override
 from transformer.errors import InputError

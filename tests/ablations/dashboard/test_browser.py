@@ -12,7 +12,7 @@ import pytest
 
 from ablations.report.report import write_report
 from ablations.tables.table import Cell
-from experiments.run.progress import Progress, RunState
+from experiments.records.progress import Progress, RunState
 from tests.ablations.dashboard.test_command import start
 from tests.ablations.samples import finish, leave_curve
 from tests.ablations.status.samples import training

@@ -19,7 +19,7 @@ from ablations.report.write import script_hashes
 from ablations.runs.attempts import locate
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
-from experiments.run.results import COLUMNS
+from experiments.records.outputs import COLUMNS
 from tests.ablations.dashboard.conftest import Client, serving
 from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.search.samples import leave, small_search

@@ -11,7 +11,7 @@ from ablations.search.spaces import BASE_LR, SHAPE
 from ablations.search.trials import Trial
 from ablations.tables.scales import QUICK
 from experiments.figures.style import Spec
-from experiments.run.progress import RunState
+from experiments.records.progress import RunState
 
 SEARCH = make_search(
     replace(BASE_LR, parameters=(*BASE_LR.parameters, SHAPE.parameters[1])),

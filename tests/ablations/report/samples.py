@@ -14,7 +14,7 @@ from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
-from experiments.run.results import save_result
+from experiments.records.result import save_result
 from tests.ablations.samples import TINY, leave_curve, result
 
 # Values by row and seed.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ablations.report.report import write_report
-from experiments.run.results import samples_path
+from experiments.records.outputs import samples_path
 from tests.ablations.samples import fill_table3
 from tests.browser import complaints, violations
 from transformer.files import write_json

@@ -11,8 +11,8 @@ from ablations.cli import compare
 from ablations.report.compare import compare_rows
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
-from experiments.run.experiment import claim
-from experiments.run.results import hypotheses_path
+from experiments.records.outputs import hypotheses_path
+from experiments.records.ownership import claim
 from tests.ablations.samples import finish, small_plan
 from tests.samples import number_pairs
 from transformer.errors import InputError

@@ -18,7 +18,7 @@ from ablations.report.verdicts import verdicts
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
-from experiments.run.experiment import claim
+from experiments.records.ownership import claim
 from tests.ablations.report.samples import SIGNS, Runs, fill, tables
 from tests.ablations.samples import finish, result, small_plan
 from transformer.config import override

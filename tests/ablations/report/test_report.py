@@ -14,9 +14,9 @@ from vl_convert import vegalite_to_svg
 from ablations.report.figures import draw_agreement
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan
-from experiments.run.experiment import claim
-from experiments.run.measures import MEASURES
-from experiments.run.results import hypotheses_path
+from experiments.records.outputs import hypotheses_path
+from experiments.records.ownership import claim
+from experiments.records.result import MEASURES
 from tests.ablations.report.golden import FILES, FILL, FOLDER
 from tests.ablations.report.samples import drawn, html_tables, marks, parsed, tables
 from tests.ablations.samples import finish, leave_curve, small_plan

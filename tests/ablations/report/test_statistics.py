@@ -17,7 +17,7 @@ from ablations.report.statistics import (
     required_seeds,
     t_quantile,
 )
-from experiments.run.measures import MEASURES
+from experiments.records.result import MEASURES
 
 
 def test_the_interval_of_three_numbers_by_hand() -> None:

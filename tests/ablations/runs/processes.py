@@ -22,7 +22,7 @@ from pathlib import Path
 from ablations.runs.forkserver import unblock_signals
 
 _PRELOADED = [
-    "experiments.run.run",
+    "experiments.run",
     "experiments.evaluate.trained",
     "experiments.catalog.find",
     "wandb",

@@ -9,9 +9,9 @@ import pytest
 
 from ablations.runs.attempts import locate, newest, number, publish, record_failure, take_over
 from ablations.tables.table import Cell
-from experiments.run.attempt import Attempt, read_attempt, write_attempt
-from experiments.run.progress import Progress, RunState, write_progress
-from experiments.run.results import save_result
+from experiments.records.attempt import Attempt, read_attempt, write_attempt
+from experiments.records.progress import Progress, RunState, write_progress
+from experiments.records.result import save_result
 from tests.ablations.samples import result
 
 

@@ -24,11 +24,12 @@ from ablations.runs.study import Study
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
-from experiments.run.attempt import read_attempt
-from experiments.run.data import recorded_data
-from experiments.run.experiment import DATA_FILE, claim
-from experiments.run.progress import read_progress
-from experiments.run.results import load_result
+from experiments.records.attempt import read_attempt
+from experiments.records.data import recorded_data
+from experiments.records.experiment import DATA_FILE
+from experiments.records.ownership import claim
+from experiments.records.progress import read_progress
+from experiments.records.result import load_result
 from tests.ablations.samples import (
     finish,
     hangs,

@@ -18,8 +18,8 @@ from ablations.runs.attempts import newest, read_ended
 from ablations.runs.executor import Job
 from ablations.tables.plan import load_plan
 from ablations.tables.table import Cell
-from experiments.run.attempt import Attempt, read_attempt, write_attempt
-from experiments.run.progress import RunState
+from experiments.records.attempt import Attempt, read_attempt, write_attempt
+from experiments.records.progress import RunState
 from tests.ablations.samples import small_plan
 from tests.ablations.storm.place import ROOT, Place, make_place
 from tests.ablations.storm.processes import DriverProcess, parent_of, send

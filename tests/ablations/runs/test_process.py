@@ -20,11 +20,11 @@ from ablations.runs.entry import run_forked
 from ablations.runs.executor import Job, Place
 from ablations.runs.forkserver import ForkedProcess
 from ablations.runs.supervise import RunProcess
-from experiments.run.attempt import write_attempt
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.experiment import claim
-from experiments.run.progress import STOPPED_EXIT_CODE, read_progress
-from experiments.run.results import load_result
+from experiments.records.attempt import write_attempt
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.ownership import claim
+from experiments.records.progress import STOPPED_EXIT_CODE, read_progress
+from experiments.records.result import load_result
 from tests.experiments.conftest import Command, Start
 from tests.experiments.run.test_attempt import ATTEMPT
 from tests.experiments.samples import tiny_experiment
@@ -59,7 +59,7 @@ from pathlib import Path
 from ablations.runs import forkserver
 from ablations.runs.executor import Job, Place
 from ablations.runs.forkserver import ForkedProcess
-from experiments.run.experiment import load_experiment
+from experiments.records.experiment import load_experiment
 
 directory = Path(sys.argv[1])
 job = Job(root=directory.parent, name="run", experiment=load_experiment(directory), log="csv")

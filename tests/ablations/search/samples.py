@@ -23,9 +23,10 @@ from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
 from ablations.tables.changes import Value
 from ablations.tables.table import Cell
-from experiments.run.attempt import Attempt, Failure, write_attempt
-from experiments.run.experiment import claim
-from experiments.run.results import METRICS_FILE, save_result, valid_perplexities
+from experiments.records.attempt import Attempt, Failure, write_attempt
+from experiments.records.outputs import METRICS_FILE, valid_perplexities
+from experiments.records.ownership import claim
+from experiments.records.result import save_result
 from tests.ablations.samples import TINY, result
 
 # A perplexity for the parameters of a trial, in place of its training.

@@ -21,7 +21,7 @@ from ablations.search.search import make_search
 from ablations.search.space import whole
 from ablations.search.spaces import BASE_LR
 from ablations.search.trials import best, read_trials
-from experiments.run.results import valid_perplexities
+from experiments.records.outputs import valid_perplexities
 from tests.ablations.samples import TINY
 from tests.ablations.search.samples import (
     bowl,

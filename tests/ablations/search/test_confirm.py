@@ -12,7 +12,7 @@ from ablations.search.confirm import plan_confirmation
 from ablations.search.search_report import write_search_report
 from ablations.search.trials import read_trials
 from ablations.tables.plan import claim_plan, load_plan
-from experiments.run.results import save_result
+from experiments.records.result import save_result
 from tests.ablations.samples import result
 from tests.ablations.search.samples import bowl, leave, small_search
 from transformer import formats

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 
 from ablations.search.search import load_search
 from ablations.search.trials import best, read_trials
-from experiments.run.experiment import load_experiment
+from experiments.records.experiment import load_experiment
 from tests.ablations.search.samples import journal
 from tests.samples import write_corpus
 

@@ -17,7 +17,7 @@ from ablations.search.space import Space, uniform
 from ablations.search.spaces import REGULARISATION, SHAPE
 from ablations.search.trials import Trial, missing_for_importances, read_trials
 from ablations.tables.changes import Value
-from experiments.run.progress import RunState
+from experiments.records.progress import RunState
 from tests.ablations.report.samples import drawn, html_tables, marks, tables
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
 from tests.test_help import commands

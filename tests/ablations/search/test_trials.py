@@ -13,7 +13,7 @@ from ablations.search.trials import read_trials, write_best
 from ablations.tables.scales import SMALL
 from experiments import cli
 from experiments.catalog.find import find_experiment, searched
-from experiments.run.experiment import load_experiment
+from experiments.records.experiment import load_experiment
 from tests.ablations.search.samples import leave, small_search
 from transformer.config import override
 from transformer.errors import InputError

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ablations.runs.process import LOG_FILE
-from experiments.run.attempt import Attempt, Failure, write_attempt
-from experiments.run.progress import Progress, RunState
+from experiments.records.attempt import Attempt, Failure, write_attempt
+from experiments.records.progress import Progress, RunState
 from transformer.config import to_dict
 from transformer.files import write_json
 

@@ -18,7 +18,7 @@ from ablations.status.model import Run, Status, to_json
 from ablations.status.view import show_status
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
-from experiments.run.progress import Progress, RunState
+from experiments.records.progress import Progress, RunState
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.search.samples import small_search
 from tests.ablations.status.samples import CRASH, begin, training

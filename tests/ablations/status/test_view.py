@@ -10,8 +10,8 @@ from rich.console import Console
 
 from ablations.status.model import Run, Status
 from ablations.status.view import View, block
-from experiments.run.attempt import Attempt
-from experiments.run.progress import Progress, RunState
+from experiments.records.attempt import Attempt
+from experiments.records.progress import Progress, RunState
 from tests.ablations.status.samples import CRASH
 
 NOW = 1_000.0

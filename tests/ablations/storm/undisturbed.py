@@ -11,9 +11,9 @@ import pytest
 
 from ablations.tables.find import load_table
 from ablations.tables.plan import make_plan
-from experiments.run.experiment import claim
-from experiments.run.results import METRICS_FILE, read_metrics
-from experiments.run.run import run
+from experiments.records.outputs import METRICS_FILE, read_metrics
+from experiments.records.ownership import claim
+from experiments.run import run
 from tests.ablations.search.samples import journal
 from tests.ablations.storm import stand_in
 from tests.ablations.storm.damage import FlippedBit

@@ -11,9 +11,9 @@ from ablations.report.numbers import compute_numbers
 from ablations.tables.collect import collect
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
-from experiments.run.checksums import read_checksums, record_checksums
-from experiments.run.experiment import claim
-from experiments.run.results import content_of, load_result, save_result
+from experiments.records.checksums import read_checksums, record_checksums
+from experiments.records.ownership import claim
+from experiments.records.result import content_of, load_result, save_result
 from tests.ablations.samples import result, small_plan
 from transformer.config import override
 from transformer.errors import InputError

@@ -15,8 +15,8 @@ from ablations.tables.scales import QUICK
 from ablations.tables.table import Cell
 from ablations.tables.table2 import TABLE
 from experiments.catalog.find import find_experiment
-from experiments.run.experiment import claim
-from experiments.run.results import save_result
+from experiments.records.ownership import claim
+from experiments.records.result import save_result
 from tests.ablations.report.samples import tables
 from tests.ablations.samples import result
 from transformer.errors import InputError

@@ -14,8 +14,8 @@ from ablations.tables.scales import MEDIUM
 from ablations.tables.table import Cell
 from ablations.tables.table3 import TABLE as TABLE3
 from ablations.tables.table4 import TABLE
-from experiments.run.experiment import claim
-from experiments.run.results import Parses, save_result
+from experiments.records.ownership import claim
+from experiments.records.result import Parses, save_result
 from tests.ablations.report.samples import tables
 from tests.ablations.samples import result
 from transformer.data.corpora.treebanks import TreebankText

@@ -18,8 +18,8 @@ from ablations.tables.table import Cell
 from ablations.tables.table3 import TABLE
 from ablations.tracking.push import push
 from ablations.tracking.workspace import Subject, _sections
-from experiments.run.results import save_result
-from experiments.run.tracking import Tracking
+from experiments.records.result import save_result
+from experiments.tracking import Tracking
 from tests.ablations.samples import TINY, result
 from tests.ablations.tracking.fake_wandb import ENTITY, FakeWandb, fake_wandb
 from transformer.errors import InputError

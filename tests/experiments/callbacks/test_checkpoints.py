@@ -15,8 +15,9 @@ import torch
 
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.callbacks.clock import Clock
-from experiments.run.checkpoints import newest_sound, step_checkpoints, to_average
-from experiments.run.run import Limits, run
+from experiments.records.checkpoints import newest_sound, step_checkpoints, to_average
+from experiments.records.experiment import Limits
+from experiments.run import run
 from tests.experiments.samples import (
     assert_same_end,
     copy_of,
@@ -167,7 +168,7 @@ def test_checkpoints_by_the_clock_keep_their_interval_over_stops(
 ):
     """Every five minutes: after steps 8, 15, 23, 30 and 38; on 15 and 30 after a validation."""
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    monkeypatch.setattr("experiments.run.run.Clock", _Clock)
+    monkeypatch.setattr("experiments.run.Clock", _Clock)
     experiment = tiny_experiment(folder, ("valid",), checkpoint_every_minutes=5)
 
     def names_after(steps: int) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.callbacks.metrics import MetricsCsv
-from experiments.run.results import METRICS_FILE, valid_perplexities
+from experiments.records.outputs import METRICS_FILE, valid_perplexities
 
 _HEADER = "step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\n"
 _ROWS = ["10,4.1,60,0.1,1.5,,\n", "20,3.9,50,0.2,1.4,,\n", "20,,,,,3.8,45\n", "30,3.7,40,0.3,1,,\n"]

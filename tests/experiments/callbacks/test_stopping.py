@@ -16,9 +16,9 @@ from torch._C._distributed_c10d import HashStore
 
 from experiments.callbacks.display import ShowTraining
 from experiments.callbacks.stopping import RankVote, StoppedError
-from experiments.command_line import STOP_SIGNALS
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.run import run
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.progress import STOP_SIGNALS
+from experiments.run import run
 from tests.experiments.samples import assert_same_end, tiny_experiment
 
 

@@ -18,7 +18,7 @@ CORPUS = snippet("sacrebleu_set")
 EXPERIMENT = (
     CORPUS
     + """
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer import Config, DataConfig, ModelConfig
 
 EXPERIMENT = Experiment(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from experiments.evaluate.trained import translate_stream
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.results import Result, load_result
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.result import Result, load_result
 from tests.ablations.runs.processes import Finished
 from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of

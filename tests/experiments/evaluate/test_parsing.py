@@ -9,8 +9,8 @@ import pytest
 
 from experiments.evaluate.parsing import score_parses
 from experiments.evaluate.trained import parse_stream
-from experiments.run.experiment import Experiment
-from experiments.run.results import Result, score_lines
+from experiments.records.experiment import Experiment
+from experiments.records.result import Result, score_lines
 from tests.data.corpora.test_treebanks import write_wsj
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of

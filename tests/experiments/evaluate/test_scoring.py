@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from experiments.evaluate.trained import load_trained
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.results import load_result, score_lines
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.result import load_result, score_lines
 from tests.experiments.samples import result_of, tiny_experiment
 from transformer.data.prepare.prepare import prepare
 from transformer.evaluation.perplexity import perplexity, translate

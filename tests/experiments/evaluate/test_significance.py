@@ -10,8 +10,8 @@ import sacrebleu
 
 from experiments.cli import compare
 from experiments.evaluate.significance import compare_lines, compare_runs
-from experiments.run.experiment import claim
-from experiments.run.results import hypotheses_path
+from experiments.records.outputs import hypotheses_path
+from experiments.records.ownership import claim
 from tests.experiments.samples import tiny_experiment
 from tests.samples import number_pairs, write_corpus
 from transformer.errors import InputError

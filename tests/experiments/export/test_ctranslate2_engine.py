@@ -18,7 +18,7 @@ from experiments.export import ctranslate2_engine
 from experiments.export.check import compare_engines
 from experiments.export.ctranslate2_engine import CTranslate2Decoder
 from experiments.export.ctranslate2_model import write_ctranslate2_model
-from experiments.run.run import run
+from experiments.run import run
 from tests.samples import TINY_MODEL, number_pairs, random_sentences, tiny_model
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, override
 from transformer.data.vocabulary import Vocabulary, train_vocabulary

@@ -12,7 +12,8 @@ import lightning.pytorch as lightning
 from torch.profiler import ProfilerActivity, profile
 
 from experiments.callbacks.clock import Clock
-from experiments.run.run import Limits, run
+from experiments.records.experiment import Limits
+from experiments.run import run
 from tests.experiments.samples import tiny_experiment
 
 FIRST, LAST = 5, 15

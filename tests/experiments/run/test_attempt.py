@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run.attempt import Attempt, Failure, read_attempt, write_attempt
+from experiments.records.attempt import Attempt, Failure, read_attempt, write_attempt
 
 ATTEMPT = Attempt(
     cell="base/seed-1",

@@ -10,8 +10,8 @@ import pytest
 
 from experiments.evaluate.significance import compare_runs
 from experiments.evaluate.verify import verify_all
-from experiments.run.checksums import SUMS_FILE, check_unchanged, read_checksums
-from experiments.run.run import run
+from experiments.records.checksums import SUMS_FILE, check_unchanged, read_checksums
+from experiments.run import run
 from tests.experiments.samples import copy_of, forget_result, tiny_experiment
 from transformer.errors import InputError
 

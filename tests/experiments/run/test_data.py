@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.checksums import record_checksums
-from experiments.run.data import recorded_data
-from experiments.run.results import load_result
-from experiments.run.run import run
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.checksums import record_checksums
+from experiments.records.data import recorded_data
+from experiments.records.result import load_result
+from experiments.run import run
 from tests.data.test_prepared import flip_a_bit
 from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of, forget_result, tiny_experiment

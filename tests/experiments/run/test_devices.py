@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.run.devices import (
+from experiments.devices import (
     OutOfMemoryError,
     World,
     explain_out_of_memory,
     find_world,
-    is_first_rank,
     nominal_peak,
 )
-from experiments.run.experiment import claim
-from experiments.run.progress import RunState, final_state, read_progress
+from experiments.records.ownership import claim, is_first_rank
+from experiments.records.progress import RunState, final_state, read_progress
 from tests.experiments.conftest import Command
 from tests.experiments.samples import tiny_experiment
 from transformer.errors import InputError

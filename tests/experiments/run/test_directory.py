@@ -10,12 +10,13 @@ import pytest
 from filelock import FileLock
 
 import experiments.evaluate.scoring
-import experiments.run.ownership
-import experiments.run.run
+import experiments.records.ownership
+import experiments.run
 from experiments.callbacks.metrics import MetricsCsv
 from experiments.catalog.cldr import CLDR
-from experiments.run.experiment import claim, load_experiment
-from experiments.run.run import run
+from experiments.records.experiment import load_experiment
+from experiments.records.ownership import claim
+from experiments.run import run
 from tests.experiments.samples import copy_of, tiny_experiment
 from transformer.errors import InputError
 
@@ -47,7 +48,7 @@ def test_the_directory_of_a_table_is_refused_and_a_run_in_it_is_named(
 def test_a_directory_in_use_is_refused(
     finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.run.ownership, "_LOCK_SECONDS", 0)
+    monkeypatch.setattr(experiments.records.ownership, "_LOCK_SECONDS", 0)
     directory = copy_of(finished, tmp_path / "run")
     with (
         FileLock(directory / ".lock"),
@@ -61,7 +62,7 @@ def test_a_directory_in_use_is_refused(
     [
         ((MetricsCsv, "_append"), False),
         ((MetricsCsv, "_append"), True),
-        ((experiments.run.run, "score_run"), True),
+        ((experiments.run, "score_run"), True),
         ((experiments.evaluate.scoring, "_result"), True),
     ],
 )

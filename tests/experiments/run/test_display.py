@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import experiments.run.display
+import experiments.display
+from experiments.display import Display
 from experiments.evaluate.scoring import show_lines
-from experiments.run.display import Display
-from experiments.run.progress import Progress, RunState, read_progress, write_progress
+from experiments.records.progress import Progress, RunState, read_progress, write_progress
 
 
 def _console(terminal: bool) -> tuple[Console, StringIO]:
@@ -35,7 +35,7 @@ def _progress(step: int, stage: RunState = RunState.TRAIN) -> Progress:
 def test_without_a_terminal_a_line_is_printed_now_and_then_and_at_the_end(
     seconds: float, shown: list[int], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.run.display, "_LINE_SECONDS", seconds)
+    monkeypatch.setattr(experiments.display, "_LINE_SECONDS", seconds)
     console, out = _console(terminal=False)
     with Display(None, console) as display:
         display.start(RunState.TRAIN)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.run import Limits, run
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.experiment import Limits
+from experiments.run import run
 from tests.experiments.conftest import Command
 from tests.experiments.samples import assert_same_end, forget_result, tiny_experiment
 

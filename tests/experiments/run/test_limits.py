@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.results import METRICS_FILE, load_result
-from experiments.run.run import Limits, run
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.experiment import Limits
+from experiments.records.outputs import METRICS_FILE
+from experiments.records.result import load_result
+from experiments.run import run
 from tests.experiments.samples import (
     assert_same_end,
     copy_of,

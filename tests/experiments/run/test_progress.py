@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run.attempt import Failure
-from experiments.run.progress import (
+from experiments.records.attempt import Failure
+from experiments.records.progress import (
     Progress,
     RunState,
     final_state,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run import provenance
+from experiments.records import provenance
 
 
 def test_the_commit_is_found_without_writing_to_the_repository(

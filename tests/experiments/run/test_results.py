@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run.results import load_result, save_result
+from experiments.records.result import load_result, save_result
 from transformer.errors import InputError
 
 

@@ -8,10 +8,11 @@ from random import Random
 
 import pytest
 
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.experiment import Experiment, claim
-from experiments.run.progress import STOPPED_EXIT_CODE
-from experiments.run.run import run
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.experiment import Experiment
+from experiments.records.ownership import claim
+from experiments.records.progress import STOPPED_EXIT_CODE
+from experiments.run import run
 from tests.ablations.runs.processes import Running
 from tests.experiments.conftest import Start
 from tests.experiments.samples import assert_same_end, tiny_experiment

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.experiment import load_experiment
-from experiments.run.progress import read_progress
-from experiments.run.results import Result, load_result, score_lines
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.experiment import load_experiment
+from experiments.records.progress import read_progress
+from experiments.records.result import Result, load_result, score_lines
 from tests.experiments.samples import last_checkpoint, tiny_experiment
 from transformer.data.module import TranslationDataModule
 from transformer.data.prepare.prepare import prepare

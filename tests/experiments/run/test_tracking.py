@@ -20,15 +20,16 @@ import wandb
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.errors import CommError
 
-import experiments.run.wandb_runs
-from experiments.run.attempt import wandb_id, write_attempt
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.experiment import Limits, Log
-from experiments.run.provenance import commit
-from experiments.run.results import Result, load_result, read_samples
-from experiments.run.run import run
-from experiments.run.tracking import Tracking
-from experiments.run.wandb_runs import track_table, tracking_mode
+import experiments.wandb_runs
+from experiments.records.attempt import wandb_id, write_attempt
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.experiment import Limits, Log
+from experiments.records.outputs import read_samples
+from experiments.records.provenance import commit
+from experiments.records.result import Result, load_result
+from experiments.run import run
+from experiments.tracking import Tracking
+from experiments.wandb_runs import track_table, tracking_mode
 from tests.experiments.conftest import Command
 from tests.experiments.run.test_attempt import ATTEMPT
 from tests.experiments.samples import tiny_experiment
@@ -166,7 +167,7 @@ def test_tracking_is_online_if_asked_for_and_the_server_answers(
 def test_a_dead_network_is_noticed_within_seconds_and_means_offline(
     server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.run.wandb_runs, "_PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(experiments.wandb_runs, "_PROBE_SECONDS", 0.5)
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_BASE_URL", request.getfixturevalue(server))
     started = time.monotonic()
@@ -227,7 +228,7 @@ def test_a_failed_start_of_wandb_does_not_stop_the_run(
 def test_a_silent_server_delays_the_end_only_for_a_while(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.run.wandb_runs, "_FINISH_SECONDS", 0.1)
+    monkeypatch.setattr(experiments.wandb_runs, "_FINISH_SECONDS", 0.1)
     monkeypatch.setenv("WANDB_MODE", "disabled")
     release = threading.Event()
     with (

@@ -17,10 +17,10 @@ from torch.distributed.run import get_args_parser
 
 from ablations.runs.executor import Job, Place
 from ablations.runs.process import start
-from experiments.run.checkpoints import step_checkpoints
-from experiments.run.experiment import claim
-from experiments.run.progress import final_state, read_progress
-from experiments.run.results import load_result
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.ownership import claim
+from experiments.records.progress import final_state, read_progress
+from experiments.records.result import load_result
 from tests.ablations.runs.processes import Running
 from tests.experiments.conftest import Start
 from tests.experiments.samples import result_of, tiny_experiment

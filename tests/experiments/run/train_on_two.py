@@ -5,7 +5,7 @@ checkpoints by the clock, after each of them.
 import sys
 from pathlib import Path
 
-from experiments.run.run import run
+from experiments.run import run
 from tests.experiments.samples import tiny_experiment
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ _NEWSTEST = {"de": "wmt-news-ende/newstest2012", "fr": "wmt-news-enfr/newstest20
 DECLARATION = """
 from dataclasses import replace
 
-from experiments.run.experiment import Experiment
+from experiments.records.experiment import Experiment
 from transformer import (
     Config, DataConfig, DecodingConfig, ModelConfig, ParallelText, TrainingConfig, {name},
 )

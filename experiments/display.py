@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from experiments.run.devices import is_first_rank
-from experiments.run.progress import Progress, RunState, write_progress
+from experiments.records.ownership import is_first_rank
+from experiments.records.progress import Progress, RunState, write_progress
 from transformer.formats import duration
 
 _FILE_SECONDS = 1.0

@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.run.progress import printable
+from experiments.records.progress import printable
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 from transformer.files import read_json, write_json

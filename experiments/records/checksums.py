@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from experiments.run.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE
-from experiments.run.results import METRICS_FILE, RESULT_FILE
+from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE
+from experiments.records.outputs import METRICS_FILE
+from experiments.records.result import RESULT_FILE
 from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
 from transformer.files import write_atomically

@@ -7,11 +7,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.run.devices import is_first_rank
-from experiments.run.experiment import Experiment, Log
-from experiments.run.measures import valid_scores
-from experiments.run.results import Result
-from experiments.run.wandb_runs import finish, flat_config, log_samples, start_run
+from experiments.records.experiment import Experiment, Log
+from experiments.records.ownership import is_first_rank
+from experiments.records.result import Result, valid_scores
+from experiments.wandb_runs import finish, flat_config, log_samples, start_run
 from transformer.config import to_dict
 from transformer.errors import require
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from experiments.run.attempt import WANDB_ID_FILE, read_attempt, wandb_id
-from experiments.run.experiment import Experiment
-from experiments.run.provenance import commit
-from experiments.run.results import read_samples
+from experiments.records.attempt import WANDB_ID_FILE, read_attempt, wandb_id
+from experiments.records.experiment import Experiment
+from experiments.records.outputs import read_samples
+from experiments.records.provenance import commit
 from transformer.config import to_dict
 from transformer.files import write_atomically
 

@@ -1,8 +1,9 @@
-"""The state of a run and how far it has come: a small file that other processes may read."""
+"""The state of a run, its progress for other processes, and its end."""
 
 from __future__ import annotations
 
 import re
+import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,6 +19,9 @@ from transformer.files import read_json, write_json
 PROGRESS_FILE = "progress.json"
 # A run's process exits with this after a signal and a checkpoint (EX_TEMPFAIL of sysexits.h).
 STOPPED_EXIT_CODE = 75
+# Ctrl-C, SIGTERM, a closed terminal, and what SLURM can send before it takes a machine away: the
+# first one ends a run after a checkpoint.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # Colours, cursor movements, and window titles.
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 
@@ -135,3 +139,8 @@ def final_state(directory: Path, exit_code: int, started_at: float) -> RunState:
     if progress is not None and progress.updated_at >= started_at and progress.stage in _FINAL:
         return progress.stage
     return _EXIT_STATES.get(exit_code, RunState.FAILED)
+
+
+def stop_signals() -> list[signal.Signals]:
+    """``STOP_SIGNALS``, without SIGHUP where ``nohup`` lets this process outlive its terminal."""
+    return [x for x in STOP_SIGNALS if x != signal.SIGHUP or signal.getsignal(x) != signal.SIG_IGN]

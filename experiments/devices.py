@@ -22,8 +22,6 @@ from transformer.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-# In the order in which Lightning looks them up.
-_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 # Names as CUDA gives them, without the brand; TFLOP/s of fp32 outside tensor cores, and of dense
 # bf16 accumulated in fp32. Slices of a GPU (MIG) and laptop GPUs are not the same devices.
 _PEAK_TFLOPS: dict[str, tuple[float, float | None]] = {
@@ -64,12 +62,6 @@ class World:
     def size(self) -> int:
         """The number of processes on all machines."""
         return self.local * self.nodes
-
-
-def is_first_rank() -> bool:
-    """Whether this process is the one that writes files; known before a Trainer is made."""
-    ranks = (os.environ[name] for name in _RANK_VARIABLES if name in os.environ)
-    return int(next(ranks, "0")) == 0
 
 
 def launched_world() -> World | None:

@@ -1,4 +1,4 @@
-"""A named run: its configuration, its limits, and the directory that belongs to it."""
+"""``config.json``: a configuration with a name, and where its training ends sooner."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from experiments.run.results import Result
-from transformer.config import Config, differences, from_dict, to_dict
+from experiments.records.result import Result
+from transformer.config import Config, from_dict
 from transformer.errors import InputError
-from transformer.files import read_json, write_json
+from transformer.files import read_json
 
 # Where a run's figures are logged.
 Log = Literal["wandb", "tensorboard", "csv", "none"]
@@ -94,43 +94,3 @@ def read_experiment(path: Path) -> Experiment:
         InputError: if it is missing, damaged or of another version.
     """
     return from_dict(Experiment, read_json(path), str(path))
-
-
-def claim(directory: Path, experiment: Experiment, *, make: bool = True) -> None:
-    """Make ``directory`` the experiment's, or check that it already is.
-
-    Args:
-        make: create the directory if it is missing
-
-    Raises:
-        InputError: as :func:`check_configuration`.
-    """
-    check_configuration(directory, experiment)
-    if not (directory / CONFIG_FILE).exists():
-        if make:
-            directory.mkdir(parents=True, exist_ok=True)
-        write_json(directory / CONFIG_FILE, to_dict(experiment))
-
-
-def check_configuration(directory: Path, experiment: Experiment) -> None:
-    """Check that ``directory`` belongs to this experiment, or to none yet.
-
-    Raises:
-        InputError: if it belongs to another configuration; the message says what differs.
-    """
-    if not (directory / CONFIG_FILE).exists():
-        return
-    wanted = to_dict(experiment.config)
-    if read_json(directory / CONFIG_FILE).get("config") == wanted:
-        return
-    found = load_experiment(directory)
-    changes = differences(to_dict(found.config), wanted)
-    if found.config.data.corpus.name != experiment.config.data.corpus.name:
-        # Everything in another corpus differs; its name is enough to say so.
-        corpus = "data.corpus."
-        changes = [x for x in changes if not x.startswith(corpus) or x.startswith(f"{corpus}name:")]
-    if changes:
-        raise InputError(
-            f"{directory} belongs to another configuration ({'; '.join(changes)}): "
-            "choose another --directory, or remove this one"
-        )

@@ -1,28 +1,19 @@
-"""What a run leaves for tables and reports: ``result.json``, ``metrics.csv`` and translations.
-
-Nothing here imports torch, so that reports are quick.
-"""
+"""``result.json``: the scores of a finished run, and how tables name and round them."""
 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
+from transformer import formats
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 from transformer.files import read_json, to_json, write_atomically
 
 RESULT_FILE = "result.json"
-METRICS_FILE = "metrics.csv"
-TRAINING_COLUMNS: tuple[str, ...] = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
-VALIDATION_COLUMNS: tuple[str, ...] = ("valid_loss", "valid_perplexity")
-COLUMNS: tuple[str, ...] = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
-
-_NUMBER = r"-?(\d+(\.\d+)?(e[-+]\d+)?|inf|nan)"
-_LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,65 +196,53 @@ def content_of(result: Result) -> bytes:
     return to_json(to_dict(result)).encode()
 
 
-def hypotheses_path(directory: Path, split: str) -> Path:
-    """Where the run in ``directory`` writes its translations of ``split``."""
-    return directory / f"{split}.hypotheses.txt"
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A score by the name of its field in a :class:`Result`.
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
-    """A translation, and how much of it is in the reference: sentence chrF in per cent."""
-
-    chrf: float
-    source: str
-    reference: str
-    translation: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Samples:
-    samples: tuple[Sample, ...]
-
-
-def samples_path(directory: Path, split: str) -> Path:
-    """Where the run in ``directory`` writes its best and worst translations of ``split``."""
-    return directory / f"{split}.samples.json"
-
-
-def read_samples(directory: Path, split: str) -> list[Sample]:
-    """The best and worst translations of ``split``, best first; empty if there are none.
-
-    Raises:
-        InputError: if the file cannot be read.
+    ``label`` is its name in sentences and ``short`` at the head of a column; ``digits`` are its
+    decimals, ``paper_digits`` those that the paper gives, and ``scale`` the least and the greatest
+    value that it can have.
     """
-    path = samples_path(directory, split)
-    if not path.is_file():
-        return []
-    return list(from_dict(_Samples, read_json(path), str(path)).samples)
+
+    name: str
+    label: str
+    short: str
+    digits: int
+    paper_digits: int
+    direction: Literal["minimize", "maximize"] = "maximize"
+    scale: tuple[float, float] = (0.0, 100.0)
+
+    @property
+    def title(self) -> str:
+        """The label at the beginning of a sentence or of an axis."""
+        return self.label[0].upper() + self.label[1:]
+
+    @property
+    def is_of_test(self) -> bool:
+        """Whether it is of the test set; others are of the validation set."""
+        return self.name.startswith("test_")
 
 
-def read_metrics(directory: Path) -> tuple[list[list[str]], int]:
-    """The fields of each line of ``metrics.csv`` below the header, and how many lines were left
-    out because a full disk, a power cut or a bad block damaged them or they are still being
-    written.
-    """
-    try:
-        content = (directory / METRICS_FILE).read_bytes()
-    except FileNotFoundError:
-        return [], 0
-    *whole, last = content.decode(errors="replace").split("\n")
-    lines = [line.removesuffix("\r") for line in whole[1:]]
-    sound = [line.split(",") for line in lines if _LINE.fullmatch(line)]
-    return sound, len(lines) - len(sound) + bool(last)
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("perplexity", "perplexity", "PPL", 3, 2, "minimize", (1.0, math.inf)),
+        Measure("bleu", "BLEU", "BLEU", 1, 1),
+        Measure("test_bleu", "BLEU of the test set", "BLEU test", 1, 1),
+        Measure("f1", "F1", "F1", 1, 1),
+        Measure("test_f1", "F1 of the test set", "F1 test", 1, 1),
+    )
+}
 
 
-def training_losses(directory: Path) -> dict[int, float]:
-    """The training loss by step; empty before the first logged step."""
-    lines, _ = read_metrics(directory)
-    return {int(line[0]): float(line[1]) for line in lines if line[1]}
+def valid_scores(result: Result) -> dict[str, float]:
+    """What a run scored on the validation set, by measure."""
+    found = {x: getattr(result, x) for x in MEASURES if not MEASURES[x].is_of_test}
+    return {name: score for name, score in found.items() if score is not None}
 
 
-def valid_perplexities(directory: Path) -> dict[int, float]:
-    """Perplexity on the validation set by step; empty before the first validation."""
-    lines, _ = read_metrics(directory)
-    return {int(line[0]): float(line[-1]) for line in lines if line[-1]}
+def in_words(scores: dict[str, float]) -> str:
+    """Scores in one line: ``perplexity 7.52, BLEU 30.4``."""
+    found = [(MEASURES[name], score) for name, score in scores.items() if name in MEASURES]
+    return ", ".join(f"{x.label} {formats.number(y, x.paper_digits)}" for x, y in found)

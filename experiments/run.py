@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import lightning.pytorch as lightning
@@ -11,29 +12,37 @@ from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from experiments.callbacks.clock import Clock
 from experiments.callbacks.display import ShowTraining, quieten_lightning
 from experiments.callbacks.metrics import LogAxes, MetricsCsv
-from experiments.callbacks.stopping import StopEarly
-from experiments.evaluate.scoring import score_run
-from experiments.run.checkpoints import newest_sound
-from experiments.run.checksums import SUMS_FILE, record_checksums
-from experiments.run.data import record_data, recorded_data
-from experiments.run.devices import (
+from experiments.callbacks.stopping import StopEarly, StoppedError
+from experiments.devices import (
+    OutOfMemoryError,
     World,
     default_device,
     explain_out_of_memory,
     find_world,
-    is_first_rank,
 )
-from experiments.run.display import Display
-from experiments.run.experiment import Experiment, Limits, Log, check_configuration, claim
-from experiments.run.ownership import check_not_removed, explain_removal, lock_directory
-from experiments.run.progress import RunState
-from experiments.run.results import Result, content_of, load_result, save_result
-from experiments.run.tracking import Tracking
+from experiments.display import Display
+from experiments.evaluate.scoring import score_run
+from experiments.records.checkpoints import newest_sound
+from experiments.records.checksums import SUMS_FILE, record_checksums
+from experiments.records.data import record_data, recorded_data
+from experiments.records.experiment import Experiment, Limits, Log
+from experiments.records.ownership import (
+    check_configuration,
+    check_not_removed,
+    claim,
+    explain_removal,
+    is_first_rank,
+    lock_directory,
+)
+from experiments.records.progress import RunState
+from experiments.records.result import Result, content_of, load_result, save_result
+from experiments.tracking import Tracking
 from transformer.data.module import TranslationDataModule
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
 from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
+from transformer.training.optimizer import NonFiniteError
 
 _SMALLER_STEPS = (
     "divide each step into more parts (--accumulate), share it among more devices (--devices, of a "
@@ -172,3 +181,47 @@ def _train(
             check_cache(module.model)  # rather than after hours of training
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended and why, in one line; for a signal, its number and the checkpoint's step."""
+
+    state: RunState
+    message: str = ""
+    signal: int | None = None
+    step: int | None = None
+
+
+def execute(
+    experiment: Experiment,
+    directory: Path,
+    *,
+    devices: int | None = None,
+    accumulate: int = 1,
+    limits: Limits | None = None,
+    fenced: bool = False,
+    log: Log = "wandb",
+) -> Outcome:
+    """Call :func:`run` and turn expected early ends into an outcome.
+
+    Raises:
+        InputError: as ``run`` does.
+    """
+    try:
+        run(
+            experiment,
+            directory,
+            devices=devices,
+            accumulate=accumulate,
+            limits=limits,
+            fenced=fenced,
+            log=log,
+        )
+    except StoppedError as error:
+        return Outcome(RunState.STOPPED, str(error), error.number, error.step)
+    except NonFiniteError as error:
+        return Outcome(RunState.DIVERGED, f"training diverged: {error}")
+    except OutOfMemoryError as error:
+        return Outcome(RunState.FAILED, str(error))
+    return Outcome(RunState.DONE)

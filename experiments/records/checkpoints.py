@@ -9,9 +9,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-import torch
-
-from experiments.run.experiment import CHECKPOINTS
+from experiments.records.experiment import CHECKPOINTS
 from transformer.files import rename
 
 # "-stop" marks one written at a stop or at the end, between two of the regular interval.
@@ -78,6 +76,8 @@ def damaged_checkpoints(directory: Path) -> list[Path]:
 
 
 def _is_sound(path: Path) -> bool:
+    import torch
+
     try:
         with zipfile.ZipFile(path) as archive:
             if archive.testzip() is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from experiments.run.experiment import DATA_FILE, load_experiment
+from experiments.records.experiment import DATA_FILE, load_experiment
 from transformer.config import text_settings, to_dict
 from transformer.data.fetch.cache import sha256_of
 from transformer.data.prepared import VOCABULARY_FILE, Manifest, PreparedCorpus, read_manifest

@@ -1,0 +1,115 @@
+"""Whose a run's directory is: one experiment's, and one process's at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from experiments.records.attempt import read_attempt
+from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
+from transformer.config import differences, to_dict
+from transformer.errors import InputError
+from transformer.files import make_directory, read_json, remove_unfinished, write_json
+
+# A run whose process has just been killed may hold its lock for a moment longer.
+_LOCK_SECONDS = 10
+# In the order in which Lightning looks them up.
+_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
+
+
+def claim(directory: Path, experiment: Experiment, *, make: bool = True) -> None:
+    """Make ``directory`` the experiment's, or check that it already is.
+
+    Args:
+        make: create the directory if it is missing
+
+    Raises:
+        InputError: as :func:`check_configuration`.
+    """
+    check_configuration(directory, experiment)
+    if not (directory / CONFIG_FILE).exists():
+        if make:
+            directory.mkdir(parents=True, exist_ok=True)
+        write_json(directory / CONFIG_FILE, to_dict(experiment))
+
+
+def check_configuration(directory: Path, experiment: Experiment) -> None:
+    """Check that ``directory`` belongs to this experiment, or to none yet.
+
+    Raises:
+        InputError: if it belongs to another configuration; the message says what differs.
+    """
+    if not (directory / CONFIG_FILE).exists():
+        return
+    wanted = to_dict(experiment.config)
+    if read_json(directory / CONFIG_FILE).get("config") == wanted:
+        return
+    found = load_experiment(directory)
+    changes = differences(to_dict(found.config), wanted)
+    if found.config.data.corpus.name != experiment.config.data.corpus.name:
+        # Everything in another corpus differs; its name is enough to say so.
+        corpus = "data.corpus."
+        changes = [x for x in changes if not x.startswith(corpus) or x.startswith(f"{corpus}name:")]
+    if changes:
+        raise InputError(
+            f"{directory} belongs to another configuration ({'; '.join(changes)}): "
+            "choose another --directory, or remove this one"
+        )
+
+
+def is_first_rank() -> bool:
+    """Whether this process is the one that writes files; known before a Trainer is made."""
+    ranks = (os.environ[name] for name in _RANK_VARIABLES if name in os.environ)
+    return int(next(ranks, "0")) == 0
+
+
+@contextmanager
+def lock_directory(directory: Path, *, make: bool) -> Generator[None]:
+    """Keep other processes out of the directory; the ranks of one run share it.
+
+    Args:
+        make: create the directory if it is missing
+
+    Raises:
+        InputError: if it cannot be made or is in use.
+    """
+    if not is_first_rank():
+        yield
+        return
+    if make:
+        make_directory(directory)
+    # A paused earlier attempt may still hold its own lock, which was renamed with the directory.
+    attempt = read_attempt(directory)
+    lock = ".lock" if attempt is None else f".lock-{attempt.number}"
+    try:
+        with FileLock(directory / lock, timeout=_LOCK_SECONDS):
+            remove_unfinished(directory)
+            yield
+    except Timeout as error:
+        raise InputError(f"{directory} is in use by another process") from error
+
+
+def check_not_removed(directory: Path) -> None:
+    """Check that nobody has removed the run's directory since it was claimed.
+
+    Raises:
+        InputError: if somebody has, even if another program has made the directory again.
+    """
+    if is_first_rank() and not (directory / CONFIG_FILE).is_file():
+        raise InputError(
+            f"{directory} was removed, or emptied, while the run was writing to it: start it again"
+        )
+
+
+@contextmanager
+def explain_removal(directory: Path) -> Generator[None]:
+    """Report a missing file as a removed directory where that is the cause."""
+    try:
+        yield
+    except (FileNotFoundError, InputError):
+        check_not_removed(directory)
+        raise
