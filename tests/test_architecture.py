@@ -217,7 +217,7 @@ LINES = {
     "ablations/status": 610,
     "ablations/table1": 970,
     "ablations/tables": 1_500,
-    "ablations/tracking": 390,
+    "ablations/tracking": 340,
     "bench": 940,
     "experiments": 1_530,
     "experiments/attention": 520,

@@ -1,15 +1,12 @@
-"""Push to W&B what was tracked offline: the runs of a directory, its table, and a workspace."""
+"""Push to W&B: offline runs of a directory, its table, a workspace."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 from ablations.files import SEARCH_FILE
 from ablations.runs import identity
@@ -22,9 +19,8 @@ from experiments.records.result import RESULT_FILE
 from experiments.wandb_runs import answers, one_line, server
 from experiments.wandb_runs import project as default_project
 from transformer.errors import InputError
-from transformer.progress import show_activity, show_progress
+from transformer.progress import show_activity
 
-_POLL_SECONDS = 0.2
 _OFFLINE = "wandb/offline-run-*/run-*.wandb"
 
 
@@ -48,14 +44,13 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
     if subject.kind == "table" and _is_out_of_date(directory):
         track_table_run(directory, offline=True)
     files = sorted(directory.rglob(_OFFLINE))
-    waiting = [file for file in files if not _is_pushed(file)]
-    live = [file for file in waiting if _is_live(file)]
-    waiting = [file for file in waiting if file not in live]
+    new = [file for file in files if not _is_pushed(file)]
+    waiting = [file for file in new if not _is_live(file)]
     if waiting:
         _sync(waiting, entity, project)
-    said = f"{len(waiting)} pushed to {entity}/{project}, {len(files) - len(waiting) - len(live)}"
-    said += " pushed before"
-    print(f"{said}, {len(live)} left out as they still run" if live else said)
+    said = f"{len(waiting)} pushed to {entity}/{project}, {len(files) - len(new)} pushed before"
+    live = len(new) - len(waiting)
+    print(f"{said}, {live} left out as they still run" if live else said)
     with show_activity("saving the workspace"):
         address = save_workspace(directory, subject, entity, project)
     print(address)
@@ -118,23 +113,18 @@ def _sync(files: Sequence[Path], entity: str, project: str) -> None:
         InputError: if some have not arrived.
     """
     command = [sys.executable, "-m", "wandb", "sync", "--entity", entity, "--project", project]
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,
-        show_progress("pushing runs", len(files)) as update,
-        subprocess.Popen([*command, *map(str, files)], stdout=output, stderr=output) as process,
-    ):
-        while process.poll() is None:
-            update(sum(map(_is_pushed, files)))
-            time.sleep(_POLL_SECONDS)
-        missing = [file for file in files if not _is_pushed(file)]
-        if missing:
-            raise InputError(
-                f"{len(missing)} of {len(files)} runs were not pushed, such as "
-                f"{missing[0].parent} ({_reason(output)}): the same command continues"
-            )
-
-
-def _reason(output: IO[str]) -> str:
-    output.seek(0)
-    lines = [line.strip() for line in output if line.strip()]
-    return lines[-1] if lines else "wandb sync says nothing"
+    with show_activity(f"pushing {len(files)} runs"):
+        ended = subprocess.run(
+            [*command, *map(str, files)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    if missing := [file for file in files if not _is_pushed(file)]:
+        said = ended.stdout.strip().splitlines() or ["wandb sync says nothing"]
+        raise InputError(
+            f"{len(missing)} of {len(files)} runs were not pushed, such as {missing[0].parent} "
+            f"({said[-1].strip()}): the same command continues"
+        )
