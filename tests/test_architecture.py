@@ -211,7 +211,7 @@ LINES = {
     "ablations/costs": 600,
     "ablations/dashboard": 550,
     "ablations/figures": 410,
-    "ablations/report": 2_020,
+    "ablations/report": 1_980,
     "ablations/runs": 2_090,
     "ablations/search": 1_500,
     "ablations/status": 610,

@@ -1,4 +1,4 @@
-"""The tables of a table's report: results, intervals, cost."""
+"""Grids of a table's report: results, intervals, cost."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def results_grid(table: TableNumbers) -> Grid:
     references = [row.reference for row in rows]
     if any(references):
         columns.append(Column("reference", references, style="theirs words", optional=1))
-    changes = [" ".join(_changes(table, row)) for row in rows]
+    changes = [_changes(table, row) for row in rows]
     columns.append(Column("changes", changes, style="words", only="terminal", optional=2))
-    styles = [_style(row) for row in rows]
+    states = [_state(row) for row in rows]
+    styles = [state if state == "failed" else "unfinished" * bool(state) for state in states]
     for start in group_starts(table):
         styles[start] += " group-start"
     details = [read_details(table, row) for row in rows]
@@ -53,23 +54,19 @@ def _state(row: RowNumbers) -> str:
     return max(row.unfinished, key=lambda run: run.urgency).short
 
 
-def _style(row: RowNumbers) -> str:
-    state = _state(row)
-    return "failed" if state == "failed" else "unfinished" * bool(state)
+def _changes(table: TableNumbers, row: RowNumbers) -> str:
+    names = (name for name in table.settings if name in row.changed)
+    return " ".join(f"{COLUMNS.get(x, x)}={setting(x, row.settings[x])}" for x in names)
 
 
-def _changes(table: TableNumbers, row: RowNumbers) -> Iterator[str]:
-    for name in table.settings:
-        if name in row.changed:
-            yield f"{COLUMNS.get(name, name)}={setting(name, row.settings[name])}"
+def shown_setting(row: RowNumbers, name: str) -> str:
+    """The value of a setting, blank where it is the base's."""
+    return setting(name, row.settings[name]) if row.is_base or name in row.changed else ""
 
 
 def _settings(table: TableNumbers) -> Iterator[Column]:
     for name in table.settings:
-        cells = [
-            setting(name, row.settings[name]) if row.is_base or name in row.changed else ""
-            for row in table.rows
-        ]
+        cells = [shown_setting(row, name) for row in table.rows]
         yield Column(label(name), cells, style="setting", only="page")
 
 

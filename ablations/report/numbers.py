@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,7 +82,7 @@ class RowNumbers:
     results: Sequence[Result]
     unfinished: Sequence[Unfinished]
     means: Mapping[str, Estimate]
-    scores: Mapping[str, Score] = field(default_factory=dict)
+    scores: dict[str, Score] = field(default_factory=dict[str, Score])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,21 +119,19 @@ def compute_numbers(directory: Path) -> TableNumbers:
     for row in plan.rows:
         if len(set(row.seeds)) < len(row.seeds):
             seeds = ", ".join(map(str, row.seeds))
-            raise InputError(
-                f"{directory / PLAN_FILE} lists a seed of row {row.name!r} twice ({seeds}): "
-                "name each once"
-            )
+            path = directory / PLAN_FILE
+            raise InputError(f"{path} lists a seed of row {row.name!r} twice ({seeds})")
     runs = read_runs(plan, directory)
     rows = [_read_row(row, plan, runs) for row in plan.rows if row.seeds or row.published]
     base = next((row for row in rows if row.is_base), None)
     has_seeds = any(len(row.results) > 1 for row in rows)
     pools: dict[str, Pool] = {}
-    for name in plan.measures if has_seeds else ():
-        alike = [row for row in rows if _is_comparable(row, name)]
-        if (found := pool({row.name: _by_seed(row, name) for row in alike})) is not None:
+    for name in plan.measures:
+        alike = {row.name: _by_seed(row, name) for row in rows if _is_comparable(row, name)}
+        if has_seeds and (found := pool(alike)) is not None:
             pools[name] = found
-    scores = [{x: _score(row, base, x, pools.get(x)) for x in plan.measures} for row in rows]
-    rows = [dataclasses.replace(x, scores=y) for x, y in zip(rows, scores, strict=True)]
+        for row in rows:
+            row.scores[name] = _score(row, base, name, pools.get(name))
     changed = {name for row in rows for name in row.changed}
     of_paper = COLUMNS.keys() - _SHOWN_IF_CHANGED if plan.is_compared else ()
     return TableNumbers(
@@ -142,7 +139,7 @@ def compute_numbers(directory: Path) -> TableNumbers:
         plan=plan,
         measures=[MEASURES[name] for name in plan.measures],
         rows=rows,
-        base=next((row for row in rows if row.is_base), None),
+        base=base,
         results=[result for row in rows for result in row.results],
         has_seeds=has_seeds,
         settings=[name for name in plan.shown if name in changed or name in of_paper],
@@ -182,8 +179,7 @@ def _mean(results: Sequence[Result], name: str) -> Estimate | None:
 
 
 def _by_seed(row: RowNumbers, name: str) -> dict[int, float]:
-    found = {result.seed: getattr(result, name) for result in row.results}
-    return {seed: float(score) for seed, score in found.items() if score is not None}
+    return {x.seed: float(y) for x in row.results if (y := getattr(x, name)) is not None}
 
 
 def _is_comparable(row: RowNumbers, name: str) -> bool:
@@ -193,7 +189,8 @@ def _is_comparable(row: RowNumbers, name: str) -> bool:
 
 
 def _score(row: RowNumbers, base: RowNumbers | None, name: str, pooled: Pool | None) -> Score:
-    measure, paper = MEASURES[name], getattr(row.reported, name, None)
+    measure = MEASURES[name]
+    paper: float | None = getattr(row.reported, name, None)
     difference = paper_difference = None
     if base is not None and row.is_of_same_text and not row.is_base:
         if _is_comparable(row, name):
@@ -201,7 +198,7 @@ def _score(row: RowNumbers, base: RowNumbers | None, name: str, pooled: Pool | N
             difference = paired_difference(ours, theirs, measure.scale)
         if difference and pooled:
             difference = pooled.apply(difference)
-        of_base = getattr(base.reported, name, None)
+        of_base: float | None = getattr(base.reported, name, None)
         if paper is not None and of_base is not None:
             paper_difference = paper - of_base
     return Score(

@@ -12,9 +12,8 @@ from ablations.figures.search import draw_trial_curves
 from ablations.files import CONFIRM, PLAN_FILE
 from ablations.report.grids import results_grid
 from ablations.report.layout import Column, Figure, Grid
-from ablations.report.notes import facts_of_base, facts_of_results
 from ablations.report.numbers import compute_numbers
-from ablations.report.verdicts import verdicts
+from ablations.report.sentences import facts_of_base, facts_of_results, verdicts
 from ablations.report.write import write_files
 from ablations.runs.attempts import locate
 from ablations.search.rungs import count_passed, describe_rungs

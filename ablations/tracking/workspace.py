@@ -77,7 +77,7 @@ def _sections(root: Path, subject: Subject) -> list[Any]:
             for name in names
         ]
 
-    curves = [
+    curves: list[Any] = [
         v2.LinePlot(
             title=title,
             x=axis,

@@ -1,0 +1,233 @@
+"""Sentences of a table's report: verdicts on its rows, set-up, and its scale."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from ablations.report.cells import needed
+from ablations.report.numbers import Agreement, RowNumbers, TableNumbers
+from ablations.report.pooling import dunnett
+from ablations.report.statistics import Correlation
+from ablations.tables.changes import COLUMNS, columns
+from experiments.records.result import Measure, Result
+from transformer import formats
+from transformer.config import Config
+from transformer.training.optimizer import learning_rate
+
+_COUNTED = {
+    Agreement.AGREES: "agree beyond noise",
+    Agreement.WITHIN_NOISE: "within noise",
+    Agreement.CONTRADICTS: "contradict beyond noise",
+    Agreement.NONE_IN_PAPER: "no difference in the paper",
+    Agreement.SAME_SIGN: "same sign",
+    Agreement.OTHER_SIGN: "other sign",
+}
+_LISTED = (Agreement.CONTRADICTS, Agreement.NONE_IN_PAPER, Agreement.OTHER_SIGN)
+_FAR = 3
+_SIZES = 9  # columns of Table 3 that describe the model
+_SHARED = {
+    "BLEU": "bleu_signature",
+    "BLEU tokenised": "tokenised_bleu_signature",
+    "data": "data_digest",
+    "device": "device",
+    "precision": "precision",
+    "checkpoints averaged": "averaged_checkpoints",
+    "versions": "versions",
+    "commit": "commit",
+}
+
+
+def verdicts(table: TableNumbers) -> Iterator[str]:
+    """The rows that differ from the base and agree with the paper, by measure."""
+    others = [row for row in table.rows if not row.is_base and row.results]
+    if others and table.base is None:
+        planned = [row.name for row in table.plan.rows if not row.changes]
+        remedy = f"run --rows {planned[0]} trains it" if planned else 'add row("base") to the table'
+        yield f"No base was run, so there are no differences (Δ) to show: {remedy}."
+    if not others or table.base is None or not table.base.results:
+        return
+    if not any(score.verdict for row in others for score in row.scores.values()):
+        yield (
+            "No row has two seeds in common with the base, so noise cannot be judged; "
+            "run --seeds 1,2,3 adds seeds."
+        )
+    else:
+        for measure in table.measures:
+            yield f"{measure.title}: {_noise(others, measure)}."
+            yield from _all_together(others, table.base, table, measure)
+    for measure in table.measures:
+        yield from _agreements(table.rows, measure)
+
+
+def _noise(rows: Sequence[RowNumbers], measure: Measure) -> str:
+    scores = {row.name: row.scores[measure.name] for row in rows}
+    known = {name: score for name, score in scores.items() if score.verdict}
+    if not known:
+        return "noise cannot be judged"
+    noise = [
+        f"{name} {needed(score.difference)}"
+        for name, score in known.items()
+        if score.difference and score.difference.within_noise
+    ]
+    text = f"{len(noise)} of {len(known)} rows are within noise of the base"
+    if noise:
+        text += f"; approximate seeds needed to tell them apart: {', '.join(noise)}"
+    if unknown := len(rows) - len(known):
+        text += f"; for {unknown} more noise cannot be judged"
+    return text
+
+
+def _all_together(
+    rows: Sequence[RowNumbers], base: RowNumbers, table: TableNumbers, measure: Measure
+) -> Iterator[str]:
+    """The rows that differ from the base with an error of 5 % over all of them together."""
+    found = [(row, row.scores[measure.name].difference) for row in rows]
+    pooled = [(row, x) for row, x in found if x and x.pooled_freedom]
+    if not pooled:
+        return
+    theirs = {result.seed for result in base.results}
+    seeds = tuple(frozenset(theirs & {x.seed for x in row.results}) for row, _ in pooled)
+    critical = dunnett(seeds, table.pools[measure.name].freedom)
+    noise = [x.name for x, y in pooled if abs(y.mean) <= critical * (y.standard_error or 0.0)]
+    is_split = 0 < len(noise) < len(pooled)
+    yield (
+        f"{measure.title}, all rows together (Dunnett's test, 5 %: {critical:.2f} standard "
+        f"errors): {len(pooled) - len(noise)} of {len(pooled)} differ from the base"
+        f"{', all but ' + ', '.join(noise) if is_split else ''}."
+    )
+
+
+def _agreements(rows: Sequence[RowNumbers], measure: Measure) -> Iterator[str]:
+    found: dict[Agreement, list[str]] = defaultdict(list)
+    for row in rows:
+        if agreement := row.scores[measure.name].agreement:
+            found[agreement].append(row.name)
+    counts = ", ".join(
+        f"{words} {len(found[kind])}" + (f" ({', '.join(found[kind])})" if kind in _LISTED else "")
+        for kind, words in _COUNTED.items()
+        if kind in found
+    )
+    if counts:
+        total = sum(map(len, found.values()))
+        yield f"{measure.title}, sign of Δ compared with the paper's, {total} row(s): {counts}."
+
+
+def order_of_rows(table: TableNumbers) -> str:
+    """A sentence on the rank correlations with the paper; empty without a row in both."""
+    known = [
+        f"{measure.label} {_correlation(table.correlations[measure.name])}"
+        for measure in table.measures
+        if table.correlations[measure.name].count
+    ]
+    if not known:
+        return ""
+    return f"Spearman's rank correlation with the paper's rows: {', '.join(known)}."
+
+
+def _correlation(correlation: Correlation) -> str:
+    rows = "1 row" if correlation.count == 1 else f"{correlation.count} rows"
+    if correlation.value is None:
+        return f"undefined ({rows})"
+    value = formats.difference(correlation.value, 2)
+    if correlation.interval is None:
+        return f"{value} ({rows})"
+    low, high = (formats.difference(end, 2) for end in correlation.interval)
+    return f"{value} ({rows}, 95 % in {low} to {high})"
+
+
+def facts(table: TableNumbers) -> Iterator[tuple[str, str]]:
+    """The set-up of a table."""
+    plan = table.plan
+    yield "scale", f"{plan.scale}: {plan.division}"
+    if not plan.is_compared:
+        base, sizes = columns(plan.base), list(COLUMNS.items())[:_SIZES]
+        yield "base", ", ".join(f"{title} {base[name]}" for name, title in sizes)
+    yield from facts_of_base(plan.base)
+    yield from facts_of_results(table.results)
+
+
+def facts_of_base(base: Config) -> Iterator[tuple[str, str]]:
+    """The settings of the base, most of which all runs share."""
+    corpus, training, decoding = base.data.corpus, base.training, base.decoding
+    yield "corpus", f"{corpus.name} ({corpus.licence})"
+    yield "vocabulary", f"{base.model.vocab_size:,} word-pieces"
+    yield "batch", f"{base.data.tokens_per_batch:,} source and as many target tokens"
+    steps = f"{training.max_steps:,} steps, warm-up {training.warmup_steps:,}"
+    yield "schedule", f"{steps}, learning-rate factor {training.learning_rate_factor:g}"
+    search = f"beam {decoding.beam_size}, length penalty {decoding.length_penalty:g}"
+    yield "decoding", f"{search}, average of {training.average_checkpoints} checkpoint(s)"
+
+
+def facts_of_results(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    """Hardware, versions and totals of runs; where the runs differ, which of them do."""
+    if not results:
+        return
+    for name, field in _SHARED.items():
+        known = [x for x in results if getattr(x, field) or not name.startswith("BLEU")]
+        if any(getattr(result, field) not in (None, 1) for result in known):
+            yield name, _tally(known, field)
+    finished = sorted(result.finished_at[:16].replace("T", " ") for result in results)
+    yield "finished", " to ".join(dict.fromkeys([finished[0], finished[-1]])) + " UTC"
+    yield "total training time", formats.duration(sum(x.train_seconds for x in results))
+    flops = f"{sum(result.flops for result in results):.1e}".replace("e+", "e")
+    yield "total arithmetic", f"{flops} FLOPs"
+
+
+def _tally(results: Sequence[Result], field: str) -> str:
+    """The value that all share, or each value with its runs, those of the commonest counted."""
+    runs: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        value = getattr(result, field) or "not recorded"
+        if field == "versions":
+            value = ", ".join(f"{name} {x}" for name, x in sorted(result.versions.items()))
+        runs[str(value)].append(f"{result.experiment.rpartition('/')[2]}/seed-{result.seed}")
+    (common, names), *others = sorted(runs.items(), key=lambda item: -len(item[1]))
+    if not others:
+        return common
+    named = [f"{value} ({', '.join(names)})" for value, names in others]
+    return "; ".join([f"{common} (runs: {len(names)})", *named])
+
+
+def regime(config: Config, result: Result | None) -> list[tuple[str, float, float | None]]:
+    """Dimensionless numbers of a base: their names, the paper's and, once it has finished, ours.
+
+    An experiment that keeps these numbers keeps the regime in which the paper compared its rows.
+    The paper's are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over
+    a corpus of about 130 M.
+    """
+    training = config.training
+    warm_up, steps = training.warmup_steps, training.max_steps
+    peak, last = (
+        learning_rate(step, config.model.d_model, training) for step in (min(warm_up, steps), steps)
+    )
+    epochs = seen = distinct = batch = None
+    if result is not None:
+        seen = result.target_tokens / result.parameters
+        if corpus := result.corpus_target_tokens:
+            epochs = result.target_tokens / corpus
+            distinct = corpus / result.parameters
+            batch = epochs / result.steps
+    return [
+        ("epochs", 19, epochs),
+        ("target tokens seen per parameter", 38, seen),
+        ("distinct target tokens per parameter", 2, distinct),
+        ("warm-up share of the steps", 0.04, warm_up / steps),
+        ("last learning rate over its peak", 0.2, last / peak),
+        ("tokens of a batch over those of the corpus", 0.0002, batch),
+    ]
+
+
+def regime_warning(numbers: Sequence[tuple[str, float, float | None]]) -> str:
+    """A sentence that names the numbers far from the paper's; empty if there are none."""
+    far = [
+        f"{name} {ours:.3g} (paper {paper:g})"
+        for name, paper, ours in numbers
+        if ours is not None and not 1 / _FAR <= ours / paper <= _FAR
+    ]
+    if not far:
+        return ""
+    return (
+        f"More than a factor of {_FAR} from the paper's: {', '.join(far)}. Rows may differ from "
+        "the paper's for this reason."
+    )
