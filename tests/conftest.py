@@ -25,9 +25,10 @@ import torch  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 from tests.browser import browser  # noqa: E402  # a fixture
-from tests.samples import tiny, write_corpus  # noqa: E402
+from tests.samples import TINY_MODEL, number_pairs, tiny, write_corpus  # noqa: E402
 from transformer.config import Config, Corpus  # noqa: E402
 from transformer.data.corpora.folders import folder_corpus  # noqa: E402
+from transformer.data.vocabulary import Vocabulary, train_vocabulary  # noqa: E402
 
 __all__ = ["browser"]
 
@@ -76,3 +77,11 @@ def files_corpus(tmp_path: Path) -> Corpus:
 def tiny_config(files_corpus: Corpus) -> Config:
     """A whole configuration over ``files_corpus`` that takes a few milliseconds a step."""
     return tiny(files_corpus)
+
+
+@pytest.fixture
+def vocabulary(tmp_path: Path) -> Vocabulary:
+    """Of numbers in words, as large as that of the tiny model."""
+    lines = [line for pair in number_pairs(29, seed=7) for line in pair]
+    train_vocabulary(lines, TINY_MODEL.vocab_size, tmp_path / "v.model")
+    return Vocabulary(tmp_path / "v.model")

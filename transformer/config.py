@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import json
 import math
 import re
@@ -242,12 +241,6 @@ def differences(old: object, new: object, prefix: str = "") -> list[str]:
 def to_dict(config: Any) -> dict[str, Any]:
     """A dataclass as JSON-compatible dictionaries and lists."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
-
-
-def digest(config: Any) -> str:
-    """A short hash of the contents of a dataclass, the same in every process."""
-    text = json.dumps(dataclasses.asdict(config), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def from_dict(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 
 from bench.plain import PlainTransformer, plain_beam_search
@@ -37,18 +35,3 @@ def test_a_beam_of_one_takes_the_likeliest_word_each_time() -> None:
             while len(tokens) <= 7 and tokens[-1] != EOS_ID:
                 tokens.append(int(model(source, torch.tensor([tokens]))[0, -1].argmax()))
         assert hypothesis == [token for token in tokens[1:] if token != EOS_ID]
-
-
-def test_a_wider_beam_finds_nothing_less_likely() -> None:
-    torch.manual_seed(3)
-    model = PlainTransformer(dataclasses.replace(CONFIG, vocab_size=11)).eval()
-    src = torch.tensor([[5, 7, 4, EOS_ID]])
-
-    def log_p(tokens: list[int]) -> float:
-        tgt = torch.tensor([[BOS_ID, *tokens]])
-        with torch.no_grad():
-            every = model(src, tgt[:, :-1]).log_softmax(-1)
-        return every.gather(2, tgt[:, 1:, None]).sum().item()
-
-    narrow, wide = ([*plain_beam_search(model, src, k, 3)[0]] for k in (1, 11**2))
-    assert log_p(wide) >= log_p(narrow)

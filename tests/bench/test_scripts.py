@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ import pytest
 import torch
 
 from bench import common, decode
-from bench.common import SIZES, config_of, in_turn, ratio_of, workload
+from bench.common import SIZES, config_of, ratio_of, workload
 from bench.data import measure_data
 from bench.decode import measure_decoding
 from bench.kernels import profile
-from bench.prepare import measure_preparation, multiply
+from bench.prepare import measure_preparation
 from bench.train import PARSER, measure_training
 from bench.workload import Workload, make_step
 from tests.samples import number_pairs
@@ -75,21 +74,6 @@ def test_preparation() -> None:
     )
 
 
-def test_each_pair_of_a_multiplied_text_has_one_new_word_on_one_side(tmp_path: Path) -> None:
-    pairs = number_pairs(101, seed=5)
-    source, target = zip(*pairs, strict=True)
-    files = tmp_path / "source", tmp_path / "target"
-    multiply(source, target, 211, files)
-    sides = [path.read_text(encoding="utf-8").split("\n")[:-1] for path in files]
-    assert [len(lines) for lines in sides] == [211, 211]
-    for number, pair in enumerate(zip(*sides, strict=True)):
-        new = [
-            Counter(line.split()) - Counter(old.split())
-            for line, old in zip(pair, pairs[number % 101], strict=True)
-        ]
-        assert [words.total() for words in new] == [number % 2 == 0, number % 2 == 1]
-
-
 def test_a_script_prints_its_figures_and_writes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,18 +111,6 @@ def test_bad_options_are_refused(
     with pytest.raises(SystemExit, match="2"):
         common.run("train", PARSER, lambda _: {})
     assert capsys.readouterr().err.endswith(f"error: {said}\n")
-
-
-def test_functions_are_timed_in_turn_for_each_item() -> None:
-    calls: list[tuple[str, int]] = []
-    times = in_turn(
-        range(3),
-        lambda item: calls.append(("a", item)),
-        lambda item: calls.append(("b", item)),
-        device=CPU,
-    )
-    assert calls == [(name, item) for item in range(3) for name in "ab"]
-    assert [len(seconds) for seconds in times] == [3, 3]
 
 
 def test_a_ratio_is_the_median_over_the_turns() -> None:

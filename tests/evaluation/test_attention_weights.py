@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
 
-from tests.samples import TINY_MODEL, number_pairs, random_sentences, random_targets, tiny_model
+from tests.samples import TINY_MODEL, random_sentences, random_targets, tiny_model
 from transformer.config import DecodingConfig
-from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import KINDS, Kind, attend, attention_weights
 from transformer.evaluation.perplexity import translate
@@ -61,13 +59,6 @@ def test_each_query_gives_one_and_the_decoder_nothing_to_later_positions() -> No
         torch.testing.assert_close(found.sum(-1), torch.ones_like(found[..., 0]))
     assert not weights["decoder"].triu(1).any()
     assert weights["encoder"].triu(1).any()
-
-
-@pytest.fixture
-def vocabulary(tmp_path: Path) -> Vocabulary:
-    lines = [line for pair in number_pairs(29, seed=7) for line in pair]
-    train_vocabulary(lines, TINY_MODEL.vocab_size, tmp_path / "v.model")
-    return Vocabulary(tmp_path / "v.model")
 
 
 def text(pieces: list[str]) -> str:

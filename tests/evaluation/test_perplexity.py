@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
 from tests.samples import TINY_MODEL, number_pairs
 from transformer.config import BOS_ID, DecodingConfig
-from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.evaluation.perplexity import perplexity, translate
 from transformer.kernels.dropout import Dropout
@@ -19,12 +18,6 @@ from transformer.variants.modern import UntiedTransformer
 
 PAIRS = number_pairs(29, seed=7)
 SOURCES, REFERENCES = [s for s, _ in PAIRS], [t for _, t in PAIRS]
-
-
-@pytest.fixture
-def vocabulary(tmp_path: Path) -> Vocabulary:
-    train_vocabulary([*SOURCES, *REFERENCES], TINY_MODEL.vocab_size, tmp_path / "v.model")
-    return Vocabulary(tmp_path / "v.model")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from bench.kernels import profile
 from bench.train import matrix_product, measure_training, product_flops
 from bench.workload import Workload, make_step
 from experiments.devices import device_name, nominal_peak, peak_memory
-from tests.gpu.test_equality import CPU, Record, compare
+from tests.gpu.test_equality import CPU, LOAD, Record, compare, small_config
 from transformer.config import DecodingConfig, override
 from transformer.decoding import decode_sentences
 from transformer.evaluation.counts import training_flops
@@ -28,6 +28,8 @@ _STEPS = {"tiny": 2, "base": 24, "big": 16}
 # A rate above that of a large product would mean that the time was taken before the work was done;
 # on a CPU, that other processes had slowed the product.
 _LARGEST_SHARE = {"cuda": 1.1, "cpu": math.inf}
+# After this, a compiled model is timed on the shapes that it is compiled for by then.
+_COMPILING_SECONDS = 75.0
 
 
 def test_training(timed_size: Size, device: torch.device, record_property: Record) -> None:
@@ -117,3 +119,30 @@ def test_a_row_of_small(row: Any, device: torch.device, record_property: Record)
     (batch,) = load.batches(1, CPU)
     compare(override(config, dropout=0.0), "fp32", batch, device, record_property)
     assert share < _LARGEST_SHARE[device.type]
+
+
+def skip_compiling(device: torch.device) -> None:
+    """Skip a test on a CPU."""
+    if device.type == "cpu":
+        pytest.skip("compiling takes minutes on a CPU")
+
+
+def test_compiled_loss_and_gradient(
+    size: Size, device: torch.device, record_property: Record
+) -> None:
+    skip_compiling(device)
+    (batch,) = LOAD.batches(1, CPU)
+    compare(small_config(size, dropout=0.0, compile=True), "bf16", batch, device, record_property)
+
+
+def test_compiled_training(timed_size: Size, device: torch.device, record_property: Record) -> None:
+    """The same as uncompiled, and how many graphs were compiled for how many shapes."""
+    skip_compiling(device)
+    from torch._dynamo.utils import counters  # takes seconds
+
+    torch.compiler.reset()
+    counters.clear()
+    limit = _COMPILING_SECONDS
+    record_training(timed_size, device, record_property, compile=True, warm_up_seconds=limit)
+    record_property("graphs", counters["stats"]["unique_graphs"])
+    torch.compiler.reset()
