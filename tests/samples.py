@@ -116,3 +116,14 @@ def tiny_model(config: ModelConfig = TINY_MODEL) -> Transformer:
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter), alpha=0.3)
     return model
+
+
+def write_wsj(folder: Path) -> Path:
+    """A Penn Treebank of two files of two trees in each section from 00 to 24."""
+    for n in range(25):
+        (folder / f"{n:02d}").mkdir(parents=True)
+        for m in (1, 0):
+            text = f"( (S (NP-SBJ (NN w{n})) (VP (VB f{m}))))\n\n( (NP (NN a)\n (NN b) (. .)))\n"
+            (folder / f"{n:02d}" / f"wsj_{n:02d}{m:02d}.mrg").write_text(text)
+        (folder / f"{n:02d}" / "readme.txt").write_text("no trees")
+    return folder

@@ -246,11 +246,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(
     kind: type[T], values: dict[str, Any], where: str = "configuration", *, strict: bool = True
 ) -> T:
-    """The dataclass of what :func:`to_dict` returned; not ``strict``, unknown fields are skipped.
-
-    Raises:
-        InputError: if a field is missing, unknown or of the wrong type; ``where`` names the file.
-    """
+    """The dataclass that :func:`to_dict` wrote; unless ``strict``, unknown fields are skipped."""
     import dacite  # tests/gpu runs without it
 
     try:

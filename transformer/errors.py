@@ -23,11 +23,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
 
 
 def require(library: str, extra: str = "export") -> None:
-    """Check that an optional library, which comes with ``extra`` of this project, is installed.
-
-    Raises:
-        InputError: if it is not.
-    """
+    """Check that an optional library, which comes with ``extra`` of this project, is installed."""
     if importlib.util.find_spec(library) is None:
         raise InputError(
             f"{library} is not installed: pip install '.[{extra}]' in the project's folder"

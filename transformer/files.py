@@ -38,11 +38,7 @@ def remove_unfinished(directory: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and its parents.
-
-    Raises:
-        InputError: if that is not possible.
-    """
+    """Make a directory and its parents."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -98,11 +94,7 @@ def to_json(value: object) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read an object that :func:`write_json` wrote.
-
-    Raises:
-        InputError: if the file cannot be read or does not hold a JSON object.
-    """
+    """Read an object that :func:`write_json` wrote."""
     try:
         return parse_json(path.read_bytes())
     except OSError as error:
@@ -114,12 +106,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(content: bytes) -> dict[str, Any]:
-    """The JSON object in ``content``.
-
-    Raises:
-        ValueError: if it holds none, or one that no file of ours can: nested without end, with a
-            number beyond 64 bits or half a character.
-    """
+    """The JSON object in ``content``; a ValueError for anything else that JSON may hold."""
     try:
         value = json.loads(content.decode(), parse_int=_integer)
     except RecursionError as error:
@@ -143,9 +130,6 @@ def load_file(path: Path, kind: str) -> ModuleType:
     Args:
         path: of the file
         kind: what it should declare, such as "table", for the message
-
-    Raises:
-        InputError: if it is missing or fails, with the line that failed.
     """
     if not path.is_file():
         raise InputError(f"there is no {kind} file {path}")

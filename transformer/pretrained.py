@@ -37,11 +37,7 @@ def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
 
 
 def load_weights(config: ModelConfig, directory: Path) -> Transformer:
-    """A model of ``config`` with the weights in ``directory``, on the CPU.
-
-    Raises:
-        InputError: if they cannot be read, or belong to another configuration.
-    """
+    """A model of ``config`` with the weights in ``directory``, on the CPU."""
     require("safetensors")
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -57,11 +53,7 @@ def load_weights(config: ModelConfig, directory: Path) -> Transformer:
 
 
 def save_weights(model: Transformer, directory: Path) -> None:
-    """Write the weights of ``model`` into an existing folder.
-
-    Raises:
-        InputError: if safetensors is not installed.
-    """
+    """Write the weights of ``model`` into an existing folder."""
     require("safetensors")
     from safetensors.torch import save
 

@@ -13,11 +13,9 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
-    SpinnerColumn,
     Task,
     TaskProgressColumn,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
@@ -82,14 +80,9 @@ def _line(task: Task, in_bytes: bool) -> str:
 
 @contextmanager
 def show_activity(what: str) -> Generator[None]:
-    """Show that work is in progress whose remaining time is unknown, and for how long."""
+    """Show that work is in progress whose remaining time is unknown."""
     console = Console(stderr=True)
     if not console.is_terminal:
         print(what, file=sys.stderr, flush=True)
-        yield
-        return
-    with Progress(
-        SpinnerColumn(), _NAME, TimeElapsedColumn(), console=console, transient=True
-    ) as bar:
-        bar.add_task(what, total=None)
+    with console.status(what):  # shown on terminals only
         yield

@@ -44,11 +44,7 @@ def replace_parts(model: nn.Module, kind: type[Part], make: Callable[[Part], nn.
 
 
 def build(config: ModelConfig) -> Transformer:
-    """The model of ``config``, its weights drawn from torch's current generator.
-
-    Raises:
-        InputError: if its variant is not known here, has changed, or cannot be built.
-    """
+    """The model of ``config``, its weights drawn from torch's current generator."""
     from transformer.model.encoder_decoder import Transformer
 
     if config.model is None:
@@ -64,11 +60,7 @@ def build(config: ModelConfig) -> Transformer:
 
 
 def load(name: str) -> type[Transformer]:
-    """The class of the variant called ``name``.
-
-    Raises:
-        InputError: if it is not known here, or its source has changed.
-    """
+    """The class of the variant called ``name``."""
     from transformer.model.encoder_decoder import Transformer
 
     path, _, digest = name.partition("@")
@@ -128,11 +120,7 @@ def _file_of(variant: type[Transformer]) -> Path:
 
 
 def trust(path: Path) -> None:
-    """Let the variants of a file be imported, here and in the processes that this one starts.
-
-    Raises:
-        InputError: if there is no such file.
-    """
+    """Let the variants of a file be imported, here and in the processes that this one starts."""
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     files = _trusted() | {path.stem: path.resolve()}
@@ -152,11 +140,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _source(module: str) -> Path:
-    """The file of a module.
-
-    Raises:
-        InputError: if it is neither installed nor trusted.
-    """
+    """The file of a module."""
     if module in _trusted():
         return _trusted()[module]
     with suppress(ImportError):
@@ -171,9 +155,6 @@ def source_digest(module: str, kind: str) -> str:
     """A hash of all that defines a class in its file and in those beside it.
 
     Comments, docstrings and what the class does not use do not count.
-
-    Raises:
-        InputError: if there is no such class, or its file is no Python.
     """
     needed: set[str] = set()
     _collect(module, kind, set(), needed)

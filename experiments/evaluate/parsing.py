@@ -9,8 +9,7 @@ import torch
 from experiments.records.result import Parses
 from transformer.corpus import Corpus
 from transformer.data.corpora.treebanks import leaves_of
-from transformer.data.linearised import delinearise
-from transformer.data.trees import Tree
+from transformer.data.trees import Tree, delinearise
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint
 from transformer.evaluation.parsing import (

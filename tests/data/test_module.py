@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from itertools import islice
 
-import numpy as np
 import pytest
 import torch
 
-from transformer.config import PAD_ID, Config
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets
-from transformer.data.module import PlannedLoader, TranslationDataModule
+from transformer.data.module import PlannedLoader
 from transformer.data.store import TokenStore, write_store
 
 PAIRS = [([4 + i] * (1 + i % 5) + [3], [5 + i] * (1 + i % 7) + [3]) for i in range(53)]
@@ -85,24 +83,3 @@ def test_a_batch_interrupted_between_micro_batches_starts_over(
     assert numbers(list(islice(loader, 5))) == [0, 0, 0, 1, 1]
     again = list(islice(loader, 4))
     assert [(batch.number, batch.shard) for batch in again] == [(1, 0), (1, 1), (1, 2), (2, 0)]
-
-
-def test_the_data_module_follows_the_configuration(tiny_config: Config) -> None:
-    module = TranslationDataModule(tiny_config)
-    module.prepare_data()
-    lengths = module.corpus.store("train").lengths
-    expected = BatchPlan(
-        Buckets.of(lengths), tiny_config.data.tokens_per_batch, tiny_config.training.seed
-    )
-    for found, batch in zip(module.train_dataloader(), expected.epoch(0), strict=True):
-        assert found.src.size(0) == len(batch)
-        assert found.source_tokens == lengths[batch, 0].sum() <= 101
-
-
-def test_validation_has_each_pair_once_ordered_by_length(
-    tiny_config: Config,
-) -> None:
-    batches = TranslationDataModule(tiny_config).val_dataloader()
-    lengths = [int(n) for batch in batches for n in batch.src.ne(PAD_ID).sum(1)]
-    assert len(lengths) == 13
-    assert (np.diff(lengths) >= 0).all()

@@ -91,16 +91,6 @@ def test_different_numbers_of_lines_name_both_files(
         list(aligned_lines(one, other, 3))
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 19, 23])
-def test_aligned_lines_come_in_parts_with_the_bytes_read(at_once: int, tmp_path: Path) -> None:
-    one = write(tmp_path / "a.en", b"".join(b"%d\n" % i for i in range(19)))
-    other = write(tmp_path / "a.de.gz", gzip.compress(b"y\n" * 19))
-    parts = list(aligned_lines(one, other, at_once))
-    assert [x for part in parts for x in part.source] == [b"%d" % i for i in range(19)]
-    assert all(len(part.source) == len(part.target) <= at_once for part in parts)
-    assert parts[-1].read == one.stat().st_size
-
-
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 def test_of_an_overlong_line_comes_the_beginning(ending: bytes, tmp_path: Path) -> None:
     longest, longer = b"a" * MAX_LINE, b"b" * (MAX_LINE + 1)

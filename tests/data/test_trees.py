@@ -1,10 +1,26 @@
-"""Trees as they stand in treebank files."""
+"""Trees of treebank files, and as lines."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 import pytest
 
-from transformer.data.trees import MAX_DEPTH, TOP, Tree, leaves, read_trees, to_penn, words
+from tests.evaluation.damage import random_tree
+from transformer.data.trees import (
+    MAX_DEPTH,
+    PUNCTUATION,
+    TOP,
+    WORD,
+    Tree,
+    delinearise,
+    leaves,
+    linearise,
+    read_trees,
+    to_penn,
+    words,
+)
 from transformer.errors import InputError
 
 WSJ = """
@@ -66,3 +82,43 @@ def test_what_was_written_is_read_again() -> None:
 def test_bad_trees_are_refused_with_their_line(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=f"^bad.mrg, {problem}"):
         list(read_trees(text, "bad.mrg"))
+
+
+(TREE,) = read_trees(
+    "( (S (NP-SBJ (PRP We)) (VP (VBP like) (NP (NNS trees) (-RRB- -RRB-))) (. ?)))", "x"
+)
+
+
+def without_tags(tree: Tree) -> Tree:
+    if tree.word is None:
+        return replace(tree, children=tuple(map(without_tags, tree.children)))
+    return tree if tree.label in PUNCTUATION else replace(tree, label=WORD)
+
+
+def test_the_forms_of_a_line() -> None:
+    assert linearise(TREE) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP . )S"
+    assert linearise(TREE, "words") == "(S (NP We )NP (VP like (NP trees -RRB- )NP )VP . )S"
+
+
+def test_a_linearised_tree_comes_back() -> None:
+    rng = Random(3)
+    for tree in (TREE, *(random_tree(rng) for _ in range(50))):
+        assert delinearise(linearise(tree), words(tree)) == without_tags(tree)
+        assert delinearise(linearise(tree, "words"), words(tree)) == without_tags(tree)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("(S XX )S", "ends before its 2 words"),
+        ("(S XX XX XX )S", "more leaves than its 2 words"),
+        ("(S XX XX", "ends before its 2 words and brackets do"),
+        ("(S (NP XX )S XX )NP", "a bracket )S that closes nothing"),
+        ("XX XX )S", "a bracket )S that closes nothing"),
+        ("(S (NP )NP XX XX )S", "a bracket )NP that closes nothing"),
+    ],
+)
+def test_what_is_no_tree_is_refused(line: str, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        delinearise(line, ["a", "b"])
+    assert problem in str(caught.value) and "\n" not in str(caught.value)

@@ -14,8 +14,17 @@ from torch import Tensor
 from tests.decoding.test_search import LivelyEmbedding, lively_model
 from tests.samples import TINY_MODEL
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
-from transformer.data.linearised import BRACKETS, MAX_OPEN, Leaves, delinearise
-from transformer.data.trees import Tree, escape, read_trees, to_penn, words
+from transformer.data.trees import (
+    BRACKETS,
+    MAX_OPEN,
+    Leaves,
+    Tree,
+    delinearise,
+    escape,
+    read_trees,
+    to_penn,
+    words,
+)
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.decoding import Constraint, decode_sentences, length_penalty
 from transformer.decoding.beams import Beams

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from tests.samples import tiny
 from tests.training.test_module import flat, resuming, trainer
 from transformer.config import Config, override
 from transformer.corpus import Corpus
-from transformer.data.batches import FixedBatches
 from transformer.data.module import TranslationDataModule
 from transformer.training.module import TransformerModule
 
@@ -72,23 +69,3 @@ def test_an_accumulating_run_resumes_bit_for_bit(config: Config, tmp_path: Path)
     _, resumed, rest = fit(config, 7, 2, tmp_path / "stop.ckpt")
     assert rest == {step: figures[step] for step in range(4, 8)}
     assert torch.equal(flat(resumed), flat(whole))
-
-
-def test_accumulation_averages_the_batches_of_other_loaders(config: Config) -> None:
-    """With a loader that does not shard, losses and gradients are averaged."""
-    data = TranslationDataModule(config)
-    batches = FixedBatches(itertools.islice(data.train_dataloader(), 2))
-    module, figures = TransformerModule(config), Figures()
-    losses, gradients = [], []
-    for batch in batches:
-        smoothed, nll = (x / batch.target_tokens for x in module.loss(batch))
-        gradients.append(torch.autograd.grad(smoothed, list(module.parameters())))
-        losses.append((smoothed.item(), nll.item()))
-    mean = [(a + b) / 2 for a, b in zip(*gradients, strict=True)]
-    run = trainer(1, figures, accumulate_grad_batches=2, limit_val_batches=0)
-    run.fit(module, batches, batches)
-    smoothed, nll = (sum(x) / 2 for x in zip(*losses, strict=True))
-    loss, perplexity, _, norm = figures.steps[1]
-    assert loss == pytest.approx(smoothed, rel=1e-5)
-    assert perplexity == pytest.approx(math.exp(nll), rel=1e-5)
-    assert norm == pytest.approx(torch.nn.utils.get_total_norm(mean).item(), rel=1e-4)

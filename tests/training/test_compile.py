@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 
 import pytest
 import torch
-import torch.distributed as distributed
-from torch import Tensor, nn
-from torch._C._distributed_c10d import HashStore
-from torch._dynamo.testing import CompileCounterWithBackend
-from torch.nn.parallel import DistributedDataParallel
 
 from tests.samples import random_sentences, random_targets
 from transformer.config import Config, override
@@ -45,31 +39,3 @@ def test_compiled_training_gives_the_same_loss_and_gradients(tiny_config: Config
             strict=True,
         ):
             torch.testing.assert_close(g, h, rtol=1e-4, atol=1e-4)
-
-
-class _Loss(nn.Module):
-    """What Lightning lets DDP call."""
-
-    def __init__(self, module: TransformerModule) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, batch: Batch) -> Tensor:
-        return self.module.training_loss(batch)[0]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # the compiler's own
-def test_ddp_does_not_cut_the_graph(tiny_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its buckets are smaller than the model here; batches of several shapes share the graph."""
-    counter = CompileCounterWithBackend("eager")
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
-    distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    try:
-        module = TransformerModule(override(tiny_config, num_layers=1, compile=True))
-        parallel = DistributedDataParallel(_Loss(module), bucket_cap_mb=0.001)  # pyright: ignore[reportArgumentType]
-        for batch in (batch_of([5, 3], [4, 7]), batch_of([7, 2, 4], [2, 3, 9])):
-            parallel(batch).backward()
-    finally:
-        distributed.destroy_process_group()
-    assert len([graph for graph in counter.graphs if len(graph.graph.nodes) > 0]) == 1

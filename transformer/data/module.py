@@ -92,11 +92,7 @@ class TranslationDataModule(lightning.LightningDataModule):
         return {"digest": self.corpus.manifest.digest}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Refuse a checkpoint that was trained on other data.
-
-        Raises:
-            InputError: if it was.
-        """
+        """Refuse a checkpoint that was trained on other data."""
         if state_dict["digest"] != self.corpus.manifest.digest:
             refuse_changed([self.config.data.corpus.name])
 

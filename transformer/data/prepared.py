@@ -16,7 +16,7 @@ from transformer.data.store import TokenStore
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
-from transformer.files import read_json
+from transformer.files import read_json, to_json
 
 VOCABULARY_FILE = "vocabulary.model"
 REPORT_FILE = "report.json"
@@ -116,9 +116,13 @@ def read_report(directory: Path) -> list[TextReport]:
 
 def write_report(directory: Path, report: Sequence[TextReport]) -> None:
     """Write the report that :func:`read_report` reads."""
-    with making(directory / REPORT_FILE) as part:
-        entries = [to_dict(entry) for entry in report]
-        part.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+    write_whole(directory / REPORT_FILE, [to_dict(entry) for entry in report])
+
+
+def write_whole(path: Path, value: object) -> None:
+    """Write JSON into a folder that is being prepared."""
+    with making(path) as part:
+        part.write_text(to_json(value), encoding="utf-8")
 
 
 def refuse_changed(names: Sequence[str]) -> None:
@@ -138,7 +142,7 @@ def make_manifest(directory: Path, sources: Sequence[tuple[str, str]]) -> Manife
             bytes=path.stat().st_size, sha256=sha256_of(path)
         )
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.name != MANIFEST_FILE
+        if path.is_file() and not path.name.startswith(MANIFEST_FILE)  # nor what a kill left of it
     }
     manifest = Manifest(sources=tuple(sources), files=files, digest="")
     return dataclasses.replace(manifest, digest=_digest(manifest))
@@ -146,7 +150,8 @@ def make_manifest(directory: Path, sources: Sequence[tuple[str, str]]) -> Manife
 
 def read_manifest(path: Path) -> Manifest:
     """Read the manifest of a prepared folder, or the copy of it in a run's directory."""
-    manifest = from_dict(Manifest, read_json(path), str(path))
+    # Manifests of committed runs have a field that is gone.
+    manifest = from_dict(Manifest, read_json(path), str(path), strict=False)
     if manifest.digest != _digest(manifest):
         raise InputError(f"{path} is damaged (its digest does not match its checksums): restore it")
     return manifest

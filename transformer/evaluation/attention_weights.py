@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,19 +40,13 @@ def attend(
     *,
     translation: str | None = None,
 ) -> dict[Kind, Attention]:
-    """The weights of a sentence and ``translation``; None has the model translate it.
-
-    Raises:
-        InputError: if a text is empty or has more word-pieces than the model has positions.
-    """
-    source = _encode(vocabulary, sentence, "the sentence")
-    _check_length(source, model, "the sentence")
+    """The weights of a sentence and ``translation``; None has the model translate it."""
+    source = _encode(model, vocabulary, sentence, "the sentence")
     if translation is None:
         ((_, pieces),) = decode_sentences(model, [source], decoding)
-        target, name = [*pieces, EOS_ID], "the model's translation"
+        target = _short_enough(model, [*pieces, EOS_ID], "the model's translation")
     else:
-        target, name = _encode(vocabulary, translation, "the translation"), "the translation"
-    _check_length(target, model, name)
+        target = _encode(model, vocabulary, translation, "the translation")
     read = [BOS_ID, *target[:-1]]
     device = model.embedding.weight.device
     weights = attention_weights(
@@ -75,23 +68,23 @@ def attend(
     }
 
 
-def _encode(vocabulary: Vocabulary, text: str, name: str) -> list[int]:
-    if not text.strip():
-        raise InputError(f"{name} is empty: give one sentence in quotes")
+def _encode(model: Transformer, vocabulary: Vocabulary, text: str, name: str) -> list[int]:
     try:
         text.encode()
     except UnicodeEncodeError as error:  # the shell passed other bytes
         raise InputError(f"{name} is not UTF-8") from error
-    (ids,) = vocabulary.encode([text])
-    return ids
+    if not text.strip():
+        raise InputError(f"{name} is empty: give one sentence in quotes")
+    return _short_enough(model, vocabulary.encode([text])[0], name)
 
 
-def _check_length(ids: Sequence[int], model: Transformer, name: str) -> None:
-    if len(ids) > model.config.max_positions:
+def _short_enough(model: Transformer, ids: list[int], name: str) -> list[int]:
+    if len(ids) > (most := model.config.max_positions):
         raise InputError(
-            f"{name} has {len(ids):,} word-pieces with its end, but the model has "
-            f"{model.config.max_positions:,} positions: give a shorter one"
+            f"{name} has {len(ids):,} word-pieces with its end, but the model has {most:,} "
+            "positions: give a shorter one"
         )
+    return ids
 
 
 @torch.inference_mode()

@@ -17,9 +17,6 @@ def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
 
     Args:
         vocab_size: in place of the configuration's
-
-    Raises:
-        InputError: for a variant that cannot be built here.
     """
     if vocab_size is not None:
         config = dataclasses.replace(config, vocab_size=vocab_size)
@@ -42,9 +39,6 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
     Each weight of a matrix product costs a multiplication and an addition per token in the forward
     pass and twice that in the backward pass. Softmax, normalisation and the products over
     positions are left out: together about 1 % at the lengths of sentences.
-
-    Raises:
-        InputError: for a variant that cannot be built here.
     """
     if config.model is not None:
         _, per_source, per_target = _count_modules(config)

@@ -6,8 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from transformer.data.linearised import PUNCTUATION, WORD
-from transformer.data.trees import MAX_DEPTH, TOP, Tree, leaves, plain_label, words
+from transformer.data.trees import (
+    MAX_DEPTH,
+    PUNCTUATION,
+    TOP,
+    WORD,
+    Tree,
+    leaves,
+    plain_label,
+    words,
+)
 from transformer.errors import InputError
 
 # EVALB's second list of figures.
@@ -72,9 +80,6 @@ def evaluate_parses(
         gold_punctuation: delete the words that are punctuation in ``gold`` from both. Else a word
             that the parse wrongly tags as punctuation, or as none, makes the sentence an error,
             and leaves it out of the score
-
-    Raises:
-        InputError: if the numbers of trees differ.
     """
     if len(gold) != len(found):
         raise InputError(

@@ -14,11 +14,7 @@ ACCUMULATE = "accumulate_grad_batches"
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of each of the model's weights (section 6.1), summed in float64.
-
-    Raises:
-        ValueError: if there is no checkpoint.
-    """
+    """The mean of each of the model's weights (section 6.1), summed in float64."""
     if not checkpoints:
         raise ValueError("no checkpoint to average")
     total: dict[str, Tensor] = {}

@@ -69,11 +69,7 @@ class GradientCheck:
         self._unchecked.append((step, batch_number, norm))
 
     def check(self) -> None:
-        """Read all norms since the last time.
-
-        Raises:
-            NonFiniteError: if one is infinite or NaN.
-        """
+        """Read all norms since the last time."""
         for step, batch_number, norm in self._unchecked:
             if not norm.isfinite():
                 raise NonFiniteError(

@@ -60,23 +60,6 @@ def test_pairs_are_unique_and_a_smaller_count_is_a_prefix(drawn: list[Pair]):
     assert len(drawn) == len(set(sources)) == len(set(targets)) == COUNT
 
 
-def test_written_splits_are_aligned_and_disjoint(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-):
-    monkeypatch.setattr(cldr, "PAIRS", 700)
-    monkeypatch.setattr(cldr, "HELD_OUT", 100)
-    cldr.write(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 6
-    written: list[Pair] = []
-    for split, size in (("valid", 100), ("test", 100), ("train", 500)):
-        sides = [(tmp_path / f"{split}.{language}").read_bytes() for language in ("en", "de")]
-        assert all(side.endswith(b"\n") and b"\r" not in side for side in sides)
-        lines = [side.decode().removesuffix("\n").split("\n") for side in sides]
-        assert len(lines[0]) == size
-        written += zip(*lines, strict=True)
-    assert written == cldr.pairs(cldr.SEED, 700)
-
-
 @pytest.mark.parametrize(
     ("english", "german"),
     [

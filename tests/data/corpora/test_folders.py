@@ -68,17 +68,6 @@ def test_a_missing_or_ambiguous_file_is_named(
         folder_corpus(tmp_path / "none")
 
 
-def test_files_anywhere_make_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(touch(tmp_path, "a", "b", "c", "d"))
-    corpus = files_corpus(
-        "mine", languages=("en", "fi"), train=[("a", "b"), ("c", "d")], valid=("a", "d")
-    )
-    assert [Path(file.location) for file in corpus.files] == [
-        tmp_path / name for name in ("a", "b", "c", "d", "a", "d")
-    ]
-    assert list(corpus.splits) == ["train", "valid"]
-
-
 def test_further_training_texts_are_ordered_by_name(tmp_path: Path) -> None:
     touch(tmp_path, "train-news.2012.en", "train-news.2012.de.xz", "train-acts.en.gz")
     corpus = folder_corpus(touch(tmp_path, "train-acts.de", *PAIRS))

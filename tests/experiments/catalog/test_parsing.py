@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.catalog.find import find_experiment
-from tests.data.corpora.test_treebanks import write_wsj
+from tests.samples import write_wsj
 from transformer.config import TrainingConfig, differences, to_dict
 from transformer.errors import InputError
 

@@ -11,10 +11,9 @@ from experiments.evaluate.parsing import score_parses
 from experiments.evaluate.trained import parse_stream
 from experiments.records.experiment import Experiment
 from experiments.records.result import Result, score_lines
-from tests.data.corpora.test_treebanks import write_wsj
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of
-from tests.samples import tiny
+from tests.samples import tiny, write_wsj
 from transformer.data.corpora.treebanks import penn_treebank
 from transformer.data.trees import read_trees, words
 from transformer.errors import InputError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from transformer.corpus import Corpus, ParallelText, TextFile
-from transformer.data.linearised import Leaves
+from transformer.data.trees import Leaves
 from transformer.errors import InputError
 
 Split = Literal["train", "valid", "test"]
@@ -114,9 +114,6 @@ def penn_treebank(folder: Path, leaves: Leaves = "XX") -> Corpus:
         folder: as the Linguistic Data Consortium lays it out, or a folder in it down to ``wsj``,
             which holds the sections ``02/*.mrg`` to ``23/*.mrg``
         leaves: what stands for words in linearised trees
-
-    Raises:
-        InputError: if it holds no sections, or not all that the paper used.
     """
     found = _wsj(folder)
     _sections(found, [n for sections in _WSJ_SECTIONS.values() for n in sections])

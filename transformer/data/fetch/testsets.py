@@ -32,9 +32,6 @@ def sacrebleu_text(name: str, language_pair: str) -> tuple[list[str], list[str]]
 
     They are read from the folder ``SACREBLEU`` (default ``~/.sacrebleu``), or sacreBLEU fetches
     them to our cache.
-
-    Raises:
-        InputError: if sacreBLEU knows no such set, or cannot fetch it.
     """
     if not is_available(name, language_pair):
         if name not in (known := get_available_testsets()):

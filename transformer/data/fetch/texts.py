@@ -28,8 +28,7 @@ from transformer.data.fetch.cache import (
 )
 from transformer.data.fetch.download import cached_path, fetch_download
 from transformer.data.fetch.testsets import is_available, split_location, text_side
-from transformer.data.linearised import Leaves, linearise
-from transformer.data.trees import read_trees, words
+from transformer.data.trees import Leaves, linearise, read_trees, words
 from transformer.errors import InputError
 from transformer.progress import show_progress
 
@@ -43,11 +42,7 @@ _TREES_FORMAT = 2
 
 
 def fetch(file: TextFile) -> Path:
-    """A local file with the declared content: the user's own, generated, cached or downloaded.
-
-    Raises:
-        InputError: if it cannot be fetched, or is not the declared file.
-    """
+    """A local file with the declared content: the user's own, generated, cached or downloaded."""
     return fetch_all([file])[file]
 
 

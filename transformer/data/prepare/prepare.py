@@ -27,7 +27,6 @@ from transformer.data.fetch.cache import (
 )
 from transformer.data.fetch.testsets import split_location
 from transformer.data.fetch.texts import fetch, fetch_all
-from transformer.data.linearised import BRACKETS
 from transformer.data.prepare.clean import KEPT, CleanText, clean
 from transformer.data.prepare.encode import Encoding, encode
 from transformer.data.prepare.estimate import announce
@@ -44,12 +43,13 @@ from transformer.data.prepared import (
     read_report,
     refuse_changed,
     write_report,
+    write_whole,
 )
 from transformer.data.store import TokenStore, write_store
 from transformer.data.text import read_aligned
+from transformer.data.trees import BRACKETS
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
-from transformer.files import to_json
 from transformer.progress import show_activity
 
 # Learning the vocabulary of more pairs takes so long that one may want to interrupt it.
@@ -73,10 +73,6 @@ def prepare(
         workers: processes that clean and encode; None for one per core, up to 16. It does not
             affect the result
         expected: the data of the run that needs the corpus; other data is refused
-
-    Raises:
-        InputError: if a file cannot be fetched or used, no pair is left, the cached folder is
-            damaged, or the data differs from ``expected``.
     """
     corpus = config.data.corpus
     contents = source_contents(corpus)
@@ -150,9 +146,7 @@ def _prepare(config: Config, contents: Sequence[str], directory: Path, workers: 
         trained = (entry for entry in read_report(part) if entry.split == "train")
         write_report(part, [*trained, *_scored(corpus, paths, part)])
         sources = _sources_read(corpus, contents, paths)
-        with making(part / MANIFEST_FILE) as file:
-            manifest = to_json(to_dict(make_manifest(part, sources)))
-            file.write_text(manifest, encoding="utf-8")
+        write_whole(part / MANIFEST_FILE, to_dict(make_manifest(part, sources)))
     except InputError:
         remove(part)
         raise

@@ -29,9 +29,6 @@ def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[P
 
     Yields:
         Each file and what is wrong with it, empty if nothing is.
-
-    Raises:
-        InputError: if the corpus is not prepared, or a text of it cannot be fetched.
     """
     corpus = config.data.corpus
     for file in dict.fromkeys(replace(file, member=None) for file in corpus.files):

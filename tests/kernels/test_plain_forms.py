@@ -1,0 +1,122 @@
+"""Top-k, softmax, padded matrix and cache against their plain forms."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from transformer.config import BOS_ID, PAD_ID
+from transformer.kernels.candidates import best_continuations
+from transformer.kernels.key_value_cache import KeyValueCache
+from transformer.kernels.padded_matrix import PaddedMatrix
+from transformer.kernels.softmax import softmax_base2
+
+# Around multiples of a block, with and without a rest; too small for blocks; a real size.
+sizes = pytest.mark.parametrize("vocab_size", [8, 64, 65, 1_023, 1_024, 1_025, 1_087, 8_000])
+
+
+@sizes
+@pytest.mark.parametrize("count", [1, 8])
+def test_candidates_are_the_top_k_of_the_vocabulary(vocab_size: int, count: int) -> None:
+    logits = torch.randn(3, 5, vocab_size) * 4
+    expected = logits.clone()
+    expected[..., [PAD_ID, BOS_ID]] = -torch.inf
+    expected = expected.log_softmax(-1)
+    best, ids = best_continuations(logits.clone(), count)
+    count_of_all = expected.topk(count)
+    assert torch.equal(ids, count_of_all.indices)
+    torch.testing.assert_close(best, count_of_all.values)
+
+
+@sizes
+def test_the_best_is_found_at_every_position(vocab_size: int) -> None:
+    """Each word-piece in turn is best, the one before it second."""
+    logits = torch.zeros(vocab_size, vocab_size)
+    row = torch.arange(vocab_size)
+    logits[row, row] = 9.0
+    logits[row[1:], row[1:] - 1] = 7.0
+    _, ids = best_continuations(logits, 2)
+    for best in range(4, vocab_size):
+        assert ids[best].tolist() == [best, best - 1 if best - 1 not in (PAD_ID, BOS_ID) else 1]
+
+
+def test_huge_logits_do_not_overflow() -> None:
+    logits = torch.full((1, 640), 3e38)
+    best, _ = best_continuations(logits, 4)
+    torch.testing.assert_close(best, torch.full((1, 4), -torch.tensor(638.0).log().item()))
+
+
+def test_it_is_torchs_softmax_of_the_scores_times_ln_2() -> None:
+    scores = torch.randn(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
+    masked = scores.masked_fill(torch.rand(5, 7) < 0.5, -torch.inf)
+    masked = torch.cat([masked, scores[..., :1]], dim=-1)  # at least one score is finite
+    expected = torch.softmax(masked * math.log(2.0), -1)
+    found = softmax_base2(masked)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weight = torch.randn_like(found)
+    one, other = (torch.autograd.grad((x * weight).sum(), scores, retain_graph=True)[0]
+                  for x in (found, expected))  # fmt: skip
+    torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+
+
+def test_bf16_is_computed_in_fp32() -> None:
+    assert softmax_base2(torch.randn(3, 5, dtype=torch.bfloat16)).dtype == torch.float32
+
+
+D_MODEL = 26
+
+
+def matrix(vocab_size: int) -> PaddedMatrix:
+    module = PaddedMatrix(vocab_size, D_MODEL)
+    torch.nn.init.normal_(module.weight[:vocab_size])
+    return module
+
+
+@pytest.mark.parametrize(("vocab_size", "rows"), [(61, 64), (64, 64), (67, 128)])
+def test_logits_and_gradients_are_those_of_the_real_rows(vocab_size: int, rows: int) -> None:
+    module, states = matrix(vocab_size), torch.randn(3, D_MODEL)
+    assert module.weight.shape == (rows, D_MODEL)
+    logits = module.logits(states)
+    torch.testing.assert_close(logits, states @ module.weight[:vocab_size].T)
+    logits.sum().backward()
+    assert module.weight.grad is not None and not module.weight.grad[vocab_size:].any()
+
+
+def test_only_real_rows_are_saved_and_they_fit_no_other_vocabulary() -> None:
+    module, other = matrix(61), matrix(61)
+    saved = module.state_dict()
+    assert torch.equal(saved["weight"], module.weight[:61])
+    with torch.no_grad():
+        other.weight.fill_(7.0)
+    other.load_state_dict(saved)
+    assert torch.equal(other.weight, module.weight)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        matrix(59).load_state_dict(saved)
+
+
+BATCH, HEADS, D_K, D_V = 5, 3, 11, 13
+
+
+def test_all_entries_are_returned_while_it_grows() -> None:
+    """Two hypotheses per step, to several times the initial capacity."""
+    cache = KeyValueCache()
+    keys, values = torch.randn(BATCH, HEADS, 2 * 71, D_K), torch.randn(BATCH, HEADS, 2 * 71, D_V)
+    for step in range(71):
+        new = slice(2 * step, 2 * step + 2)
+        found_keys, found_values = cache.append(keys[:, :, new], values[:, :, new])
+        assert torch.equal(found_keys, keys[:, :, : new.stop])
+        assert torch.equal(found_values, values[:, :, : new.stop])
+
+
+def test_a_gpu_reads_each_key_in_one_piece() -> None:
+    """Its fused kernels take no other order. Tensors without contents stand for those of a GPU."""
+    cache = KeyValueCache()
+    new_keys = torch.empty(BATCH, HEADS, 2, D_K, device="meta")
+    new_values = torch.empty(BATCH, HEADS, 2, D_V, device="meta")
+    keys = values = new_keys
+    for _ in range(71):
+        keys, values = cache.append(new_keys, new_values)
+    assert keys.shape == (BATCH, HEADS, 142, D_K)
+    assert keys.stride()[2:] == (D_K, 1) and values.stride()[2:] == (D_V, 1)
