@@ -16,7 +16,7 @@ from ablations.dashboard.reading import Reader, Reading
 from ablations.files import HTML_FILE, PLAN_FILE, SEARCH_FILE, STUDY_FILE
 from ablations.report.layout import render
 from ablations.status.model import ENDED
-from ablations.status.view import cells, describe_counts, describe_host, describe_time, in_order
+from ablations.status.view import as_text, describe_counts, describe_time, in_order
 from experiments.records.experiment import CONFIG_FILE
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
@@ -99,11 +99,10 @@ class Shown:
                 "counts": describe_counts(status),
                 "time": describe_time(status),
                 "ended": sum(run.state in ENDED for run in status.runs),
-                "hosts": [describe_host(host, status.at) for host in status.hosts],
-                "runs": [cells(x) for x in in_order(status.runs) if x.state in _UNFINISHED],
+                "runs": [as_text(x) for x in in_order(status.runs) if x.state in _UNFINISHED],
                 "report": (self.directory / HTML_FILE).is_file(),
                 "study": self.directory / STUDY_FILE,
-                "cells": cells,
+                "as_text": as_text,
                 "measures": MEASURES,
             }
         return render(

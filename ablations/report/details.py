@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ablations.report.cells import flops, label, setting
 from ablations.report.layout import Column, Grid
 from ablations.report.numbers import RowNumbers, TableNumbers
+from ablations.report.words import flops, label, setting
 from ablations.runs.attempts import locate
 from ablations.runs.process import LOG_FILE, last_log_lines
 from ablations.tables.table import Cell

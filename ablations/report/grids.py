@@ -8,10 +8,10 @@ from itertools import pairwise
 from statistics import fmean
 
 from ablations.figures.curves import group_of
-from ablations.report.cells import NOISE, flops, interval, label, mean, needed, setting
 from ablations.report.details import read_details
 from ablations.report.layout import Column, Grid
 from ablations.report.numbers import RowNumbers, Score, TableNumbers
+from ablations.report.words import NOISE, flops, interval, label, mean, needed, setting
 from ablations.tables.changes import COLUMNS
 from experiments.records.result import MEASURES, Result
 from transformer import formats

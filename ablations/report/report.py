@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ablations.files import CSV_FILE, LATEX_FILE, PLAN_FILE
-from ablations.report.cells import label
 from ablations.report.figures import table_figures
 from ablations.report.grids import (
     cost_grid,
@@ -23,6 +22,7 @@ from ablations.report.grids import (
 from ablations.report.layout import TEMPLATES, Column, Grid, render
 from ablations.report.numbers import RowNumbers, TableNumbers, compute_numbers
 from ablations.report.sentences import facts, order_of_rows, regime, regime_warning, verdicts
+from ablations.report.words import label
 from ablations.report.write import write_files
 from experiments.figures.render import start_drawing
 from transformer import formats

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ablations.report.cells import needed
 from ablations.report.numbers import Agreement, RowNumbers, TableNumbers
 from ablations.report.pooling import dunnett
 from ablations.report.statistics import Correlation
+from ablations.report.words import needed
 from ablations.tables.changes import COLUMNS, columns
 from experiments.records.result import Measure, Result
 from transformer import formats

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.records.attempt import Attempt, Failure
 from experiments.records.progress import Progress, RunState
@@ -46,14 +46,6 @@ class Run:
         return self.state == RunState.RUNNING and self.silent_seconds is None
 
 
-class Host(NamedTuple):
-    """A machine with runs in progress, and when it was last heard of."""
-
-    name: str
-    runs: int
-    heard_at: float | None
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
     """All runs in their order at the time ``at``, in seconds since the epoch.
@@ -80,25 +72,15 @@ class Status:
         """Whether every run has ended."""
         return all(run.state in ENDED for run in self.runs)
 
-    @property
-    def hosts(self) -> list[Host]:
-        """The machines that work, as far as their runs tell."""
-        found: dict[str, list[float]] = defaultdict(list)
-        for run in self.runs:
-            if run.state == RunState.RUNNING and run.attempt is not None:
-                found[run.attempt.host].append(run.heard_at or 0.0)
-        return [Host(name, len(x), max(x) or None) for name, x in sorted(found.items())]
-
 
 def to_json(status: Status) -> dict[str, Any]:
     """The status as a JSON object. Times are in seconds, ``…_at`` since the epoch.
 
-    ``title``; ``at``; ``seconds_left`` until all runs have ended; ``counts`` of runs by state;
-    ``hosts``, each with ``name``, ``runs`` and ``heard_at``; and ``runs``, each with
-    ``name``, ``state`` (``running``, ``failed``, ``given up``, ``stopped``, ``waiting``, ``done``
-    or ``pruned``), ``attempt``, ``worker``, ``host``, ``devices``, ``ranks``, ``heard_at``,
-    ``silent_seconds`` (null unless too many), ``stage``, ``step``, ``max_steps``, ``loss``,
-    ``tokens_per_second``, ``seconds_left``, ``scores`` by measure, ``seconds`` and
+    ``title``; ``at``; ``seconds_left`` until all runs have ended; ``counts`` of runs by state; and
+    ``runs``, each with ``name``, ``state`` (``running``, ``failed``, ``given up``, ``stopped``,
+    ``waiting``, ``done`` or ``pruned``), ``attempt``, ``worker``, ``host``, ``devices``, ``ranks``,
+    ``heard_at``, ``silent_seconds`` (null unless too many), ``stage``, ``step``, ``max_steps``,
+    ``loss``, ``tokens_per_second``, ``seconds_left``, ``scores`` by measure, ``seconds`` and
     ``failures``, each with ``attempt``, ``reason``, ``lines`` and ``at``. What is unknown is null.
     """
     of_attempt = ("worker", "host", "devices", "ranks")
@@ -109,7 +91,6 @@ def to_json(status: Status) -> dict[str, Any]:
         "at": status.at,
         "seconds_left": status.seconds_left,
         "counts": dict(status.counts),
-        "hosts": [host._asdict() for host in status.hosts],
         "runs": [
             {
                 "name": run.name,

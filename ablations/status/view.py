@@ -16,15 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ablations.status.from_directory import DirectoryReader
-from ablations.status.model import ENDED, Host, Run, Status, to_json
+from ablations.status.model import ENDED, Run, Status, to_json
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
-from transformer.formats import MISSING, duration, number, steps
+from transformer.formats import duration, number, steps
 
 _LIVE_SECONDS = 1.0
 _PLAIN_SECONDS = 30.0
 _PATIENCE = 50
-_MOST_HOSTS = 4
 _HOST_WIDTH = 8
 _WIDE = 500  # of what is not a terminal
 _LOG_LINES, _FEW_LOG_LINES = 10, 2
@@ -41,7 +40,7 @@ _MARKS = {
 _COLOURS = {"bad": "red", "warn": "yellow"}
 
 
-class Cells(NamedTuple):
+class RunText(NamedTuple):
     """A run as text: its host and ``devices``, such as ``0-3``, and the ``time`` that it has left,
     took, or was silent for; ``mark`` is live, done, warn or bad.
     """
@@ -58,7 +57,7 @@ class Cells(NamedTuple):
     mark: str
 
 
-def cells(run: Run) -> Cells:
+def as_text(run: Run) -> RunText:
     """What every view shows of a run.
 
     ``step`` is in evaluation the line that is scored, and of a finished run its scores.
@@ -78,7 +77,7 @@ def cells(run: Run) -> Cells:
         state = str(progress.stage) if progress else "starting"
         if progress and progress.tokens_per_second:
             speed = f"{progress.tokens_per_second / 1000:.1f}K"
-    return Cells(
+    return RunText(
         run.name,
         state,
         step,
@@ -126,12 +125,6 @@ def describe_time(status: Status) -> str:
     return "the driver is starting" if status.is_driven else "nobody works on it"
 
 
-def describe_host(host: Host, at: float) -> str:
-    """How many runs a host has, and when it was heard of."""
-    heard = MISSING if host.heard_at is None else duration(max(0.0, at - host.heard_at))
-    return f"{host.name}: {host.runs} run{'s' if host.runs > 1 else ''}, heard of {heard} ago"
-
-
 def _headline(status: Status) -> str:
     time_left = [] if status.is_over else [describe_time(status)]
     return ", ".join([f"{status.title}: {describe_counts(status)}", *time_left])
@@ -139,25 +132,21 @@ def _headline(status: Status) -> str:
 
 def block(status: Status, height: int | None = None) -> RenderableType:
     """The status with runs in progress first, folded for a terminal of ``height`` lines."""
-    hosts = [Text(describe_host(host, status.at), style="dim") for host in status.hosts]
-    if len(hosts) > _MOST_HOSTS:
-        running = sum(host.runs for host in status.hosts)
-        hosts = [Text(f"{running} runs on {len(hosts)} hosts", style="dim")]
     top = [Text(_headline(status)), *[Text(status.passed)] * bool(status.passed)]
     runs = in_order(status.runs)
     if height is None:
-        return Group(*top, *hosts, _table(runs), *_failures(status, None))
+        return Group(*top, _table(runs), *_failures(status, None))
     ended = sum(run.state in ENDED for run in runs)
     bar = Table.grid()  # a bar alone would not end its line
     bar.add_row(ProgressBar(total=len(runs), completed=ended, width=40, complete_style="none"))
     # The headline (up to two lines), the bar, the column headers and the cursor take five.
-    room = height - 4 - len(top) - len(hosts)
+    room = height - 4 - len(top)
     failures = _failures(status, room // 3)
     room = max(1, room - len(failures))
     shown = runs if len(runs) <= room else runs[: room - 1]
     rest = ", ".join(count_states(runs[len(shown) :]))
     folded = [Text(f"… and {rest}", style="dim")] * bool(rest)
-    return Group(*top, bar, *hosts, _table(shown, _HOST_WIDTH), *folded, *failures)
+    return Group(*top, bar, _table(shown, _HOST_WIDTH), *folded, *failures)
 
 
 def _table(runs: Sequence[Run], host_width: int | None = None) -> Table:
@@ -168,7 +157,7 @@ def _table(runs: Sequence[Run], host_width: int | None = None) -> Table:
         side = "left" if name in ("run", "state", "on") else "right"
         most = host_width if name == "on" else None
         table.add_column(name, justify=side, no_wrap=True, max_width=most)
-    for found in map(cells, runs):
+    for found in map(as_text, runs):
         state = Text(found.state, style=_COLOURS.get(found.mark, ""))
         table.add_row(Text(found.run), state, *map(Text, found[2:-1]))
     return table
@@ -232,7 +221,7 @@ class View:
         if self._live is not None:
             self._live.update(block(status, self._console.height), refresh=True)
             return
-        rows = (cells(run) for run in status.runs if run.state == RunState.RUNNING)
+        rows = (as_text(run) for run in status.runs if run.state == RunState.RUNNING)
         self.note("; ".join([_headline(status), *(" ".join(filter(None, x[:-1])) for x in rows)]))
 
 

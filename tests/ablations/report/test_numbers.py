@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import shutil
 from collections.abc import Mapping
@@ -146,16 +145,6 @@ def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
     assert str(table.rows[2].unfinished[0]).endswith("other, that of most runs is most")
 
 
-def test_results_without_the_field_of_their_data_are_averaged(tmp_path: Path) -> None:
-    fill(tmp_path, {"base": {1: 8.0, 2: 9.0}})
-    for seed in (1, 2):  # as older versions wrote them
-        path = Cell("base", seed).directory(tmp_path) / "result.json"
-        values = json.loads(path.read_text())
-        del values["data_digest"]
-        path.write_text(json.dumps(values))
-    assert compute_numbers(tmp_path).rows[0].means["perplexity"].count == 2
-
-
 def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
     plan = claim_plan(tmp_path, small_plan(seeds=[1, 2, 3, 5, 7, 11]))
     for seed in (1, 2, 3, 5, 7, 11, 13):
@@ -218,10 +207,3 @@ def test_a_scale_far_from_the_papers_numbers_is_warned_of(
 ) -> None:
     found = regime_warning(regime(override(BASE, **changes), None))
     assert found.startswith("More than a factor of 3 from the paper's: ") and text in found
-
-
-def test_numbers_of_old_results_without_corpus_tokens_are_dashes() -> None:
-    old = dataclasses.replace(result(Cell("base", 1)), corpus_target_tokens=None)
-    numbers = {name: ours for name, _, ours in regime(BASE, old)}
-    assert numbers["epochs"] is numbers["tokens of a batch over those of the corpus"] is None
-    assert numbers["target tokens seen per parameter"] == pytest.approx(1.56, abs=0.005)

@@ -20,17 +20,11 @@ from ablations.report.statistics import (
 from experiments.records.result import MEASURES
 
 
-def test_the_interval_of_three_numbers_by_hand() -> None:
-    found = estimate([80.0, 81.0, 85.0])
-    assert found is not None and found.interval is not None
-    # mean 82, squares 4 + 1 + 9 over 2; t(0.975) of 2 degrees of freedom
-    half = 4.302653 * math.sqrt(7 / 3)
-    assert found.interval == pytest.approx((82 - half, 82 + half), abs=1e-5)
-
-
-def test_no_interval_leaves_the_scale_of_its_score() -> None:
+def test_intervals_by_hand_end_where_the_score_does() -> None:
     bleu, perplexity = MEASURES["bleu"].scale, MEASURES["perplexity"].scale
+    half = 4.302653 * math.sqrt(7 / 3)  # squares 4 + 1 + 9 over 2; t(0.975) of 2 degrees of freedom
     for found, interval in (
+        (estimate([80.0, 81.0, 85.0]), (82 - half, 82 + half)),
         (estimate([96.0, 98.0], bleu), (97 - 12.706205, 100)),
         (estimate([1.0, 3.0], bleu), (0, 2 + 12.706205)),
         (estimate([1.5, 2.5], perplexity), (1, 2 + 6.353102)),
@@ -91,11 +85,7 @@ def test_quantiles_of_students_t(probability: float, freedom: int, quantile: flo
 def test_required_seeds_are_those_of_power_tables(effect: float, seeds: int | None) -> None:
     assert required_seeds(Estimate(effect, 1.0, 3)) == seeds
     assert required_seeds(Estimate(-7 * effect, 7.0, 5)) == seeds
-
-
-def test_required_seeds_at_the_extremes() -> None:
-    assert required_seeds(Estimate(1.0, 0.0, 2)) == 2
-    assert required_seeds(Estimate(0.0, 0.0, 2)) is None
+    assert required_seeds(Estimate(effect, 0.0, 2)) == (2 if effect else None)
 
 
 @given(
@@ -132,11 +122,14 @@ def test_spearmans_correlation_by_hand(
     assert found == (None if expected is None else pytest.approx(expected))
 
 
-def test_the_interval_of_a_rank_correlation_by_hand() -> None:
+def test_intervals_of_rank_correlations_and_of_a_pooled_difference_by_hand() -> None:
     # atanh(0.8) = 1.098612, sqrt((1 + 0.32) / 17) = 0.278652, times 1.959964
-    assert Correlation(0.8, 20).interval == pytest.approx(
-        (math.tanh(1.098612 - 0.546148), math.tanh(1.098612 + 0.546148)), abs=1e-5
-    )
+    ends = (math.tanh(1.098612 - 0.546148), math.tanh(1.098612 + 0.546148))
+    assert Correlation(0.8, 20).interval == pytest.approx(ends, abs=1e-5)
+    assert Correlation(0.5, 3).interval is None and Correlation(None, 20).interval is None
+    # t(0.975) of 38 degrees of freedom is 2.0244
+    pooled = Estimate(1.0, 0.5, 1, pooled_freedom=38)
+    assert pooled.interval == pytest.approx((1 - 1.0122, 1 + 1.0122), abs=1e-4)
 
 
 def test_a_perfect_order_reaches_to_the_end_of_the_scale() -> None:
@@ -147,14 +140,3 @@ def test_a_perfect_order_reaches_to_the_end_of_the_scale() -> None:
     assert swapped == pytest.approx((low, high), abs=1e-5)
     assert rank_correlation([1, 2, 3, 4], [2, 3, 5, 7]).interval == (swapped[0], 1.0)
     assert rank_correlation([1, 2, 3, 4], [7, 5, 3, 2]).interval == (-1.0, -swapped[0])
-
-
-def test_a_rank_correlation_of_too_few_rows_has_no_interval() -> None:
-    assert Correlation(0.5, 3).interval is None
-    assert Correlation(None, 20).interval is None
-
-
-def test_a_pooled_difference_of_one_seed_has_an_interval() -> None:
-    found = Estimate(1.0, 0.5, 1, pooled_freedom=38)
-    # t(0.975) of 38 degrees of freedom is 2.0244
-    assert found.interval == pytest.approx((1 - 1.0122, 1 + 1.0122), abs=1e-4)

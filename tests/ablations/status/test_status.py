@@ -86,12 +86,10 @@ def test_progress_of_an_earlier_attempt_is_not_shown(root: Path) -> None:
     assert progress is not None and progress.step == 401
 
 
-def test_hosts_and_silence(root: Path) -> None:
+def test_a_run_that_reports_no_more_is_silent(root: Path) -> None:
     begin(root, "base/seed-1", training(4), started_at=1.0)
     begin(root, "base/seed-2", training(4, seconds_ago=185), started_at=1.0)
-    begin(root, "base/seed-3", training(4), host="node-b", worker="another", started_at=1.0)
-    status, runs = read(root)
-    assert [(host.name, host.runs) for host in status.hosts] == [("node-a", 2), ("node-b", 1)]
+    _, runs = read(root)
     assert runs["base/seed-1"].silent_seconds is None
     assert runs["base/seed-2"].silent_seconds == pytest.approx(185, abs=2)
 
@@ -189,11 +187,10 @@ def test_watching_ends_when_all_is_done(
         return
     first, *_, last = found = [json.loads(line) for line in lines]
     assert [each["counts"].get("done") for each in found] == [1, 1, 2]
-    assert set(last) == {"title", "at", "seconds_left", "counts", "hosts", "runs"}
-    assert first["hosts"][0]["name"] == "node-a"
+    assert set(last) == {"title", "at", "seconds_left", "counts", "runs"}
     done, running = first["runs"]
     assert (done["scores"]["perplexity"], done["step"], done["failures"]) == (3.0, None, [])
-    assert (running["stage"], running["step"], running["loss"]) == ("train", 400, 2.5)
+    assert (running["host"], running["stage"], running["step"]) == ("node-a", "train", 400)
     promised = to_json.__doc__ or ""
     assert all(f"``{name}``" in promised for name in (*first, *running))
 

@@ -9,6 +9,7 @@ import http.server
 import json
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,38 +21,28 @@ _OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
 
 @dataclass
 class Arrived:
-    """What has arrived of one run: its first record, history, summary and files; and its end."""
+    """What has arrived of one run: its first record, history, summary and files."""
 
     record: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
-    ended: int = 0
 
 
 class FakeWandb:
-    """Runs and views by name, and the names of operations to which it had no answer.
-
-    With ``refused`` set, it refuses to take runs whose group is that.
-    """
+    """Runs and views by name; runs whose group is ``refused`` are not taken."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, Arrived] = {}
+        self.runs: dict[str, Arrived] = defaultdict(Arrived)
         self.views: dict[str, dict[str, Any]] = {}
-        self.unknown: list[str] = []
         self.url = ""
         self.refused = ""
 
     def graphql(self, query: str, given: dict[str, Any]) -> Any:
-        """The data of an answer."""
+        """The data of an answer; empty for what it does not know."""
         found = _OPERATION.search(query)
-        operation = found[1] if found else query.strip()[:40]
-        answer = getattr(self, f"_{operation}", None)
-        if answer is None:
-            self.unknown.append(operation)
-            return {}
-        return answer(given)
+        return getattr(self, f"_{found[1] if found else ''}", lambda _: {})(given)
 
     def _Viewer(self, given: dict[str, Any]) -> Any:
         viewer = {"id": "1", "entity": ENTITY, "username": ENTITY, "flags": "{}"}
@@ -63,37 +54,18 @@ class FakeWandb:
         return {"id": "p", "name": given["project"], "entity": {"id": "e", "name": given["entity"]}}
 
     def _RunResumeStatus(self, given: dict[str, Any]) -> Any:
-        run = self.runs.get(given["name"])
-        bucket = None
-        if run is not None:
-            lines = run.history[-1:]
-            bucket = {
-                "id": given["name"],
-                "name": given["name"],
-                "summaryMetrics": json.dumps(run.summary),
-                "logLineCount": 0,
-                "historyLineCount": len(run.history),
-                "eventsLineCount": 0,
-                "historyTail": json.dumps([json.dumps(line) for line in lines]),
-                "eventsTail": "[]",
-                "config": json.dumps(run.config),
-                "tags": run.record.get("tags"),
-                "wandbConfig": '{"t": {}}',
-            }
-        return {"model": {**self._project(given), "bucket": bucket}}
+        return {"model": {**self._project(given), "bucket": None}}
 
     def _UpsertBucket(self, given: dict[str, Any]) -> Any:
-        run = self.runs.setdefault(given["name"], Arrived())
-        run.record |= {name: value for name, value in given.items() if value is not None}
+        run, name = self.runs[given["name"]], given["name"]
+        run.record |= {key: value for key, value in given.items() if value is not None}
         run.config |= json.loads(given.get("config") or "{}")
-        bucket = {"id": given["name"], "name": given["name"], "project": self._project(given)}
+        bucket = {"id": name, "name": name, "project": self._project(given)}
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
 
     def _CreateRunFiles(self, given: dict[str, Any]) -> Any:
-        files = [
-            {"name": name, "uploadUrl": f"{self.url}/upload/{given['run']}/{name}"}
-            for name in given["files"]
-        ]
+        address = f"{self.url}/upload/{given['run']}"
+        files = [{"name": x, "uploadUrl": f"{address}/{x}"} for x in given["files"]]
         return {"createRunFiles": {"runID": given["run"], "uploadHeaders": [], "files": files}}
 
     def _ArtifactType(self, given: dict[str, Any]) -> Any:
@@ -116,14 +88,12 @@ class FakeWandb:
 
     def stream(self, name: str, posted: dict[str, Any]) -> None:
         """Take a piece of a run's history and summary."""
-        run = self.runs.setdefault(name, Arrived())
         for file, chunk in (posted.get("files") or {}).items():
             lines = [json.loads(line) for line in chunk["content"]] if ".json" in file else []
             if file == "wandb-history.jsonl":
-                run.history[chunk["offset"] :] = lines
+                self.runs[name].history[chunk["offset"] :] = lines
             elif file == "wandb-summary.json":
-                run.summary |= lines[-1]
-        run.ended += bool(posted.get("complete"))
+                self.runs[name].summary |= lines[-1]
 
 
 def _handler(fake: FakeWandb) -> type[http.server.BaseHTTPRequestHandler]:
@@ -147,11 +117,10 @@ def _handler(fake: FakeWandb) -> type[http.server.BaseHTTPRequestHandler]:
             zipped = self.headers.get("Content-Encoding") == "gzip"
             return gzip.decompress(body) if zipped else body
 
-        def do_HEAD(self) -> None:
-            self._answer()
-
         def do_GET(self) -> None:
             self._answer()
+
+        do_HEAD = do_GET
 
         def do_PUT(self) -> None:
             self._body()

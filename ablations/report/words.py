@@ -1,4 +1,4 @@
-"""Settings, scores and sizes as the text of cells."""
+"""Settings, scores and sizes as text."""
 
 from __future__ import annotations
 
