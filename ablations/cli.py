@@ -13,8 +13,7 @@ from transformer.config import Precision
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
-    from ablations.search.rungs import Pruner
-    from ablations.search.search import Sampler
+    from ablations.search.search import Pruner, Sampler
 
 PROGRAM = Program(
     "python -m ablations",
@@ -219,7 +218,8 @@ def _train_table(
             "--device is for table1: runs take the GPUs that there are, none with "
             "CUDA_VISIBLE_DEVICES= in the environment"
         )
-    from ablations.run import Options, run_table
+    from ablations.run import run_table
+    from ablations.runs.options import Options
 
     return run_table(
         table,
@@ -283,7 +283,8 @@ def search(
     The perplexity is that of the validation set; poor trials are ended early. Interrupted and
     called again, it continues where it was; with more trials it goes further.
     """
-    from ablations.run import Options, run_search
+    from ablations.run import run_search
+    from ablations.runs.options import Options
 
     return run_search(
         space,

@@ -29,11 +29,7 @@ def trial_name(number: int) -> str:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Check that the name of a table, space, scale or row can be that of a folder.
-
-    Raises:
-        InputError: if it is too long, or has other characters than letters, digits, '.', '_', '-'.
-    """
+    """Check that the name of a table, space, scale or row can be that of a folder."""
     if not _FOLDER.fullmatch(name):
         raise InputError(
             f"{kind} name {name!r} may contain only letters, digits, '.', '_' and '-', 100 in all"
@@ -41,11 +37,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 def check_row_name(name: str) -> None:
-    """Check that a row's folder cannot be in the place of a table's own files.
-
-    Raises:
-        InputError: for the name of a folder there, or a name that ends like a file's.
-    """
+    """Check that a row's folder cannot be in the place of a table's own files."""
     check_name("row", name)
     if name.lower() in _FOLDERS or Path(name).suffix[1:2].isalpha():
         raise InputError(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ablations.report.report import write_report
 from ablations.runs.driver import Driver
-from ablations.runs.executor import Job, Place
+from ablations.runs.executor import Place
 from ablations.runs.local import LocalExecutor
-from ablations.runs.study import Study
+from ablations.runs.options import Options
 from ablations.status.from_directory import DirectoryReader
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import claim_plan, make_plan
@@ -64,10 +64,9 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
 
         driver = Driver(
             cells,
-            Study(cells),
             executor,
             cells.names,
-            lambda name, experiment: Job(root=root, name=name, experiment=experiment),
+            Options(),
             note=lambda text: None,
             show=show,
         )

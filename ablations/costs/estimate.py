@@ -94,11 +94,7 @@ def plan_table(
     trials_per_device: int,
     directory: Path | None,
 ) -> Estimate:
-    """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up.
-
-    Raises:
-        InputError: if an argument is not usable.
-    """
+    """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up."""
     _check(devices, workers, devices_per_trial, trials_per_device)
     declared = load_table(table)
     chosen, numbers = select_rows(declared, rows), parse_seeds(seeds)

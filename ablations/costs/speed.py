@@ -9,7 +9,7 @@ from statistics import fmean
 
 from ablations.costs.timing import Timing, predict
 from ablations.files import PLAN_FILE
-from ablations.runs.attempts import elapsed, read_result
+from ablations.runs.attempts import elapsed, read_ended
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.devices import nominal_peak
@@ -80,9 +80,6 @@ def nominal_speed(name: str, configs: Mapping[str, Config]) -> Speed:
     """The speed of the GPU called ``name``, such as ``H100``, in upper or lower case.
 
     It is taken to reach the share of its nominal peak that the paper's base model reached.
-
-    Raises:
-        InputError: if the GPU is unknown or does not support the precision of the runs.
     """
     short = {known.lower(): known for known in _GPUS}.get(name.lower())
     if short is None:
@@ -114,11 +111,7 @@ def _share_of_the_paper() -> float:
 
 
 def read_finished(plan: Plan, root: Path) -> dict[Cell, Result]:
-    """The results in a table's directory, which need not exist.
-
-    Raises:
-        InputError: for a directory of another table.
-    """
+    """The results in a table's directory, which need not exist."""
     if not (root / PLAN_FILE).exists():
         return {}
     there = load_plan(root)
@@ -126,8 +119,8 @@ def read_finished(plan: Plan, root: Path) -> dict[Cell, Result]:
         raise InputError(
             f"{root} belongs to {there.table} at scale {there.scale}: give another --directory"
         )
-    results = ((cell, read_result(cell.directory(root))) for cell in there.cells)
-    return {cell: result for cell, result in results if result is not None}
+    found = ((cell, read_ended(cell.directory(root))) for cell in there.cells)
+    return {cell: ended.result for cell, ended in found if ended and ended.result}
 
 
 def speed_of_runs(finished: Mapping[Cell, Result], root: Path) -> Speed:

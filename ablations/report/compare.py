@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ablations.report.statistics import mean_difference
 from ablations.report.words import interval, needed
-from ablations.runs.attempts import read_result
+from ablations.runs.attempts import read_ended
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
@@ -62,7 +62,7 @@ def _seeds(plan: Plan, directory: Path, rows: tuple[str, str], wanted: str | Non
     if rows[0] == rows[1]:
         raise InputError(f"row {rows[0]!r} is given twice: name two rows")
     done = [
-        [seed for seed in by_name[name].seeds if read_result(Cell(name, seed).directory(directory))]
+        [seed for seed in by_name[name].seeds if read_ended(Cell(name, seed).directory(directory))]
         for name in rows
     ]
     common = [seed for seed in done[0] if seed in done[1]]

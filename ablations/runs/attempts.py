@@ -38,19 +38,13 @@ _MOST_KILLS = 10
 _ATTEMPT = re.compile(r"\.attempt-(\d+)$")
 
 
-def newest(stem: Path) -> Path | None:
-    """The directory of the run ``stem``: the finished one or its newest attempt."""
+def locate(stem: Path) -> Path:
+    """The directory of the run ``stem``: the finished one, its newest attempt, or ``stem`` itself,
+    which need not exist.
+    """
     if (stem / RESULT_FILE).exists():
         return stem
-    attempts = sorted(stem.parent.glob(f"{stem.name}.attempt-*"), key=number)
-    if attempts:
-        return attempts[-1]
-    return stem if stem.exists() else None
-
-
-def locate(stem: Path) -> Path:
-    """Like :func:`newest`, but ``stem`` itself where there is no directory yet."""
-    return newest(stem) or stem
+    return max(stem.parent.glob(f"{stem.name}.attempt-*"), key=number, default=stem)
 
 
 def number(directory: Path) -> int:
@@ -64,37 +58,27 @@ def take_over(stem: Path) -> Path | None:
 
     Returns:
         Its directory; None if another process was first, or the run has ended meanwhile.
-
-    Raises:
-        InputError: if a file is in the place of the row's folder.
     """
-    found = newest(stem)
-    target = stem.with_name(f"{stem.name}.attempt-{_last_number(found or stem) + 1}")
-    if found is None:
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise InputError(
-                f"{target.parent} cannot be made, as a file is in its place: remove that file"
-            ) from error
+    found = locate(stem)
+    attempt = read_attempt(found) if found == stem else None  # whose number is in a file alone
+    last = attempt.number if attempt else number(found)
+    target = stem.with_name(f"{stem.name}.attempt-{last + 1}")
     try:
-        if found is None:
-            target.mkdir()
+        if not found.exists():
+            target.mkdir(parents=True)
         elif found == stem and read_ended(stem) is not None:
             return None
         else:
             rename(found, target)
         for lock in target.glob(".lock-*"):  # of earlier attempts: records/ownership.py
             lock.unlink(missing_ok=True)
-    except (FileNotFoundError, FileExistsError):
+    except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+        if target.parent.is_file():
+            raise InputError(
+                f"{target.parent} cannot be made, as a file is in its place: remove that file"
+            ) from error
         return None
     return target
-
-
-def _last_number(directory: Path) -> int:
-    """The number of the latest attempt; a finished run has it in a file only."""
-    attempt = read_attempt(directory)
-    return max(number(directory), attempt.number if attempt else 0)
 
 
 def publish(directory: Path, stem: Path) -> bool:
@@ -141,29 +125,6 @@ class Pruned:
     perplexity: float | None
 
 
-def leave_pruned(directory: Path, step: int, perplexity: float) -> None:
-    """Record in a trial's directory that it was ended at ``step``, instead of a result."""
-    finite = perplexity if isfinite(perplexity) else None
-    write_json(directory / PRUNED_FILE, to_dict(Pruned(step=step, perplexity=finite)))
-
-
-def read_result(directory: Path) -> Result | None:
-    """Read the result in ``directory``; None if there is none or, with a warning, a broken one."""
-    try:
-        return load_result(directory)
-    except InputError as error:
-        return _leave_out(error)
-
-
-def read_pruned(directory: Path) -> Pruned | None:
-    """Like :func:`read_result`, of a trial that was pruned."""
-    path = directory / PRUNED_FILE
-    try:
-        return from_dict(Pruned, read_json(path), str(path)) if path.is_file() else None
-    except InputError as error:
-        return _leave_out(error)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
     """What a run that has ended for good has left: its result, or else where it was pruned.
@@ -176,43 +137,53 @@ class Ended:
     curve: Mapping[int, float] = field(default_factory=dict[int, float])
 
 
+def leave_pruned(directory: Path, step: int, perplexity: float) -> None:
+    """Record in a trial's directory that it was ended at ``step``, instead of a result."""
+    finite = perplexity if isfinite(perplexity) else None
+    write_json(directory / PRUNED_FILE, to_dict(Pruned(step=step, perplexity=finite)))
+
+
 def read_ended(directory: Path) -> Ended | None:
-    """What the run in ``directory`` has left; None if it has not ended for good."""
-    result = read_result(directory)
-    pruned = read_pruned(directory) if result is None else None
-    return None if result is pruned else Ended(result=result, pruned=pruned)
+    """What the run in ``directory`` has left; None if it has not ended for good or, with a
+    warning, if the file is broken.
+    """
+    try:
+        if (result := load_result(directory)) is not None:
+            return Ended(result=result)
+        if (directory / PRUNED_FILE).is_file():
+            return Ended(pruned=_read_pruned(directory))
+    except InputError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):  # or it has just been renamed
+            warnings.warn(f"left out, and done again by the next run: {error}", stacklevel=2)
+    return None
 
 
-def _leave_out(error: InputError) -> None:
-    if isinstance(error.__cause__, FileNotFoundError):
-        return  # its directory has just been renamed
-    warnings.warn(f"left out, and done again by the next run: {error}", stacklevel=3)
+def _read_pruned(directory: Path) -> Pruned:
+    path = directory / PRUNED_FILE
+    return from_dict(Pruned, read_json(path), str(path))
+
+
+_READERS: dict[str, Callable[[Path], object]] = {
+    ATTEMPT_FILE: read_attempt,
+    CONFIG_FILE: lambda directory: read_json(directory / CONFIG_FILE),
+    RESULT_FILE: load_result,
+    PRUNED_FILE: _read_pruned,
+}
 
 
 def set_aside_broken(directory: Path) -> list[str]:
     """Rename files of earlier attempts that cannot be read; return their names."""
-    readers: dict[str, Callable[[Path], object | None]] = {
-        ATTEMPT_FILE: read_attempt,
-        CONFIG_FILE: _read_config,
-        RESULT_FILE: read_result,
-        PRUNED_FILE: read_pruned,
-    }
-    broken = [
-        name
-        for name, read in readers.items()
-        if (directory / name).exists() and read(directory) is None
-    ]
+
+    def is_broken(name: str) -> bool:
+        try:
+            return (directory / name).exists() and _READERS[name](directory) is None
+        except InputError:
+            return True
+
+    broken = [name for name in _READERS if is_broken(name)]
     for name in broken:
         rename(directory / name, directory / f"{name}.broken")
     return broken
-
-
-def _read_config(directory: Path) -> object | None:
-    """Any JSON will do; whether the configuration is right is checked elsewhere."""
-    try:
-        return read_json(directory / CONFIG_FILE)
-    except InputError:
-        return None
 
 
 def elapsed(directory: Path, result: Result) -> float:
@@ -232,9 +203,9 @@ def is_given_up(stem: Path) -> bool:
 
 def clear_failures(stem: Path) -> None:
     """Let a run that was given up be tried again."""
-    directory = newest(stem)
-    attempt = read_attempt(directory) if directory else None
-    if directory and attempt and attempt.given_up:
+    directory = locate(stem)
+    attempt = read_attempt(directory)
+    if attempt and attempt.given_up:
         write_attempt(directory, replace(attempt, given_up=False, failures=(), kills=0))
 
 
@@ -249,21 +220,17 @@ def record_failure(
     attempt = read_attempt(directory)
     if attempt is None:
         return False
-    attempt = _count_kill(attempt, directory) if killed else replace(attempt, kills=0)
-    if not killed or attempt.kills >= _MOST_KILLS:
+    progress = read_progress(directory) or Progress(stage=RunState.FAILED)
+    kills = 0
+    if killed:
+        kills = 1 if progress.step > attempt.furthest else attempt.kills + 1
+    attempt = replace(attempt, kills=kills, furthest=max(progress.step, attempt.furthest))
+    if not killed or kills >= _MOST_KILLS:
         failure = Failure(attempt=attempt.number, reason=reason, lines=tuple(lines), at=time.time())
         attempt = replace(attempt, failures=(*attempt.failures, failure))
-    final = attempt.kills >= _MOST_KILLS or len(attempt.failures) > retries
-    last = read_progress(directory) or Progress(stage=RunState.FAILED)
+    final = kills >= _MOST_KILLS or len(attempt.failures) > retries
     with suppress(FileNotFoundError):  # another attempt has just taken the run over
         write_attempt(directory, replace(attempt, given_up=final))
         if final:
-            write_progress(directory, replace(last, stage=RunState.FAILED, message=reason))
+            write_progress(directory, replace(progress, stage=RunState.FAILED, message=reason))
     return final
-
-
-def _count_kill(attempt: Attempt, directory: Path) -> Attempt:
-    progress = read_progress(directory)
-    step = progress.step if progress else 0
-    kills = 1 if step > attempt.furthest else attempt.kills + 1
-    return replace(attempt, kills=kills, furthest=max(step, attempt.furthest))

@@ -7,22 +7,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import FrameType
 
-from ablations.runs.attempts import leave_pruned, newest, number
-from ablations.runs.cells import Cells
+from ablations.runs.attempts import leave_pruned, locate, number
 from ablations.runs.executor import AttemptEnd, Executor, Job, Place
-from ablations.runs.study import Study
-from experiments.records.experiment import Experiment
+from ablations.runs.options import Options
+from ablations.runs.study import Cells, Study
+from ablations.runs.supervise import GRACE_SECONDS
 from experiments.records.outputs import valid_perplexities
 from experiments.records.progress import RunState, stop_signals
 from transformer.errors import InputError
 
 _POLL_SECONDS = 0.05
 _PRUNE_SECONDS = 0.5
-# A run that has not written its checkpoint by then resumes from the one before.
-_GRACE_SECONDS = 20.0
 
 
 class Driver:
@@ -30,10 +27,9 @@ class Driver:
 
     Args:
         cells: the table or search
-        study: its trials
         executor: where runs are carried out
         names: the cells to carry out, in this order
-        make_job: an attempt at a cell
+        options: how
         note: prints a line for the user
         show: called in each turn to display the state
     """
@@ -41,16 +37,16 @@ class Driver:
     def __init__(
         self,
         cells: Cells,
-        study: Study,
         executor: Executor,
         names: Sequence[str],
-        make_job: Callable[[str, Experiment], Job],
+        options: Options,
         *,
         note: Callable[[str], None],
         show: Callable[[], None],
     ) -> None:
-        self._cells, self._study, self._executor = cells, study, executor
-        self._make_job, self._note, self._show = make_job, note, show
+        self._cells, self._executor, self._options = cells, executor, options
+        self._study = Study(cells, in_memory=options.shard.count > 1)
+        self._note, self._show = note, show
         self._waiting = deque(names)
         self._running: dict[str, Place] = {}
         self._pruned: set[str] = set()
@@ -62,11 +58,7 @@ class Driver:
         self.given_up: list[str] = []
 
     def run(self) -> signal.Signals | None:
-        """Carry out the runs, and return the signal that ended it early, if one did.
-
-        Raises:
-            InputError: if a run refuses its input, as every other would too.
-        """
+        """Carry out the runs, and return the signal that ended it early, if one did."""
         with self._receiving():
             try:
                 while self._waiting or self._running:
@@ -100,10 +92,8 @@ class Driver:
 
     def _fill(self) -> None:
         """Start runs at the free places."""
-        if not self._waiting:
-            return
         taken = set(self._running.values())
-        for place in self._executor.places():
+        for place in self._executor.places() if self._waiting else ():
             if place in taken:
                 continue
             if not self._waiting or self._is_ending:
@@ -116,12 +106,21 @@ class Driver:
         except InputError as error:
             self._refuse(error)
             return
-        attempt = number(newest(self._cells.root / name) or Path()) + 1
+        attempt = number(locate(self._cells.root / name)) + 1
         again = f" (attempt {attempt})" if attempt > 1 else ""
         where = f" on {place.host}" if place.host else ""
         self._note(f"{name}: started{again}{where}")
+        job = Job(
+            root=self._cells.root.absolute(),
+            name=name,
+            experiment=experiment,
+            retries=self._options.retries,
+            accumulate=self._options.accumulate,
+            log=self._options.log,
+            may_diverge=self._cells.is_search,
+        )
         self._running[name] = place
-        self._executor.start(self._make_job(name, experiment), place)
+        self._executor.start(job, place)
 
     def _end(self, name: str, end: AttemptEnd) -> None:
         del self._running[name]
@@ -130,7 +129,7 @@ class Driver:
         if end.ended is not None:
             self._study.end(name, end.ended)
         elif end.state == RunState.GIVEN_UP:
-            self._study.fail(name)
+            self._study.end(name, None)
             self.given_up.append(name)
         elif end.state == RunState.REFUSED:
             self._refuse(InputError(f"{name}: {end.text}"))
@@ -145,11 +144,9 @@ class Driver:
             return
         self._prune_at = time.monotonic() + _PRUNE_SECONDS
         for name in sorted(self._running.keys() - self._pruned):
-            directory = newest(self._cells.root / name)
-            if directory is None:
-                continue
+            directory = locate(self._cells.root / name)
             curve = valid_perplexities(directory)
-            step = self._study.prunes_at(name, self._cells.comparable(curve))
+            step = self._study.prunes_at(name, curve)
             if step is not None:
                 self._pruned.add(name)
                 with suppress(FileNotFoundError):  # it has just ended
@@ -162,15 +159,16 @@ class Driver:
 
     def _stop(self) -> None:
         """Let all runs end after a checkpoint, at once if this is the second time."""
-        self._kill_at = time.monotonic() + (0 if self._kill_at else _GRACE_SECONDS)
+        self._kill_at = time.monotonic() + (0 if self._kill_at else GRACE_SECONDS)
         self._executor.stop(kill=False)
 
     def _obey(self) -> None:
         """Act on the signals that have come since the last turn."""
         if len(self._received) > self._obeyed:
             first = self._kill_at is None
-            words = "stopping after a checkpoint (again to kill)" if first else "killing the runs"
-            self._note(words)
+            self._note(
+                "stopping after a checkpoint (again to kill)" if first else "killing the runs"
+            )
             self._obeyed = len(self._received)
             self._stop()
 

@@ -1,8 +1,8 @@
-"""Where runs are carried out: this machine (`local`) or a Ray cluster (`on_ray`)."""
+"""The interface between the driver and what carries out its runs: this machine, or a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,11 @@ class Place:
     node: str = ""
     host: str = ""
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What tells a process its GPUs."""
+        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self.devices))} if self.devices else {}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
@@ -42,7 +47,7 @@ class Job:
     log: Log = "wandb"
     may_diverge: bool = False
     folder: Path = field(default_factory=Path.cwd)
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    environment: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,25 +61,34 @@ class AttemptEnd:
     ended: Ended | None = None
 
 
+class RunProcess(Protocol):
+    """The part of ``subprocess.Popen`` that every started process provides.
+
+    ``pid`` is also the number of its process group; ``poll`` is the exit code, or minus the signal
+    that killed the process, and None while it runs.
+    """
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+
+
+class Start(Protocol):
+    """Starts a run's process: :func:`ablations.runs.process.start`, or a faster way."""
+
+    def __call__(self, directory: Path, job: Job, place: Place) -> RunProcess: ...
+
+
 class Executor(Protocol):
-    """Carries out attempts, each by :func:`ablations.runs.supervise.supervise`."""
+    """Carries out attempts, each by :func:`ablations.runs.supervise.supervise`.
 
-    def places(self) -> Sequence[Place]:
-        """All places there are now, used or free; those of a cluster come and go."""
-        ...
+    ``places`` are all that there are now, used or free; those of a cluster come and go. ``ended``
+    are the attempts that have ended since the last call, by the names of their runs. ``stop`` lets
+    all attempts end after a checkpoint, or at once; ``close`` lets go of what is left.
+    """
 
-    def start(self, job: Job, place: Place) -> None:
-        """Begin an attempt at a free place."""
-        ...
-
-    def ended(self) -> Sequence[tuple[str, AttemptEnd]]:
-        """The attempts that have ended since the last call, by the names of their cells."""
-        ...
-
-    def stop(self, *, kill: bool) -> None:
-        """Let all attempts end after a checkpoint, or at once."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what is left."""
-        ...
+    def places(self) -> Sequence[Place]: ...
+    def start(self, job: Job, place: Place) -> None: ...
+    def ended(self) -> Sequence[tuple[str, AttemptEnd]]: ...
+    def stop(self, *, kill: bool) -> None: ...
+    def close(self) -> None: ...

@@ -1,137 +1,165 @@
-"""Start runs within a moment: fork them from a process that has imported torch.
+"""Fork runs within a moment from a process that has imported torch.
 
-It is Python's own fork server, which ends by itself with the process that started it.
+``python -m ablations.runs.forkserver FD`` is that process, which the socket ``FD`` tells what to
+run. Each run has a process of its own that waits for it, so a server that is killed takes none
+along. All of them watch their standard input, which closes when the driver is gone.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from multiprocessing import forkserver, resource_tracker
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from ablations.runs import process
-from ablations.runs.executor import Job, Place
-from ablations.runs.supervise import RunProcess
+from ablations.runs.executor import Job, Place, RunProcess
 from experiments.records.progress import STOP_SIGNALS
 
 # What a run imports, including W&B's launch tools, which each start of W&B looks at. None of these
 # modules touches a GPU or starts a thread.
-PRELOADED = [
+_PRELOADED = (
     "ablations.runs.entry",
     "experiments.run",
     "lightning.pytorch.loggers.wandb",
     "wandb.sdk.launch",
-]
-# A terminal or a cluster sends these to every process of a job; the driver passes them on.
-_SIGNALS = {*STOP_SIGNALS, signal.SIGUSR2}
-# Multiprocessing's exit code for a process whose end nobody saw.
-_UNSEEN = 255
-_MOMENT_SECONDS = 0.001
+)
 _START_ATTEMPTS = 5
-_DEAD_SECONDS = 0.2
-_forking = threading.Lock()  # each attempt has a thread
+_NUMBER_BYTES = 8
+_MOST_BYTES = 65_536  # of an order
 
 
-def start(directory: Path, job: Job, place: Place) -> RunProcess:
-    """As :func:`ablations.runs.process.start`; several ranks are started by that."""
-    if place.ranks > 1:
-        return process.start(directory, job, place)
-    paths = str(directory.absolute()), str(job.folder)
-    return ForkedProcess(_run, *paths, process.environment(job, place), job.accumulate, job.log)
+class ForkServer:
+    """Starts runs on this machine; a server that was killed is replaced."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # each attempt has a thread
+        self._server: subprocess.Popen[bytes] | None = None
+        self._orders: socket.socket | None = None
+        self._watched, self._held = os.pipe()
+
+    def start(self, directory: Path, job: Job, place: Place) -> RunProcess:
+        """As :func:`ablations.runs.process.start`; several ranks are started by that."""
+        if place.ranks > 1:
+            return process.start(directory, job, place)
+        order = [place.environment, str(directory.absolute()), str(job.accumulate), job.log]
+        with (directory / process.LOG_FILE).open("ab") as log, self._lock:
+            for _ in range(_START_ATTEMPTS):
+                with suppress(OSError):
+                    return self._fork(json.dumps(order).encode(), log.fileno())
+                self._end_server()
+        raise ChildProcessError("the processes of runs cannot be started: their fork server dies")
+
+    def _fork(self, order: bytes, log: int) -> RunProcess:
+        if self._server is None or self._orders is None:
+            self._orders, theirs = socket.socketpair()
+            command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+            with theirs:
+                self._server = subprocess.Popen(
+                    command,
+                    stdin=self._watched,
+                    pass_fds=[theirs.fileno()],
+                    env=process.environment(),
+                )
+        answers, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._orders, [order], [theirs.fileno(), log])
+        return _ForkedRun(answers)
+
+    def _end_server(self) -> None:
+        if self._server is not None and self._orders is not None:
+            self._orders.close()
+            self._server.kill()
+            self._server.wait()
+        self._server = self._orders = None
+
+    def close(self) -> None:
+        """End the server; runs that are left stop by themselves."""
+        self._end_server()
+        os.close(self._watched)
+        os.close(self._held)
 
 
-def _run(*arguments: Any) -> None:
-    from ablations.runs.entry import run_forked  # imports torch, which the driver must not
+class _ForkedRun:
+    """A run that leads a process group, and the socket that tells its number and its exit code."""
 
-    run_forked(*arguments)
-
-
-class ForkedProcess:
-    """A call of ``function`` in a forked process that leads a session and process group.
-
-    It receives no signal that asks for an end before it calls :func:`unblock_signals`. When this
-    process exits, the other one gets SIGTERM and is waited for.
-    """
-
-    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
-        self._process = _fork(function, *arguments)
-        assert self._process.pid is not None
-        self.pid = self._process.pid
-        # A signal to its group would be lost before the group exists.
-        while self.poll() is None and not _leads_a_group(self.pid):
-            time.sleep(_MOMENT_SECONDS)
+    def __init__(self, answers: socket.socket) -> None:
+        self._answers = answers
+        self._code: int | None = None
+        pid = _hear(answers)
+        if pid is None:
+            answers.close()
+            raise ConnectionError("the server was killed")
+        self.pid = pid
+        answers.setblocking(False)
 
     def poll(self) -> int | None:
-        """The exit code, or minus the signal that killed the process; None while it runs."""
-        code = self._process.exitcode
-        if code == _UNSEEN:  # the server was killed, and the process may be alive
+        if self._code is None:
+            try:
+                self._code = _hear(self._answers)
+            except BlockingIOError:
+                return None
+            self._answers.close()
+        if self._code is None:  # what waited for it was killed, and it may be alive
             process.signal_group(self.pid, signal.SIGKILL)
-            return -signal.SIGKILL
-        return code
+            self._code = -signal.SIGKILL
+        return self._code
 
 
-def unblock_signals() -> None:
-    """Let a forked process receive the signals that its server blocks."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+def _hear(answers: socket.socket) -> int | None:
+    found = answers.recv(_NUMBER_BYTES)
+    return int.from_bytes(found, signed=True) if found else None
 
 
-def _fork(function: Callable[..., object], *arguments: object) -> ForkServerProcess:
-    """Fork a process, from a new server if the running one has been killed.
-
-    Whatever a killed server still forked ends by itself, as nobody holds the pipe that it watches.
-    """
-    for attempt in range(_START_ATTEMPTS):
-        forked = _running_server().Process(
-            target=_call_in_own_session, args=(function, *arguments), daemon=True
-        )
-        with suppress(EOFError, ConnectionError), _forking, _without_main():
-            forked.start()
-            return forked
-        time.sleep(_DEAD_SECONDS * attempt)  # until multiprocessing sees that the server is gone
-    raise ChildProcessError("the processes of runs cannot be started: their fork server dies")
+def _tell(answers: socket.socket, number: int) -> None:
+    with suppress(OSError):  # the driver is gone
+        answers.sendall(number.to_bytes(_NUMBER_BYTES, signed=True))
 
 
-def _running_server() -> ForkServerContext:
-    """Start the server if it is not running; it imports in the background."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    resource_tracker.ensure_running()  # which would unblock the signals
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        forkserver.ensure_running()  # a new process inherits the mask
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return context
+def _serve(orders: socket.socket) -> int:
+    """Fork what is ordered until the driver is gone; in a run, its exit code."""
+    # A terminal or a cluster sends these to every process of a job; the driver passes them on.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    for name in _PRELOADED:
+        import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how those end that wait for runs
+    while True:
+        order, descriptors, *_ = socket.recv_fds(orders, _MOST_BYTES, 2)
+        if not order:
+            return 0
+        if os.fork() == 0:
+            orders.close()
+            return _carry_out(order, *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
-def _call_in_own_session(function: Callable[..., object], *arguments: object) -> None:
-    os.setsid()
-    function(*arguments)
+def _carry_out(order: bytes, descriptor: int, log: int) -> int:
+    """Fork a run, and tell its number and then how it ended; in the run, its exit code."""
+    answers = socket.socket(fileno=descriptor)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if pid := os.fork():
+        os.close(log)
+        os.setpgid(pid, pid)
+        _tell(answers, pid)
+        _, status = os.waitpid(pid, 0)
+        _tell(answers, os.waitstatus_to_exitcode(status))
+        os._exit(0)
+    answers.close()
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    variables, *arguments = json.loads(order)
+    os.environ.update(variables)
+    from ablations.runs.entry import main  # imports torch, which the driver must not
+
+    return main(arguments)
 
 
-def _leads_a_group(pid: int) -> bool:
-    try:
-        return os.getpgid(pid) == pid
-    except ProcessLookupError:
-        return False
-
-
-@contextmanager
-def _without_main() -> Generator[None]:
-    """Hide this process's main script, which a forked process would run again."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+if __name__ == "__main__":
+    sys.exit(_serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -1,4 +1,4 @@
-"""Names of processes by which others on the same machine can tell whether they are alive."""
+"""Names of processes by which others on the same machine can tell whether they run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def own_name() -> str:
-    """The name of this process."""
-    return name_of(os.getpid())
-
-
 def name_of(pid: int) -> str:
     """``host:pid:start:machine`` of a process on this machine.
 
     ``start`` distinguishes it from a later process with the same number; ``machine`` identifies
     where process numbers are comparable: one boot of one host, in one container.
     """
-    return f"{socket.gethostname()}:{pid}:{_start(pid)}:{_machine()}"
+    return f"{socket.gethostname()}:{pid}:{_look(pid)[1]}:{_machine()}"
+
+
+def own_name() -> str:
+    """The name of this process."""
+    return name_of(os.getpid())
 
 
 def host_of(name: str) -> str:
@@ -34,46 +34,28 @@ def pid_of(name: str) -> int:
     return int(name.rsplit(":", 3)[1])
 
 
-def is_local(name: str) -> bool:
-    """Whether that process is, or was, on this machine."""
-    parts = name.rsplit(":", 3)
-    return len(parts) == 4 and parts[3] == _machine() and parts[1].isdecimal()
-
-
-def is_gone(name: str) -> bool:
-    """Whether that process is known to have ended; never known of one on another machine."""
-    return is_local(name) and not (
-        is_alive(pid_of(name)) and _start(pid_of(name)) == name.rsplit(":", 3)[2]
-    )
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process on this machine has that number and has not ended."""
+def is_running(name: str) -> bool | None:
+    """Whether that process has not ended; None if it is not of this machine, which cannot tell."""
+    _, *parts = name.rsplit(":", 3)
+    if len(parts) < 3 or parts[2] != _machine() or not parts[0].isdecimal():
+        return None
     try:
-        os.kill(pid, 0)
+        os.kill(int(parts[0]), 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
-    return _state(pid) != "Z"  # a zombie
+        pass
+    state, start = _look(int(parts[0]))
+    return state != "Z" and start == parts[1]  # a zombie has ended
 
 
-def _fields(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the state on; empty where there is no such file."""
-    try:
+def _look(pid: int) -> tuple[str, str]:
+    """The state of a process and when it started; unknown where there is no ``/proc``."""
+    with suppress(OSError, IndexError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return text.rpartition(")")[2].split()
-
-
-def _state(pid: int) -> str:
-    return next(iter(_fields(pid)), "")
-
-
-def _start(pid: int) -> str:
-    fields = _fields(pid)
-    return fields[19] if len(fields) > 19 else "0"
+        fields = text.rpartition(")")[2].split()
+        return fields[0], fields[19]
+    return "", "0"
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import time
 from collections.abc import Generator
@@ -9,14 +10,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TextIO
 
 from ablations.runs import identity
 from transformer.errors import InputError
-from transformer.files import make_directory, read_json, write_json
+from transformer.files import make_directory
 
-_SHARD = re.compile(r"(\d+)/(\d+)")
+_LOCKS = ".driver*.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,8 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """The shard that the user wrote as ``2/8``.
-
-        Raises:
-            InputError: if it is not that.
-        """
-        found = _SHARD.fullmatch(text)
+        """The shard that the user wrote as ``2/8``."""
+        found = re.fullmatch(r"(\d+)/(\d+)", text)
         number, count = (int(part) for part in found.groups()) if found else (0, 0)
         if not 1 <= number <= count:
             raise InputError(f"--shard is {text}, but must be like 2/8, the second of eight")
@@ -44,11 +40,6 @@ class Shard:
         """What the names of the locks have in common that may be held together."""
         return f"-of-{self.count}.lock" if self.count > 1 else ".driver.lock"
 
-    @property
-    def lock(self) -> str:
-        """The name of its lock."""
-        return f".driver-{self.number}{self.family}" if self.count > 1 else self.family
-
 
 WHOLE = Shard()
 
@@ -58,21 +49,20 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
     """Keep other drivers off these runs until the end of the block, or of this process.
 
     The directory is made if it is missing. The lock is the operating system's, which releases it
-    however the process ends.
-
-    Raises:
-        InputError: if another driver has some of the runs; it says which process, and since when.
+    however the process ends; its file names the process and since when it has it.
     """
     make_directory(directory)
-    own = directory / shard.lock
+    name = f".driver-{shard.number}{shard.family}" if shard.count > 1 else shard.family
     with ExitStack() as stack:
-        stack.enter_context(_held(own))
-        for other in directory.glob(".driver*.lock"):
+        own = stack.enter_context(_held(directory / name))
+        for other in directory.glob(_LOCKS):
             if not other.name.endswith(shard.family):
                 with _held(other):  # nobody else does; a later one finds ours
                     pass
+        own.truncate(0)
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        write_json(own.with_suffix(".json"), {"process": identity.own_name(), "since": since})
+        own.write(f"{since} {identity.own_name()}\n")
+        own.flush()
         yield
 
 
@@ -80,31 +70,33 @@ def drivers(directory: Path) -> list[tuple[str, float]]:
     """The processes that drive the runs of ``directory`` or did so last, by their names in
     :mod:`ablations.runs.identity`, and the seconds since they began.
     """
-    found = [_holder(path) for path in directory.glob(".driver*.lock")]
-    return [(name, time.time() - since.timestamp()) for name, since in found if since is not None]
+    found = (_holder(path.read_text("utf-8", "replace")) for path in directory.glob(_LOCKS))
+    return [(name, time.time() - since.timestamp()) for since, name in filter(None, found)]
 
 
 @contextmanager
-def _held(path: Path) -> Generator[None]:
-    try:
-        with FileLock(path, timeout=0):
-            yield
-    except Timeout as error:
-        name, since = _holder(path)
-        who = "another process"
-        if since is not None:
-            who = f"process {identity.pid_of(name)} on {identity.host_of(name)} since {since:%F %T}"
-        raise InputError(
-            f"{path.parent} is being worked on by {who}: wait until it ends, or stop it there"
-        ) from error
+def _held(path: Path) -> Generator[TextIO]:
+    with path.open("a+", encoding="utf-8", errors="replace") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            who = "another process"
+            if holder := _holder(file.read()):
+                since, name = holder
+                pid, host = identity.pid_of(name), identity.host_of(name)
+                who = f"process {pid} on {host} since {since:%F %T}"
+            raise InputError(
+                f"{path.parent} is being worked on by {who}: wait until it ends, or stop it there"
+            ) from error
+        yield file
 
 
-def _holder(lock: Path) -> tuple[str, datetime | None]:
-    """The name of the process that held the lock last, and since when; None if not known."""
+def _holder(text: str) -> tuple[datetime, str] | None:
+    """Since when which process has had a lock, by its file; None if that cannot be read."""
     try:
-        found = read_json(lock.with_suffix(".json"))
-        name, since = str(found["process"]), datetime.fromisoformat(str(found["since"]))
+        since, name = text.split()
         identity.pid_of(name)
-    except (InputError, KeyError, ValueError, IndexError):
-        return "", None
-    return name, since
+        return datetime.fromisoformat(since).astimezone(), name
+    except (ValueError, IndexError):
+        return None

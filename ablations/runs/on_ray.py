@@ -9,9 +9,8 @@ import platform
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,8 +25,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ablations.runs import process
 from ablations.runs.attempts import locate, record_failure
-from ablations.runs.executor import AttemptEnd, Job, Place
-from ablations.runs.supervise import Start, Wish, supervise
+from ablations.runs.executor import AttemptEnd, Job, Place, Start
+from ablations.runs.supervise import Wish, supervise
 from experiments.records.progress import RunState
 from transformer.errors import InputError
 
@@ -47,110 +46,92 @@ _CHECK_SECONDS = 120.0  # a node's first process imports much
 _GRACE_SECONDS = 25.0
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """The resources of one run: ``devices`` of which each holds ``sharing`` runs, and
-    ``threads`` of the CPU for each process.
-    """
-
-    devices: int = 1
-    sharing: int = 1
-    threads: int = 1
-
-    def of(self, *, gpus: bool) -> dict[str, float]:
-        """What Ray sets aside for it."""
-        cpus = {"CPU": float(self.devices * self.threads)}
-        return cpus | ({"GPU": self.devices / self.sharing} if gpus else {})
-
-
 class RayExecutor:
     """Runs on the nodes of a cluster; see :class:`ablations.runs.executor.Executor`.
 
     Args:
         address: of the cluster, or ``auto``
         root: the directory of the runs, which all nodes must see
-        needs: the resources of one run
         note: prints a line for the user
+        devices: GPUs of a run, or processes without any in the cluster
+        sharing: runs on a GPU
+        threads: of the CPU for each process
         start: starts a run's process on its node
-
-    Raises:
-        InputError: if the cluster cannot be reached, a node does not see the directory or has
-            another version of the project or of Python, or no node is large enough.
     """
 
     def __init__(
         self,
         address: str,
         root: Path,
-        needs: Needs,
         note: Callable[[str], None],
+        *,
+        devices: int = 1,
+        sharing: int = 1,
+        threads: int = 1,
         start: Start | None = None,
     ) -> None:
-        self._root, self._needs, self._note = root.absolute(), needs, note
+        self._root, self._note = root.absolute(), note
+        self._ranks = devices
+        self._needs = {"CPU": float(devices * threads)}
         self._start_process = start or process.start
         self._attempts: dict[Any, Job] = {}
         self._nodes: dict[str, Any] = {}  # the sound ones
         self._unfit: set[str] = set()
         self._wish = Wish.CONTINUE
-        self._look_at = time.monotonic() + _LOOK_SECONDS
-        self._output = _RayOutput()
+        self._look_at = 0.0
+        self._quiet = _QuietErrors()
         try:
             self.dashboard = _connect(address)
-            self._nodes = _alive()
-            self._gpus = any(node["Resources"].get("GPU") for node in self._nodes.values())
-            self._check_all()
+            found = _alive()
+            if any(node["Resources"].get("GPU") for node in found.values()):
+                self._needs["GPU"] = devices / sharing
+            for problem in self._check(found).values():
+                raise InputError(problem)
+            self._nodes = found
+            if not self.places():
+                wanted = ", ".join(f"{x:g} {name}" for name, x in self._needs.items())
+                raise InputError(
+                    f"no node of the Ray cluster has room for a run, which needs {wanted}"
+                )
         except BaseException:
             self.close()
             raise
 
-    def _check_all(self) -> None:
-        problems = self._check(self._nodes)
-        if problems:
-            raise InputError(next(iter(problems.values())))
-        if not self.places():
-            needs = self._needs.of(gpus=self._gpus)
-            wanted = ", ".join(f"{x:g} {name}" for name, x in needs.items())
-            raise InputError(f"no node of the Ray cluster has room for a run, which needs {wanted}")
-
     def places(self) -> Sequence[Place]:
-        """As many places on each node as it has the resources for, whoever uses them now."""
-        if time.monotonic() >= self._look_at:
-            self._look()
-        wanted = self._needs.of(gpus=self._gpus)
-        return [
-            Place(number, ranks=self._needs.devices, node=name, host=node["NodeManagerHostname"])
-            for name, node in self._nodes.items()
-            for number in range(_fitting(wanted, node["Resources"]))
-        ]
+        """As many places on each node as it has the resources for, whoever uses them now.
 
-    def _look(self) -> None:
-        """Take in the nodes that have joined, and forget those that have left."""
-        self._look_at = time.monotonic() + _LOOK_SECONDS
-        found = _alive()
-        known = self._nodes.keys() | self._unfit
-        new = {name: node for name, node in found.items() if name not in known}
-        problems = self._check(new) if new else {}
-        for problem in problems.values():
-            self._note(f"not used: {problem}")
-        self._unfit |= problems.keys()
-        self._nodes = {name: node for name, node in found.items() if name not in self._unfit}
+        Nodes that have joined are taken in, and those that have left forgotten.
+        """
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_SECONDS
+            found = _alive()
+            new = {x: found[x] for x in found if x not in self._nodes and x not in self._unfit}
+            for name, problem in self._check(new).items():
+                self._note(f"not used: {problem}")
+                self._unfit.add(name)
+            self._nodes = {x: found[x] for x in found if x not in self._unfit}
+        return [
+            Place(number, ranks=self._ranks, node=name, host=node["NodeManagerHostname"])
+            for name, node in self._nodes.items()
+            for number in range(_fitting(self._needs, node["Resources"]))
+        ]
 
     def _check(self, nodes: Mapping[str, Any]) -> dict[str, str]:
         """What is wrong with each of ``nodes`` that cannot be used."""
-        ours = _describe_project(self._root)
+        ours = _describe_project(self._root) if nodes else {}
         asked = {name: _on(name, _describe_project).remote(self._root) for name in nodes}
         deadline = time.monotonic() + _CHECK_SECONDS
         problems: dict[str, str] = {}
         for name, answer in asked.items():
             node = f"node {nodes[name]['NodeManagerHostname']} of the Ray cluster"
-            left = max(1.0, deadline - time.monotonic())
             try:
-                theirs: dict[str, str] = ray.get(answer, timeout=left)
+                theirs: dict[str, str] = ray.get(
+                    answer, timeout=max(1.0, deadline - time.monotonic())
+                )
             except ray.exceptions.TaskUnschedulableError:
                 continue  # the node has just left
             except Exception as error:  # anything that an unlike installation raises
-                first = next(iter(str(error).splitlines()), type(error).__name__)
-                problems[name] = f"{node} cannot import the project: {first}"
+                problems[name] = f"{node} cannot import the project: {_first_line(error)}"
                 continue
             unlike = [f"{x} is {theirs[x]}, here {y}" for x, y in ours.items() if theirs[x] != y]
             if unlike:
@@ -158,39 +139,35 @@ class RayExecutor:
         return problems
 
     def start(self, job: Job, place: Place) -> None:
-        """Begin an attempt on the place's node."""
-        needs = self._needs.of(gpus=self._gpus)
         passed = {k: v for k, v in os.environ.items() if k.startswith(_PASSED)}
         job = replace(job, root=self._root, environment={**passed, **job.environment})
-        task = _on(place.node, _attempt, num_cpus=needs["CPU"], num_gpus=needs.get("GPU", 0))
+        cpus, gpus = self._needs["CPU"], self._needs.get("GPU", 0)
+        task = _on(place.node, _attempt, num_cpus=cpus, num_gpus=gpus)
         self._attempts[task.remote(job, place, self._start_process)] = job
 
     def ended(self) -> Sequence[tuple[str, AttemptEnd]]:
-        """The attempts that have ended since the last call."""
         if not self._attempts:
             return []
         done, _ = ray.wait([*self._attempts], num_returns=len(self._attempts), timeout=0)
-        return [self._end(task) for task in done]
+        return [
+            (job.name, self._end(task, job)) for task in done if (job := self._attempts.pop(task))
+        ]
 
-    def _end(self, task: Any) -> tuple[str, AttemptEnd]:
-        job = self._attempts.pop(task)
+    def _end(self, task: Any, job: Job) -> AttemptEnd:
+        """The end of an attempt, whose node or whose process of Ray's may be gone."""
         try:
-            return job.name, ray.get(task)
+            return ray.get(task)
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None)
             if self._wish or isinstance(cause or error, ray.exceptions.TaskCancelledError):
-                return job.name, AttemptEnd(state=RunState.STOPPED, text="stopped")
+                return AttemptEnd(state=RunState.STOPPED, text="stopped")
             if cause is not None:  # raised by the task itself: a full disk, or a bug
                 raise cause from error
             if isinstance(error, ray.exceptions.TaskUnschedulableError):  # it never began
                 self._look_at = 0.0
                 text = "its node has left; it starts on another"
-                return job.name, AttemptEnd(state=RunState.FAILED, text=text)
-            return job.name, self._lost(job, type(error).__name__)
-
-    def _lost(self, job: Job, how: str) -> AttemptEnd:
-        """The end of an attempt whose node, or whose process of Ray's, is gone."""
-        reason = f"its node was lost ({how})"
+                return AttemptEnd(state=RunState.FAILED, text=text)
+            reason = f"its node was lost ({type(error).__name__})"
         directory = locate(self._root / job.name)
         final = record_failure(directory, reason, (), killed=True, retries=job.retries)
         state = RunState.GIVEN_UP if final else RunState.FAILED
@@ -198,7 +175,6 @@ class RayExecutor:
         return AttemptEnd(state=state, text=f"{reason}; {then}")
 
     def stop(self, *, kill: bool) -> None:
-        """Let all attempts end after a checkpoint, or at once."""
         wish = Wish.KILL if kill else Wish.STOP
         if wish > self._wish:
             self._wish = wish
@@ -210,49 +186,39 @@ class RayExecutor:
         if self._attempts:
             ray.wait([*self._attempts], num_returns=len(self._attempts), timeout=_GRACE_SECONDS)
         ray.shutdown()
-        self._output.close()
+        self._quiet.close()
 
 
-class _RayOutput:
-    """Drops the standard streams, to which Ray writes pages for each node that it loses; warnings
-    of Python are still shown, and whoever holds the real streams writes to them.
+class _QuietErrors:
+    """Drops standard error, to which Ray writes pages for each node that it loses; what Python
+    writes there is still shown.
     """
 
     def __init__(self) -> None:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
-        self._streams, self._show = (sys.stdout, sys.stderr), warnings.showwarning
-        self._descriptor = os.dup(2)
-        shown = os.fdopen(self._descriptor, "w", buffering=1, errors="replace", closefd=False)
-        self._nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (until close)
-        sys.stdout = sys.stderr = self._nowhere
-        os.dup2(self._nowhere.fileno(), 2)
-        warnings.showwarning = lambda message, category, name, line, file=None, text=None: (
-            self._show(message, category, name, line, shown, text)
-        )
+        self._stream, self._descriptor = sys.stderr, os.dup(2)
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        sys.stderr = os.fdopen(os.dup(self._descriptor), "w", buffering=1, errors="replace")
 
     def close(self) -> None:
+        sys.stderr.close()
         os.dup2(self._descriptor, 2)
         os.close(self._descriptor)
-        (sys.stdout, sys.stderr), warnings.showwarning = self._streams, self._show
-        self._nowhere.close()
+        sys.stderr = self._stream
 
 
 def _connect(address: str) -> str:
-    """Connect to the cluster; the address of its dashboard, empty without one.
-
-    Raises:
-        InputError: if it cannot be reached.
-    """
+    """Connect to the cluster; the address of its dashboard, empty without one."""
     try:
         context = ray.init(
             address=address, log_to_driver=False, configure_logging=False, namespace="ablations"
         )
     except Exception as error:  # many kinds, for many reasons
-        first = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(
-            f"no Ray cluster can be used at {address} ({first}): start one with ray start, and "
-            "give the same token to all (RAY_AUTH_MODE=token and ray get-auth-token --generate "
-            "before ray start, or RAY_AUTH_MODE=disabled here for a cluster without)"
+            f"no Ray cluster can be used at {address} ({_first_line(error)}): start one with ray "
+            "start, and give the same token to all (RAY_AUTH_MODE=token and ray get-auth-token "
+            "--generate before ray start, or RAY_AUTH_MODE=disabled here for a cluster without)"
         ) from error
     return str(context.dashboard_url or "")
 
@@ -274,23 +240,21 @@ def _on(node: str, function: Callable[..., Any], **needs: float) -> Any:
     )
 
 
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
 def _describe_project(root: Path) -> dict[str, str]:
-    """What must be the same on all nodes."""
-    return {
-        f"the directory {root}": "there" if root.is_dir() else "missing",
-        "Python": platform.python_version(),
-        "the project": _source_digest(),
-    }
-
-
-def _source_digest() -> str:
-    """A digest of the project's source, which may differ from its commit."""
-    digest = hashlib.sha256()
-    top = Path(__file__).parents[2]
+    """What must be the same on all nodes; the source may differ from its commit."""
+    digest, top = hashlib.sha256(), Path(__file__).parents[2]
     for package in ("transformer", "experiments", "ablations"):
         for path in sorted((top / package).rglob("*.py")):
             digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
+    return {
+        f"the directory {root}": "there" if root.is_dir() else "missing",
+        "Python": platform.python_version(),
+        "the project": digest.hexdigest()[:12],
+    }
 
 
 def _attempt(job: Job, place: Place, start: Start) -> AttemptEnd:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import subprocess
 
 from ablations.runs.executor import Place
@@ -21,54 +20,37 @@ def find_places(
     """The places of this machine: one for each group of GPUs, else for each group of cores.
 
     On few cores one core per run is fastest: two processes of one thread each outrun one process
-    of two threads.
+    of two threads. Memory is no limit: at the scales for CPUs a run needs less than 1 GiB.
 
     Args:
         workers: the number of places; if there are more than groups of GPUs, they share them
         devices_per_trial: GPUs of one run, or processes on the CPU if there is none
         trials_per_device: runs that share a GPU, or a core
         threads: CPU threads of each process
-
-    Raises:
-        InputError: for less than one of anything, or more GPUs a run than there are.
     """
-    for name, value in (
-        ("--workers", workers),
-        ("--devices-per-trial", devices_per_trial),
-        ("--trials-per-device", trials_per_device),
-    ):
+    options = {
+        "--workers": workers,
+        "--devices-per-trial": devices_per_trial,
+        "--trials-per-device": trials_per_device,
+    }
+    for name, value in options.items():
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}, but must be at least 1")
     devices, cores = gpus(), count_cores()
+    if devices_per_trial > len(devices or range(cores)):
+        there = f"GPUs here: {len(devices)}" if devices else f"cores here: {cores}, and no GPU"
+        raise InputError(f"--devices-per-trial is {devices_per_trial}, but {there}")
     if not devices:
-        return _on_cpu(workers, cores, devices_per_trial, trials_per_device, threads)
-    if devices_per_trial > len(devices):
-        raise InputError(
-            f"--devices-per-trial is {devices_per_trial}, but there "
-            f"{'is 1 GPU' if len(devices) == 1 else f'are {len(devices)} GPUs'} here"
-        )
-    whole = len(devices) - len(devices) % devices_per_trial
+        count = workers or max(1, cores // (devices_per_trial * threads)) * trials_per_device
+        return tuple(Place(number, (), devices_per_trial) for number in range(count))
     groups = [
         tuple(devices[first : first + devices_per_trial])
-        for first in range(0, whole, devices_per_trial)
+        for first in range(0, len(devices) - devices_per_trial + 1, devices_per_trial)
     ]
     count = workers or len(groups) * trials_per_device
     return tuple(
         Place(number, groups[number % len(groups)], devices_per_trial) for number in range(count)
     )
-
-
-def _on_cpu(
-    workers: int | None, cores: int, ranks: int, trials_per_core: int, threads: int
-) -> tuple[Place, ...]:
-    if ranks > cores:
-        raise InputError(
-            f"--devices-per-trial is {ranks}, but there {'is' if cores == 1 else 'are'} only "
-            f"{cores} cores here, and no GPU"
-        )
-    # Memory is no limit: at the scales for CPUs a run needs less than 1 GiB.
-    count = workers or max(1, cores // (ranks * threads)) * trials_per_core
-    return tuple(Place(number, (), ranks) for number in range(count))
 
 
 def gpus() -> list[int | str]:
@@ -81,12 +63,9 @@ def gpus() -> list[int | str]:
             lambda name: name.isdecimal() or name.startswith(("GPU-", "MIG-")), names
         )
         return [int(name) if name.isdecimal() else name for name in known]
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
     try:
         listing = subprocess.run(
-            [program, "-L"], capture_output=True, text=True, timeout=20, check=True
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True
         ).stdout
     except (subprocess.SubprocessError, OSError):
         return []

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
@@ -15,9 +16,48 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ablations.files import STUDY_FILE
 from ablations.runs.attempts import Ended
-from ablations.runs.cells import Cells
 from experiments.records.experiment import Experiment
 from transformer.files import rename
+
+
+class Cells(Protocol):
+    """The rows of a table with each seed, or the trials of a search; a cell's name is also the path
+    of its run below ``root``.
+
+    ``names`` are in the order in which to start the runs; ``title`` is for users. In a search a run
+    may be pruned, and one that diverged has ended for good.
+    """
+
+    root: Path
+    names: tuple[str, ...]
+    title: str
+    is_search: bool
+
+    def create_study(self, storage: BaseStorage) -> optuna.Study:
+        """The study in ``storage``, made if it is missing."""
+        ...
+
+    def name_of(self, trial: FrozenTrial) -> str:
+        """The cell of a trial."""
+        ...
+
+    def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]:
+        """All trials that the files tell of, in order; those of ``known`` that still fit as they
+        are.
+        """
+        ...
+
+    def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
+        """A new trial for a cell."""
+        ...
+
+    def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
+        """The configuration to train."""
+        ...
+
+    def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None:
+        """A run that has ended as a complete or pruned trial; None if its values are not finite."""
+        ...
 
 
 class Study:
@@ -34,42 +74,39 @@ class Study:
         self._cells = cells
         self._running: dict[str, optuna.Trial] = {}
         self._reported: dict[str, int] = {}
-        path = cells.root / STUDY_FILE
-        self._study = self._load(InMemoryStorage() if in_memory else self._open(path))
+        self._last_step = 0  # which all trials of a search share
+        storage = InMemoryStorage() if in_memory else self._restore(cells.root / STUDY_FILE)
+        self._study = cells.create_study(storage)
 
     def begin(self, name: str) -> Experiment:
-        """The configuration of a cell, whose trial is running from now on.
-
-        Raises:
-            InputError: if a search finds no valid model.
-        """
+        """The configuration of a cell, whose trial is running from now on."""
         if name not in self._running:
             self._running[name] = self._cells.ask(self._study, name)
-        return self._cells.experiment(name, self._running[name])
+        experiment = self._cells.experiment(name, self._running[name])
+        self._last_step = experiment.config.training.max_steps
+        return experiment
 
     def prunes_at(self, name: str, curve: Mapping[int, float]) -> int | None:
         """Report the values of a running trial by step; the step at which it is to end, if any.
 
-        Optuna is asked at each step, as it compares trials at the same step.
+        Optuna is asked at each step, as it compares trials at the same step; not after the last of
+        a training, where nothing is left to save.
         """
         trial = self._running[name]
+        curve = {step: value for step, value in curve.items() if step < self._last_step}
         return next((step for step in self._report(name, curve) if trial.should_prune()), None)
 
-    def end(self, name: str, ended: Ended) -> None:
-        """Tell Optuna how a run has ended."""
-        found = self._cells.to_trial(name, ended)
+    def end(self, name: str, ended: Ended | None) -> None:
+        """Tell Optuna how a run has ended, None for one that has failed for good."""
+        found = None if ended is None else self._cells.to_trial(name, ended)
         if found is None:
-            return self.fail(name)
+            self._study.tell(self._running.pop(name), state=TrialState.FAIL)
+            return
         # All values, since later trials are compared with them and a pruned trial's is its last.
         list(self._report(name, found.intermediate_values))
         pruned = found.state == TrialState.PRUNED
         values, state = (None, found.state) if pruned else (found.values, None)
         self._study.tell(self._running.pop(name), values, state)
-        return None
-
-    def fail(self, name: str) -> None:
-        """Tell Optuna that a trial has failed for good."""
-        self._study.tell(self._running.pop(name), state=TrialState.FAIL)
 
     def _report(self, name: str, curve: Mapping[int, float]) -> Iterator[int]:
         for step in sorted(x for x in curve if x > self._reported.get(name, -1)):
@@ -77,18 +114,15 @@ class Study:
             self._reported[name] = step
             yield step
 
-    def _open(self, path: Path) -> BaseStorage:
-        """The journal at ``path``, written anew unless its trials are what the files tell.
+    def _restore(self, path: Path) -> BaseStorage:
+        """The journal at ``path``, written anew with the trials that the files tell.
 
         A trial that was running when its driver ended waits again, under the same number.
         """
-        found = self._read(path)
-        restored = self._cells.restore({self._cells.name_of(trial): trial for trial in found})
-        if found and [*map(id, found)] == [*map(id, restored)]:
-            return _journal(path)
+        restored = self._cells.restore({self._cells.name_of(x): x for x in self._read(path)})
         new = path.with_name(f".{path.name}.{os.getpid()}.part")
         new.unlink(missing_ok=True)
-        study = self._load(_journal(new))
+        study = self._cells.create_study(_journal(new))
         for trial in restored:
             study.add_trial(trial)
         rename(new, path)
@@ -98,26 +132,12 @@ class Study:
         try:
             if not path.read_bytes().endswith(b"\n"):
                 return []  # missing, or the end of the last line is
-            return self._load(_journal(path)).get_trials(deepcopy=False)
+            return self._cells.create_study(_journal(path)).get_trials(deepcopy=False)
         except FileNotFoundError:
             return []
         except Exception as error:  # whatever Optuna makes of a damaged file
             warnings.warn(f"{path} is damaged, and made again ({error})", stacklevel=2)
             return []
-
-    def _load(self, storage: BaseStorage) -> optuna.Study:
-        settings = self._cells.study
-        study = optuna.create_study(
-            storage=storage,
-            sampler=settings.sampler,
-            pruner=settings.pruner,
-            study_name=settings.name,
-            directions=list(settings.directions),
-            load_if_exists=True,
-        )
-        if study.metric_names != list(settings.metrics):
-            study.set_metric_names(list(settings.metrics))
-        return study
 
 
 class _NoLock(JournalFileOpenLock):

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Protocol
 
 from ablations.runs import identity
 from ablations.runs.attempts import (
     PRUNED_FILE,
     elapsed,
     leave_pruned,
-    newest,
+    locate,
     next_attempt,
     publish,
     read_ended,
@@ -24,18 +23,21 @@ from ablations.runs.attempts import (
     set_aside_broken,
     take_over,
 )
-from ablations.runs.executor import AttemptEnd, Job, Place
-from ablations.runs.process import LOG_FILE, PROCESS_FILE, Orphan, last_log_lines, signal_group
+from ablations.runs.executor import AttemptEnd, Job, Place, RunProcess, Start
+from ablations.runs.process import LOG_FILE, last_log_lines, signal_group
 from experiments.records.attempt import write_attempt
 from experiments.records.data import share_data
 from experiments.records.experiment import DATA_FILE
 from experiments.records.outputs import valid_perplexities
-from experiments.records.ownership import claim as claim_directory
+from experiments.records.ownership import claim
 from experiments.records.progress import RunState, final_state, read_progress
 from experiments.records.result import in_words, valid_scores
 from transformer.errors import InputError
 from transformer.formats import duration
 
+PROCESS_FILE = ".process"
+# A run that has not written its checkpoint by then resumes from the one before.
+GRACE_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 _LOG_LINES = 10
 
@@ -48,25 +50,6 @@ class Wish(IntEnum):
     KILL = 2
 
 
-class RunProcess(Protocol):
-    """The part of ``subprocess.Popen`` that every started process provides."""
-
-    @property
-    def pid(self) -> int:
-        """Its number, and that of its process group."""
-        ...
-
-    def poll(self) -> int | None:
-        """The exit code, or minus the signal that killed the process; None while it runs."""
-        ...
-
-
-class Start(Protocol):
-    """Starts a run's process: :func:`ablations.runs.process.start`, or a faster way."""
-
-    def __call__(self, directory: Path, job: Job, place: Place) -> RunProcess: ...
-
-
 def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) -> AttemptEnd:
     """Carry out the next attempt at a run, and publish the run if it has ended.
 
@@ -75,14 +58,10 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
         place: where it is to run
         start: starts its process
         wish: asked several times a second
-
-    Raises:
-        OSError: if the directory cannot be written.
     """
     stem = job.root / job.name
-    notes = _end_orphan(newest(stem), wish)
-    left = newest(stem)
-    if left is not None and (published := _publish(left, stem, "ended early")) is not None:
+    notes = _end_orphan(locate(stem), wish)
+    if (published := _publish(locate(stem), stem, "ended early")) is not None:
         return published  # its supervisor was killed before it could
     if wish():
         return AttemptEnd(state=RunState.STOPPED, text="stopped")
@@ -93,15 +72,28 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
     if attempt is None:
         return AttemptEnd(state=RunState.STOPPED, text="another driver was first")
     attempt.wait(wish)
-    return attempt.end()
+    end = attempt.end()
+    return replace(end, text="; ".join([end.text, *notes]))
 
 
-def _end_orphan(directory: Path | None, wish: Callable[[], Wish]) -> list[str]:
-    """Wait until the process of an earlier attempt here has ended; what to tell the user of it."""
-    orphan = Orphan(directory)
-    if not orphan.existed:
+def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
+    """End the process that an earlier attempt may have left here; what to tell the user of it.
+
+    It is asked to end after a checkpoint, so that nothing is lost, and killed if it does not. One
+    on another machine cannot be reached; renaming its directory keeps it from writing anything.
+    """
+    try:
+        name = (directory / PROCESS_FILE).read_text("utf-8", "replace").strip()
+    except OSError:
         return []
-    while not orphan.is_gone() and wish() < Wish.KILL:
+    if not identity.is_running(name):
+        return []
+    signal_group(identity.pid_of(name), signal.SIGTERM)
+    signal_group(identity.pid_of(name), signal.SIGCONT)  # a paused process would not receive it
+    deadline = time.monotonic() + GRACE_SECONDS
+    while identity.is_running(name) and wish() < Wish.KILL:
+        if time.monotonic() > deadline:
+            signal_group(identity.pid_of(name), signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
     return ["the process of an earlier attempt was ended first"]
 
@@ -124,21 +116,17 @@ def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
 
 
 def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Attempt | None:
-    """Take over the run's directory and start its process; None if another driver was first.
-
-    Raises:
-        InputError: if the directory belongs to another configuration.
-    """
-    stem = job.root / job.name
-    directory = take_over(stem)
+    """Take over the run's directory and start its process; None if another driver was first."""
+    directory = take_over(job.root / job.name)
     if directory is None:
         return None
     try:
         broken = set_aside_broken(directory)
         notes += [f"{name} cannot be read, and is now {name}.broken" for name in broken]
         record = next_attempt(directory, job.name, place.devices, place.ranks)
-        claim_directory(directory, job.experiment)
-        share_data(directory, _others(job, directory))
+        claim(directory, job.experiment)
+        others = job.root.glob("*/" * len(Path(job.name).parts) + DATA_FILE)
+        share_data(directory, (x.parent for x in others if x.parent != directory))
         write_attempt(directory, record)
         log = directory / LOG_FILE
         log_start = log.stat().st_size if log.exists() else 0
@@ -149,15 +137,7 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Attempt |
         if directory.exists():
             raise
         return None  # this process was paused for so long that another one took the run over
-    return _Attempt(job, directory, process, notes, log_start, started_at, clock_start)
-
-
-def _others(job: Job, directory: Path) -> Iterator[Path]:
-    """The directories of the other runs that have recorded their data."""
-    depth = len(Path(job.name).parts)
-    for path in job.root.glob("*/" * depth + DATA_FILE):
-        if path.parent != directory:
-            yield path.parent
+    return _Attempt(job, directory, process, log_start, started_at, clock_start)
 
 
 @dataclass(eq=False, slots=True)
@@ -169,15 +149,10 @@ class _Attempt:
     job: Job
     directory: Path
     process: RunProcess
-    notes: list[str]
     log_start: int
     started_at: float
     clock_start: float
     sent: Wish = Wish.CONTINUE
-
-    @property
-    def stem(self) -> Path:
-        return self.job.root / self.job.name
 
     def wait(self, wish: Callable[[], Wish]) -> None:
         """Wait for the end of the process; send it what the driver wishes.
@@ -186,32 +161,27 @@ class _Attempt:
         """
         while self.process.poll() is None:
             wanted = wish()
+            if not self.sent and (self.directory / PRUNED_FILE).exists():
+                wanted = max(wanted, Wish.STOP)
             if wanted > self.sent:
-                self._send(wanted)
-            elif not self.sent and (self.directory / PRUNED_FILE).exists():
-                self._send(Wish.STOP)
+                self.sent = wanted
+                number = signal.SIGKILL if wanted == Wish.KILL else signal.SIGTERM
+                signal_group(self.process.pid, number)
             time.sleep(_POLL_SECONDS)
-
-    def _send(self, wish: Wish) -> None:
-        self.sent = wish
-        number = signal.SIGKILL if wish == Wish.KILL else signal.SIGTERM
-        signal_group(self.process.pid, number)
 
     def end(self) -> AttemptEnd:
         """Make what the process left the run's end, or record why there is none."""
-        code = self.process.poll()
+        code, stem = self.process.poll(), self.job.root / self.job.name
         assert code is not None
         state = final_state(self.directory, code, self.started_at)
         if state == RunState.DIVERGED and self.job.may_diverge:
             progress = read_progress(self.directory)
             leave_pruned(self.directory, progress.step if progress else 0, math.inf)
         how = f"ended early after {duration(time.monotonic() - self.clock_start)}"
-        found = _publish(self.directory, self.stem, how) or self._unfinished(state, code)
-        return replace(found, text="; ".join([found.text, *self.notes]))
-
-    def _unfinished(self, state: RunState, code: int) -> AttemptEnd:
-        if newest(self.stem) != self.directory:
-            gone = newest(self.stem) is None
+        if (published := _publish(self.directory, stem, how)) is not None:
+            return published
+        if not self.directory.exists():
+            gone = not locate(stem).exists()
             text = "its directory was removed" if gone else "another attempt has taken it over"
             return AttemptEnd(state=RunState.STOPPED, text=text)
         if state == RunState.REFUSED:

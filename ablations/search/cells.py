@@ -7,14 +7,13 @@ from pathlib import Path
 
 import optuna
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.files import trial_name
 from ablations.runs.attempts import Ended
-from ablations.runs.cells import StudySettings
-from ablations.search.rungs import FACTOR
-from ablations.search.sampler import DIRECTIONS, FeasibleSampler, distributions, to_optuna
-from ablations.search.search import Search, load_search
+from ablations.search.sampler import FeasibleSampler, distributions, to_optuna
+from ablations.search.search import FACTOR, Search, load_search
 from ablations.search.trials import (
     ended_trial,
     read_trial,
@@ -29,14 +28,11 @@ _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 class SearchCells:
-    """The trials of the search in ``root``; see :class:`ablations.runs.cells.Cells`.
+    """The trials of the search in ``root``; see :class:`ablations.runs.study.Cells`.
 
     A trial's number in the study is that in its name. They are pruned on the validation perplexity
     by step, by default by Hyperband (https://arxiv.org/abs/1603.06560). Only the rungs that its
     trials have passed, and the state of CMA-ES, are not in files: with a new study they are lost.
-
-    Raises:
-        InputError: if ``root`` is not a search's directory.
     """
 
     is_search = True
@@ -45,22 +41,19 @@ class SearchCells:
         self.root = root
         self.search = load_search(root)
         self.names = self.search.names
+        self.title = f"search {self.search.space} at scale {self.search.scale}"
 
-    @property
-    def title(self) -> str:
-        """The title that users see."""
-        return f"search {self.search.space} at scale {self.search.scale}"
-
-    @property
-    def study(self) -> StudySettings:
+    def create_study(self, storage: BaseStorage) -> optuna.Study:
         """The perplexity of the validation set is minimised."""
-        return StudySettings(
-            name=self.search.name,
-            directions=DIRECTIONS,
-            metrics=["validation perplexity"],
+        study = optuna.create_study(
+            storage=storage,
             sampler=FeasibleSampler(self.search),
             pruner=_pruner(self.search),
+            study_name=self.search.name,
+            load_if_exists=True,
         )
+        study.set_metric_names(["validation perplexity"])
+        return study
 
     def name_of(self, trial: FrozenTrial) -> str:
         """The trial's name by its number."""
@@ -92,17 +85,8 @@ class SearchCells:
             )
         return None
 
-    def comparable(self, curve: Mapping[int, float]) -> Mapping[int, float]:
-        """All but the last step, after which nothing is saved."""
-        last = self.search.base.training.max_steps
-        return {step: value for step, value in curve.items() if step < last}
-
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
-        """The next trial, sampled given all that ended before; the first is the base.
-
-        Raises:
-            InputError: if no valid model is found, or no earlier trial had a finite perplexity.
-        """
+        """The next trial, sampled given all that ended before; the first is the base."""
         trials = read_trials(self.search, self.root)
         refuse_hopeless(self.search, trials)
         write_best(self.search, trials, self.root)

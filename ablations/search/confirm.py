@@ -20,11 +20,7 @@ SEEDS = 3
 
 
 def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, directory: Path) -> Plan:
-    """A table of the base and the ``count`` best trials, and of those in ``directory`` before.
-
-    Raises:
-        InputError: if there are not so many.
-    """
+    """A table of the base and the ``count`` best trials, and of those in ``directory`` before."""
     base = search.values(search.base)
     finished = [x for x in ranked(trials) if x.state == RunState.DONE and x.values != base]
     if not 1 <= count <= len(finished):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import optuna
 from optuna import Study
@@ -23,7 +23,6 @@ from ablations.search.trials import BEST, Trial, ranked
 from experiments.records.progress import RunState
 from transformer.errors import InputError
 
-DIRECTIONS: tuple[Literal["minimize"]] = ("minimize",)  # perplexity
 # Hyperband has a TPE model for each bracket, and ten random trials for each would be most of a
 # search.
 _STARTUP_TRIALS = 5
@@ -64,11 +63,7 @@ class FeasibleSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Values of all parameters.
-
-        Raises:
-            InputError: if hardly any of the space makes a valid model within the budget.
-        """
+        """Values of all parameters."""
         seed = _seed(self._search.base.training.seed, trial.number)
         model, even = self._model(seed), RandomSampler(seed=seed)
         modelled = {
@@ -115,11 +110,7 @@ class FeasibleSampler(BaseSampler):
 
 
 def check_feasible(search: Search) -> None:
-    """Check that a trial can be sampled.
-
-    Raises:
-        InputError: if hardly any of the space makes a valid model within the budget.
-    """
+    """Check that a trial can be sampled."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     optuna.create_study(sampler=FeasibleSampler(search)).ask(distributions(search))
 
@@ -153,7 +144,7 @@ def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
     shares of 1, by PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(directions=DIRECTIONS)
+    study = optuna.create_study()
     for place, trial in enumerate(ranked(trials)):
         frozen = to_optuna(search, trial)
         assert frozen is not None

@@ -55,9 +55,6 @@ def write_search_report(directory: Path) -> str:
 
     Returns:
         The report for the terminal.
-
-    Raises:
-        InputError: if the directory is not a search's, or a file in it cannot be read.
     """
     search = load_search(directory)
     trials = read_trials(search, directory)
@@ -116,7 +113,7 @@ def _figures(
 
 def _progress(search: Search, trials: Sequence[Trial]) -> Iterator[str]:
     """Sentences on where trials are pruned, and how many went on from there."""
-    yield describe_rungs(search.pruner, search.base, search.parameters)
+    yield describe_rungs(search)
     early = (RunState.PRUNED, RunState.DIVERGED)
     ends = [(trial.step, trial.state in early) for trial in trials]
     if passed := count_passed(search.rungs, ends):

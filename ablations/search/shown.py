@@ -65,7 +65,7 @@ def draw_search(
             "choices": [_plain(choice) for choice in each.choices],
             "bounds": each.bounds,
         }
-        for each in search.axes
+        for each in search.declared
     ]
     drawn = {
         "history": draw_history(records),

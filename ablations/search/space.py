@@ -103,11 +103,7 @@ class Parameter:
         return isinstance(value, (int, float)) and self.low <= value <= self.high
 
     def at(self, scale: Scale) -> Parameter:
-        """The parameter with its bounds mapped by ``scale``.
-
-        Raises:
-            InputError: for a value that the scale cannot map.
-        """
+        """The parameter with its bounds mapped by ``scale``."""
         mapped = [self._map(value, scale) for value in self.bounds]
         if self.kind == "choice":
             return replace(self, choices=tuple(mapped))
@@ -208,11 +204,7 @@ class Space:
         self._check(self.parameters, override(self.base, max_length=2), "")
 
     def at(self, scale: Scale) -> tuple[Parameter, ...]:
-        """The parameters with their bounds mapped by ``scale``.
-
-        Raises:
-            InputError: for a value that the scale cannot map.
-        """
+        """The parameters with their bounds mapped by ``scale``."""
         where = f" at scale {scale.name!r}"
         try:
             parameters = tuple(parameter.at(scale) for parameter in self.parameters)

@@ -59,11 +59,7 @@ SPACES = {space.name: space for space in (BASE_LR, REGULARISATION, SHAPE, PARSIN
 
 
 def load_space(name: str) -> Space:
-    """The space of that name, or the ``SPACE`` of a Python file such as ``path/to/smoothing.py``.
-
-    Raises:
-        InputError: for an unknown name, or a file that is missing, fails or declares no space.
-    """
+    """The space of that name, or the ``SPACE`` of a file such as ``path/to/smoothing.py``."""
     if name.endswith(".py"):
         space = getattr(load_file(Path(name), "space"), "SPACE", None)
         if not isinstance(space, Space):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from ablations.runs.attempts import Ended, newest, read_ended
+from ablations.runs.attempts import Ended, locate, read_ended
 from ablations.search.search import Search
 from ablations.tables.changes import Value
 from experiments.records.attempt import read_attempt
@@ -61,13 +61,13 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
     changed or cannot be read.
     """
     while True:
-        directory = newest(root / name)
-        if directory is None or not (directory / CONFIG_FILE).is_file():
+        directory = locate(root / name)
+        if not (directory / CONFIG_FILE).is_file():
             return Trial(name=name, state=RunState.WAITING)
         try:
             return _read(search, directory, name)
         except (InputError, OSError) as error:
-            if newest(root / name) == directory:  # nobody has renamed it meanwhile
+            if locate(root / name) == directory:  # nobody has renamed it meanwhile
                 return Trial(name=name, state=RunState.FAILED, reason=f"left out: {error}")
 
 
@@ -166,11 +166,7 @@ def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:
 
 
 def refuse_hopeless(search: Search, trials: Sequence[Trial], *, after: int = 10) -> None:
-    """Check that one of the first ``after`` trials (or of all, if fewer) had a finite perplexity.
-
-    Raises:
-        InputError: if none had; it says what to change.
-    """
+    """Check that one of the first ``after`` trials, or of all, had a finite perplexity."""
     ended = [trial for trial in trials if trial.has_ended]
     if len(ended) < min(after, search.trials) or any(x.perplexity is not None for x in ended):
         return

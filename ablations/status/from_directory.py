@@ -15,7 +15,7 @@ from statistics import fmean
 from ablations.costs.timing import Timing, predict, until_the_last
 from ablations.files import CONFIRM, SEARCH_FILE
 from ablations.runs import identity
-from ablations.runs.attempts import elapsed, locate, number, read_pruned, read_result
+from ablations.runs.attempts import elapsed, locate, number, read_ended
 from ablations.runs.lock import drivers
 from ablations.search.rungs import count_passed
 from ablations.search.search import load_search
@@ -102,14 +102,17 @@ def _is_driven(directory: Path) -> bool:
     is_part = whole.name == CONFIRM and (whole.parent / SEARCH_FILE).is_file()
     found = chain(drivers(directory), drivers(whole.parent) if is_part else ())
     return any(
-        not identity.is_gone(name) if identity.is_local(name) else age < _START_SECONDS
+        age < _START_SECONDS if (running := identity.is_running(name)) is None else running
         for name, age in found
     )
 
 
 def _ended(name: str, directory: Path) -> Run | None:
     """A run that is done or was pruned."""
-    if (result := read_result(directory)) is not None:
+    ended = read_ended(directory)
+    if ended is None:
+        return None
+    if (result := ended.result) is not None:
         attempt = read_attempt(directory)
         return Run(
             name=name,
@@ -119,11 +122,11 @@ def _ended(name: str, directory: Path) -> Run | None:
             seconds=elapsed(directory, result),
             failures=attempt.failures if attempt else (),
         )
-    if (pruned := read_pruned(directory)) is not None:
-        progress = Progress(stage=RunState.DONE, step=pruned.step)
-        scores = {} if pruned.perplexity is None else {"perplexity": pruned.perplexity}
-        return Run(name=name, state=RunState.PRUNED, progress=progress, scores=scores)
-    return None
+    pruned = ended.pruned
+    assert pruned is not None
+    progress = Progress(stage=RunState.DONE, step=pruned.step)
+    scores = {} if pruned.perplexity is None else {"perplexity": pruned.perplexity}
+    return Run(name=name, state=RunState.PRUNED, progress=progress, scores=scores)
 
 
 def _unfinished(name: str, directory: Path, now: float) -> Run:
@@ -156,7 +159,7 @@ def _state(progress: Progress | None, directory: Path, attempt: Attempt | None) 
         return RunState.FAILED
     # Another attempt has to follow if the result is unreadable, or its supervisor died.
     unreadable = stage == RunState.DONE and not number(directory)
-    is_gone = attempt is not None and identity.is_gone(attempt.worker)
+    is_gone = attempt is not None and identity.is_running(attempt.worker) is False
     if stage == RunState.STOPPED or unreadable or is_gone:
         return RunState.STOPPED
     return RunState.RUNNING

@@ -9,10 +9,10 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.runs.attempts import Ended, read_ended
-from ablations.runs.cells import StudySettings
 from ablations.tables.changes import columns
 from ablations.tables.plan import load_plan
 from ablations.tables.table import Cell
@@ -24,11 +24,7 @@ _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 class TableCells:
-    """The runs of the plan in ``root``; see :class:`ablations.runs.cells.Cells`.
-
-    Raises:
-        InputError: if the directory is not a table's.
-    """
+    """The runs of the plan in ``root``; see :class:`ablations.runs.study.Cells`."""
 
     is_search = False
 
@@ -39,26 +35,23 @@ class TableCells:
         longest_first = sorted(plan.cells, key=lambda cell: -flops[cell.row])
         self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
         self.names = tuple(self._cells)
+        self.title = f"{plan.table} at scale {plan.scale}"
         self._settings = {name: columns(config) for name, config in plan.configs.items()}
         self._shown = plan.shown
         self._ranges = _ranges([self._settings[row] for row in plan.configs], self._shown)
         self._measures = [MEASURES[name] for name in plan.valid_measures]
 
-    @property
-    def title(self) -> str:
-        """The title that users see."""
-        return f"{self.plan.table} at scale {self.plan.scale}"
-
-    @property
-    def study(self) -> StudySettings:
+    def create_study(self, storage: BaseStorage) -> optuna.Study:
         """The measures of the validation set are the values; nothing is sampled or pruned."""
-        return StudySettings(
-            name=f"{self.plan.table}-{self.plan.scale}",
-            directions=[measure.direction for measure in self._measures],
-            metrics=[f"validation {measure.label}" for measure in self._measures],
+        study = optuna.create_study(
+            storage=storage,
             sampler=optuna.samplers.RandomSampler(seed=0),
-            pruner=optuna.pruners.NopPruner(),
+            study_name=f"{self.plan.table}-{self.plan.scale}",
+            directions=[measure.direction for measure in self._measures],
+            load_if_exists=True,
         )
+        study.set_metric_names([f"validation {measure.label}" for measure in self._measures])
+        return study
 
     def name_of(self, trial: FrozenTrial) -> str:
         """The cell of a trial, which is not among its parameters: their choices could not grow."""
@@ -74,11 +67,6 @@ class TableCells:
             if ended is not None and trial is not None:
                 found.append(trial)
         return found
-
-    def comparable(self, curve: Mapping[int, float]) -> Mapping[int, float]:
-        """No step: the runs of a table are not pruned."""
-        del curve
-        return {}
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         """A trial whose parameters are the cell's settings, which optuna-dashboard draws."""

@@ -92,9 +92,6 @@ def check_change(of: str, known: Mapping[str, object], name: str, value: object)
     Args:
         of: what it is a change of, such as "row", for the message
         known: the fields that it may change, with their types
-
-    Raises:
-        InputError: for an unknown field, one that it may not change, or a value of another type.
     """
     if name not in known and name in config_fields():
         page = "search" if of == "search" else "tables"

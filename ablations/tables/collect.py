@@ -11,7 +11,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from ablations.runs.attempts import newest
+from ablations.runs.attempts import locate
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import check_unchanged, read_checksums, write_checksums
@@ -39,13 +39,10 @@ def collect(source: Path, target: Path) -> list[Cell]:
 
     Returns:
         The runs that were copied.
-
-    Raises:
-        InputError: if ``source`` is not a table's, or ``target`` belongs to another table or scale.
     """
     plan = _finished_part(source)
     claim_plan(target, plan)
-    missing = [cell for cell in plan.cells if newest(cell.directory(target)) is None]
+    missing = [cell for cell in plan.cells if not locate(cell.directory(target)).exists()]
     for cell in missing:
         _copy(cell.directory(source), cell.directory(target))
     return missing
@@ -74,11 +71,7 @@ def _finished_part(directory: Path) -> Plan:
 
 
 def finished_result(plan: Plan, cell: Cell, directory: Path) -> Result | None:
-    """The result of the run of ``cell`` in ``directory``; None if it has not finished.
-
-    Raises:
-        InputError: if the result is damaged or of another run, or what the run left has changed.
-    """
+    """The result of the run of ``cell`` in ``directory``; None if it has not finished."""
     result, experiment = load_result(directory), plan.experiment(cell)
     if result is None:
         return None

@@ -29,9 +29,6 @@ def load_table(name: str) -> Table:
     """A built-in table, or the ``TABLE`` of a Python file such as ``path/to/depth.py``.
 
     Relative paths of the corpora of its scales start at the file's folder.
-
-    Raises:
-        InputError: for an unknown name, or a file that is missing, fails or declares no table.
     """
     if name in TABLES:
         return TABLES[name]
@@ -56,11 +53,7 @@ class HasScales(Protocol):
 
 
 def find_scale(declared: HasScales, name: str) -> Scale:
-    """The scale called ``name``; one of the declaration's own replaces a built-in one.
-
-    Raises:
-        InputError: for an unknown name, or a scale for another task, such as translation.
-    """
+    """The scale called ``name``; one of the declaration's own replaces a built-in one."""
     task = declared.base.data.corpus.task
     fitting = (scale for scale in (*SCALES, *declared.scales) if scale.corpus.task == task)
     scales = {scale.name: scale for scale in fitting}
@@ -70,11 +63,7 @@ def find_scale(declared: HasScales, name: str) -> Scale:
 
 
 def select_rows(table: Table, text: str | None) -> tuple[Row, ...]:
-    """The rows of ``--rows``, such as ``base,A-h1``, in the table's order, or all rows for None.
-
-    Raises:
-        InputError: for an unknown name, or a name given twice.
-    """
+    """The rows of ``--rows``, such as ``base,A-h1``, in the table's order, or all rows for None."""
     if text is None:
         return table.run_rows
     names = [name.strip() for name in text.split(",")]
@@ -88,11 +77,7 @@ def select_rows(table: Table, text: str | None) -> tuple[Row, ...]:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """The seeds of ``--seeds``, such as ``1-3,7``.
-
-    Raises:
-        InputError: for anything but whole numbers and ranges of them, or a seed given twice.
-    """
+    """The seeds of ``--seeds``, such as ``1-3,7``."""
     seeds: list[int] = []
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?", part)

@@ -6,9 +6,8 @@ may have changed since.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -138,13 +137,11 @@ class Plan:
 
     def _reported(self, row: PlannedRow) -> dict[str, float]:
         """The paper's figures of a row, and how much they differ from those of the base."""
-        base = next(
-            (x.reported for x in self.rows if not x.changes and not x.published), Reported()
-        )
+        base = (x.reported for x in self.rows if not x.changes and not x.published)
+        figures = [asdict(each) for each in (row.reported, next(base, Reported()))]
         found: dict[str, float] = {}
         for name in self.measures:
-            ours: float | None = getattr(row.reported, name, None)
-            theirs: float | None = getattr(base, name, None)
+            ours, theirs = (each.get(name) for each in figures)
             if ours is not None:
                 found[name] = ours
                 if theirs is not None:
@@ -161,41 +158,32 @@ def make_plan(
     precision: Precision | None = None,
     threads: int | None = None,
 ) -> Plan:
-    """The plan to run ``rows`` of ``table`` with each of ``seeds``.
-
-    Raises:
-        InputError: if a row has no valid configuration at this scale.
-    """
-    wanted = {row.name for row in rows}
+    """The plan to run ``rows`` of ``table`` with each of ``seeds``."""
+    wanted = {row.name for row in rows if not row.published}
     base = table.configure(None, scale)
     unchanged = columns(base)
 
     def plan_row(row: Row) -> PlannedRow:
         changes = cast(dict[str, Value], dict(row.changes))
+        planned = PlannedRow(
+            name=row.name,
+            reported=row.reported,
+            changes=changes,
+            scaled={},
+            seeds=tuple(sorted(seeds)) if row.name in wanted else (),
+            published=row.published,
+            reference=row.reference,
+        )
         if row.published:
-            return PlannedRow(
-                name=row.name,
-                reported=row.reported,
-                changes=changes,
-                scaled={},
-                seeds=(),
-                published=True,
-            )
+            return planned
         config = table.configure(row, scale)
         scaled = {
             name: value
             for name, value in columns(config).items()
             if name != "target_language" and (name in changes or value != unchanged[name])
         }
-        return PlannedRow(
-            name=row.name,
-            reported=row.reported,
-            changes=changes,
-            scaled=scaled,
-            seeds=tuple(sorted(seeds)) if row.name in wanted else (),
-            corpus=None if config.data.corpus == base.data.corpus else config.data.corpus,
-            reference=row.reference,
-        )
+        corpus = None if config.data.corpus == base.data.corpus else config.data.corpus
+        return replace(planned, scaled=scaled, corpus=corpus)
 
     return Plan(
         table=table.name,
@@ -211,11 +199,7 @@ def make_plan(
 
 
 def load_plan(directory: Path) -> Plan:
-    """The plan of a table's directory.
-
-    Raises:
-        InputError: if the directory is not that of a table.
-    """
+    """The plan of a table's directory."""
     path = directory / PLAN_FILE
     if (directory / LAYERS_FILE).is_file():
         raise InputError(f"{directory} has measured layers, on which only status and report work")
@@ -253,56 +237,32 @@ def same_arithmetic(base: Config, found: Config | None) -> Config:
 
 
 def settle_plan(directory: Path, plan: Plan) -> Plan:
-    """``plan`` with the precision and threads of earlier runs in ``directory``.
-
-    Raises:
-        InputError: if the directory belongs to another table or scale; it says what differs.
-    """
+    """``plan`` with the precision, the threads and the seeds of earlier runs in ``directory``."""
     found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
-    plan = dataclasses.replace(plan, base=same_arithmetic(plan.base, found and found.base))
-    if found is not None:
-        _refuse_another(found, plan, directory)
-    return plan
+    plan = replace(plan, base=same_arithmetic(plan.base, found and found.base))
+    if found is None:
+        return plan
+    taken = [row.name for row in found.rows if row.seeds]  # others may have changed
+    changes = differences(_identity(found, taken), _identity(plan, taken))
+    before, now = ({"table": each.table, "scale": each.scale} for each in (found, plan))
+    if changes:
+        raise InputError(
+            f"{directory} belongs to another table "
+            f"({'; '.join(differences(before, now) or changes)}): "
+            "choose another --directory, or remove this one"
+        )
+    seeds = {row.name: row.seeds for row in found.rows}
+    rows = (replace(x, seeds=tuple(sorted({*x.seeds, *seeds.get(x.name, ())}))) for x in plan.rows)
+    return replace(plan, rows=tuple(rows))
 
 
 def claim_plan(directory: Path, plan: Plan) -> Plan:
-    """Make ``directory`` that of the plan, or add rows and seeds to the plan there.
-
-    Raises:
-        InputError: if it belongs to another table or scale; it says what differs.
-    """
+    """Make ``directory`` that of the plan, or add rows and seeds to the plan there."""
     directory.mkdir(parents=True, exist_ok=True)
     with FileLock(directory / _LOCK_FILE):
         plan = settle_plan(directory, plan)
-        found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
-        if found is not None:
-            plan = _extend(found, plan)
-        if plan != found:
-            write_json(directory / PLAN_FILE, to_dict(plan))
+        write_json(directory / PLAN_FILE, to_dict(plan))
     return plan
-
-
-def _refuse_another(found: Plan, plan: Plan, directory: Path) -> None:
-    """Check that both are the same table and scale; rows without seeds may have changed."""
-    taken = [row.name for row in found.rows if row.seeds]
-    changes = differences(_identity(found, taken), _identity(plan, taken))
-    before, now = ({"table": each.table, "scale": each.scale} for each in (found, plan))
-    names = differences(before, now)
-    if changes:
-        raise InputError(
-            f"{directory} belongs to another table ({'; '.join(names or changes)}): "
-            "choose another --directory, or remove this one"
-        )
-
-
-def _extend(found: Plan, plan: Plan) -> Plan:
-    """``plan`` with the seeds of ``found`` added."""
-    seeds = {row.name: set(row.seeds) for row in found.rows}
-    rows = [
-        dataclasses.replace(row, seeds=tuple(sorted({*row.seeds, *seeds.get(row.name, ())})))
-        for row in plan.rows
-    ]
-    return dataclasses.replace(plan, rows=tuple(rows))
 
 
 def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:

@@ -56,12 +56,7 @@ class Scale:
         return replace(self, corpus=anchored(self.corpus, folder), other_corpora=others)
 
     def apply(self, base: Config, changes: Mapping[str, object] | None = None) -> Config:
-        """The configuration to run for a base with a row's ``changes``, in the paper's units.
-
-        Raises:
-            InputError: if a width or the depth is not divisible, no corpus is in that language, or
-                the base has a corpus of its own.
-        """
+        """The configuration to run for a base with a row's ``changes``, in the paper's units."""
         self._check_corpus(base.data.corpus.name)
         kept = dict(changes or {})
         values: dict[str, Any] = {**columns(base), **kept}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ablations.files import SEARCH_FILE
 from ablations.runs import identity
-from ablations.runs.process import PROCESS_FILE
+from ablations.runs.supervise import PROCESS_FILE
 from ablations.search.search import load_search
 from ablations.tables.plan import load_plan
 from ablations.tracking.table_run import track_table_run
@@ -103,7 +103,7 @@ def _is_live(file: Path) -> bool:
     """Whether a process on this machine may still be writing the file."""
     path = file.parents[2] / PROCESS_FILE
     name = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-    return identity.is_local(name) and not identity.is_gone(name)
+    return identity.is_running(name) is True
 
 
 def _sync(files: Sequence[Path], entity: str, project: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import subprocess
 import sys
 import threading
@@ -14,18 +13,18 @@ from pathlib import Path
 
 from ablations.runs.attempts import locate
 from ablations.runs.executor import Job, Place
-from ablations.runs.process import LOG_FILE
+from ablations.runs.process import LOG_FILE, environment
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from experiments.records.progress import Progress, RunState, read_progress
 from experiments.records.result import Averaged, Result, save_result
+from tests.ablations import stand_in
+from tests.ablations.stand_in import SETTINGS_FILE, STARTED_FILE
 from transformer.config import to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.files import write_json
-
-FAKE_RUN = Path(__file__).parent / "runs" / "fake_run.py"
 
 _TEXT = ParallelText(source=TextFile(location="text.en"), target=TextFile(location="text.de"))
 CORPUS = Corpus(
@@ -161,31 +160,36 @@ def fill_table3(root: Path) -> None:
         save_result(cell.directory(root), done)
 
 
-def prepare_fakes(root: Path, behaviour: Mapping[Cell, str]) -> None:
-    """Tell the stand-ins in a table's directory what to do; see ``fake_run.py``."""
+def prepare_stand_ins(
+    root: Path, behaviour: Mapping[Cell, str], *, step_seconds: float = 0.0
+) -> None:
+    """Tell the stand-ins of the runs in ``root`` what to do; see ``stand_in.py``."""
     root.mkdir(parents=True, exist_ok=True)
-    write_json(root / "behaviour.json", {str(cell): name for cell, name in behaviour.items()})
-    write_json(root / "result-template.json", to_dict(result(Cell("base", 1))))
+    settings = {
+        "behaviour": {str(cell): name for cell, name in behaviour.items()},
+        "result": to_dict(result(Cell("base", 1))),
+        "step_seconds": step_seconds,
+    }
+    write_json(root / SETTINGS_FILE, settings)
 
 
-def start_fake(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
+def start_stand_in(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
     """In place of ``ablations.runs.process.start``."""
-    environment = dict(os.environ) | {"ACCUMULATE": str(job.accumulate)}
-    if place.devices:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.devices))
     with (directory / LOG_FILE).open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-S", str(FAKE_RUN), str(directory)],
+            [sys.executable, "-S", stand_in.__file__, str(directory), str(job.accumulate)],
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment,
+            cwd=job.folder,
+            env=environment() | job.environment | place.environment,
             start_new_session=True,
         )
 
 
 def started(root: Path) -> list[str]:
     """The cells whose stand-ins were started, in order."""
-    path = root / "started.txt"
+    path = root / STARTED_FILE
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 
 

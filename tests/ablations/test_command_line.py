@@ -24,13 +24,14 @@ from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.table import Cell
 from tests.ablations.samples import (
     hangs,
-    prepare_fakes,
+    prepare_stand_ins,
     small_plan,
-    start_fake,
+    start_stand_in,
     started,
     when,
 )
 from tests.ablations.search.samples import journal
+from tests.ablations.stand_in import SETTINGS_FILE, STARTED_FILE
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr("ablations.runs.forkserver.start", start_fake)
+    monkeypatch.setattr("ablations.runs.forkserver.ForkServer.start", staticmethod(start_stand_in))
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     return tmp_path
 
@@ -146,7 +147,7 @@ def test_list_names_all_rows_and_scales(
 def test_a_table_runs_and_is_reported(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prepare_fakes(place / "out", {})
+    prepare_stand_ins(place / "out", {})
     tracked: list[Any] = []
     monkeypatch.setattr("ablations.run.track_table_run", tracked.append)
     assert call(RUN, monkeypatch) == 0
@@ -158,7 +159,7 @@ def test_a_table_runs_and_is_reported(
     assert "2 runs, 2 done before" in capsys.readouterr().out
     assert tracked == [Path("out")]  # once, as nothing was new the second time
     assert started(place / "out") == ["base/seed-1", "narrow/seed-1"]
-    stand_ins = {"behaviour.json", "result-template.json", "started.txt"}
+    stand_ins = {SETTINGS_FILE, STARTED_FILE}
     left = {path.name for path in (place / "out").iterdir() if path.name[0] != "."} - stand_ins
     for name in left - {"base", "narrow"}:
         with pytest.raises(InputError, match="could be that of a file of the table"):
@@ -169,11 +170,11 @@ def test_a_table_adds_to_finished_runs_of_another_directory(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("ablations.run.track_table_run", lambda root: None)
-    prepare_fakes(place / "out", {})
+    prepare_stand_ins(place / "out", {})
     assert call(f"{RUN} --rows base --threads 3", monkeypatch) == 0
     assert call("collect out --into kept", monkeypatch) == 0
     assert "1 finished runs copied to kept" in capsys.readouterr().out
-    prepare_fakes(place / "more", {})
+    prepare_stand_ins(place / "more", {})
     assert call(f"{RUN} --from kept --directory more", monkeypatch) == 0
     assert "1 finished runs taken from kept" in capsys.readouterr().out
     assert started(place / "more") == ["narrow/seed-1"]
@@ -209,7 +210,7 @@ def test_a_run_directory_is_no_tables(
 def test_a_call_that_is_refused_changes_no_plan(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prepare_fakes(place / "out", {})
+    prepare_stand_ins(place / "out", {})
     assert call(RUN, monkeypatch) == 0
     before = (place / "out" / "table.json").read_bytes()
     with lock_runs(place / "out", WHOLE):
@@ -219,7 +220,7 @@ def test_a_call_that_is_refused_changes_no_plan(
 
 
 def test_shards_carry_out_every_nth_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_fakes(place / "out", {})
+    prepare_stand_ins(place / "out", {})
     assert call(f"{RUN} --seeds 1,2,3 --shard 2/2", monkeypatch) == 0
     assert started(place / "out") == ["base/seed-2", "narrow/seed-1", "narrow/seed-3"]
     assert not (place / "out" / "study.log").exists()  # which has one writer
@@ -233,7 +234,7 @@ def test_shards_carry_out_every_nth_run(place: Path, monkeypatch: pytest.MonkeyP
 
 def test_optuna_dashboard_reads_the_journal(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a table's rows are its trials, with the settings in which they differ."""
-    prepare_fakes(place / "out", {})
+    prepare_stand_ins(place / "out", {})
     assert call(RUN, monkeypatch) == 0
     optuna_dashboard = pytest.importorskip("optuna_dashboard")
     storage = JournalStorage(JournalFileBackend(str(place / "out" / "study.log")))
@@ -273,7 +274,7 @@ def test_a_file_that_may_not_be_read_is_one_line(
 def test_a_crashed_run_is_exit_code_1_and_in_the_report(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prepare_fakes(place / "out", {Cell("base", 1): "crash"})
+    prepare_stand_ins(place / "out", {Cell("base", 1): "crash"})
     assert call(RUN, monkeypatch) == 1
     shown = capsys.readouterr().out
     assert "base, seed 1: failed (exit code 1: RuntimeError: it broke)" in shown
@@ -283,14 +284,14 @@ def test_a_crashed_run_is_exit_code_1_and_in_the_report(
 def test_bad_input_of_a_run_is_the_tables(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prepare_fakes(place / "out", {Cell("base", 1): "refuse"})
+    prepare_stand_ins(place / "out", {Cell("base", 1): "refuse"})
     assert call(RUN, monkeypatch) == 2
     expected = "python -m ablations: error: base/seed-1: toy is missing: fetch it\n"
     assert capsys.readouterr().err == expected
 
 
 def test_a_step_is_parted_as_asked_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_fakes(place / "out", {})
+    prepare_stand_ins(place / "out", {})
     assert call(f"{RUN} --accumulate 4", monkeypatch) == 0
     lines = (place / "out" / "started.txt").read_text().splitlines()
     assert [line.split()[2] for line in lines] == ["4", "4"]
@@ -312,7 +313,7 @@ def test_a_signal_ends_with_its_exit_code(
     number: signal.Signals,
     code: int,
 ) -> None:
-    prepare_fakes(place / "out", {Cell("base", 1): "hang"})
+    prepare_stand_ins(place / "out", {Cell("base", 1): "hang"})
     thread = when(
         lambda: hangs(place / "out", Cell("base", 1)), lambda: os.kill(os.getpid(), number)
     )
@@ -327,13 +328,13 @@ def test_a_driver_that_is_killed_is_replaced_by_the_same_command(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, base = place / "out", Cell("base", 1)
-    prepare_fakes(out, {base: "hang"})
-    command = [sys.executable, "-m", "tests.ablations.runs.fake_ablations", *RUN.split()]
+    prepare_stand_ins(out, {base: "hang"})
+    command = [sys.executable, "-m", "tests.ablations.with_stand_ins", *RUN.split()]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     when(lambda: hangs(out, base), lambda: None).join()
     first.kill()
     first.wait()
-    prepare_fakes(out, {})
+    prepare_stand_ins(out, {})
     assert call(RUN, monkeypatch) == 0
     shown = capsys.readouterr().out
     assert "base/seed-1: started (attempt 2)" in shown

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-from ablations.runs.forkserver import unblock_signals
-
 _PRELOADED = [
     "experiments.run",
     "experiments.evaluate.trained",
@@ -121,7 +119,6 @@ def _become(
     largest_file: int | None,
     spare_memory: int | None,
 ) -> None:
-    unblock_signals()  # the server may be the one of the runs' processes
     os.environ.clear()
     os.environ.update(environment)
     for number, (name, flags) in enumerate(

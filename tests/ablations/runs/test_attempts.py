@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runs.attempts import locate, newest, number, publish, record_failure, take_over
+from ablations.runs.attempts import locate, number, publish, record_failure, take_over
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, read_attempt, write_attempt
 from experiments.records.progress import Progress, RunState, write_progress
@@ -26,7 +26,6 @@ def attempt(stem: Path) -> Path:
 
 def test_a_cell_goes_from_attempt_to_attempt_to_its_end(tmp_path: Path) -> None:
     stem = tmp_path / "base" / "seed-1"
-    assert newest(stem) is None
     assert locate(stem) == stem
     first = attempt(stem)
     (first / "step").write_text("5")
@@ -34,7 +33,7 @@ def test_a_cell_goes_from_attempt_to_attempt_to_its_end(tmp_path: Path) -> None:
     second = attempt(stem)
     assert (second.name, (second / "step").read_text()) == ("seed-1.attempt-2", "5")
     assert not first.exists() and not (second / ".lock-1").exists()
-    assert newest(stem) == locate(stem) == second
+    assert locate(stem) == second
     assert publish(second, stem)
     assert (stem / "step").read_text() == "5"
     assert list(stem.parent.iterdir()) == [stem]
@@ -80,7 +79,7 @@ def test_a_finished_run_is_not_started_again(tmp_path: Path) -> None:
     save_result(done, result(Cell("base", 1)))
     publish(done, stem)
     assert take_over(stem) is None
-    assert newest(stem) == stem
+    assert locate(stem) == stem
 
 
 def test_an_unfinished_run_without_a_number_is_taken_over_too(tmp_path: Path) -> None:

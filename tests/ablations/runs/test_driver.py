@@ -15,12 +15,12 @@ import pytest
 
 from ablations.files import STUDY_FILE
 from ablations.runs import identity
-from ablations.runs.attempts import clear_failures, is_given_up, newest, read_ended
+from ablations.runs.attempts import clear_failures, is_given_up, locate, read_ended
 from ablations.runs.driver import Driver
 from ablations.runs.executor import Job, Place
 from ablations.runs.local import LocalExecutor
-from ablations.runs.process import PROCESS_FILE
-from ablations.runs.study import Study
+from ablations.runs.options import Options
+from ablations.runs.supervise import PROCESS_FILE
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
@@ -33,16 +33,16 @@ from experiments.records.result import load_result
 from tests.ablations.samples import (
     finish,
     hangs,
-    prepare_fakes,
+    prepare_stand_ins,
     small_plan,
-    start_fake,
+    start_stand_in,
     started,
     when,
 )
 from transformer.config import to_dict
 from transformer.data.prepared import make_manifest
 from transformer.errors import InputError
-from transformer.files import read_json, write_json
+from transformer.files import write_json
 
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
 
@@ -56,15 +56,14 @@ def work_on(
     retries: int = 0,
 ) -> tuple[signal.Signals | None, str]:
     """Carry out what is left with stand-ins; the signal that ended it, and the notes."""
-    prepare_fakes(root, behaviour)
+    prepare_stand_ins(root, behaviour)
     claim_plan(root, plan or small_plan())
     cells, told = TableCells(root), list[str]()
     driver = Driver(
         cells,
-        Study(cells),
-        LocalExecutor(places, start_fake),
+        LocalExecutor(places, start_stand_in),
         [x for x in cells.names if not read_ended(root / x) and not is_given_up(root / x)],
-        lambda name, experiment: Job(root=root, name=name, experiment=experiment, retries=retries),
+        Options(retries=retries),
         note=told.append,
         show=lambda: None,
     )
@@ -72,9 +71,7 @@ def work_on(
 
 
 def directory(root: Path, cell: Cell) -> Path:
-    found = newest(cell.directory(root))
-    assert found is not None
-    return found
+    return locate(cell.directory(root))
 
 
 def test_all_cells_run_the_longest_first(tmp_path: Path) -> None:
@@ -142,19 +139,6 @@ def test_a_run_that_is_killed_without_progress_is_given_up(tmp_path: Path) -> No
 def test_a_crash_after_the_result_is_no_failure(tmp_path: Path) -> None:
     outcome, _ = work_on(tmp_path, {BASE: "abort"})
     assert outcome is None
-
-
-def test_a_directory_of_a_version_with_a_database_is_continued(tmp_path: Path) -> None:
-    work_on(tmp_path, {NARROW: "crash"}, retries=1)
-    for path in (tmp_path / "table.json", directory(tmp_path, NARROW) / "attempt.json"):
-        write_json(path, {**read_json(path), "study": "pair-tiny-0123abcd"})
-    (tmp_path / STUDY_FILE).unlink()
-    (tmp_path / "study.sqlite3").write_bytes(b"SQLite format 3")
-    clear_failures(NARROW.directory(tmp_path))
-    work_on(tmp_path, {})
-    assert started(tmp_path) == ["base/seed-1", *["narrow/seed-1"] * 3]
-    attempt = read_attempt(NARROW.directory(tmp_path))
-    assert attempt is not None and attempt.number == 3
 
 
 @pytest.mark.filterwarnings("ignore:left out")
@@ -263,12 +247,12 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 
 
 def test_a_process_that_outlived_its_driver_is_ended_first(tmp_path: Path) -> None:
-    prepare_fakes(tmp_path, {BASE: "hang"})
+    prepare_stand_ins(tmp_path, {BASE: "hang"})
     left = BASE.directory(tmp_path).with_name("seed-1.attempt-1")
     left.mkdir(parents=True)
     (left / "attempt.json").write_text('{"cell": "base/seed-1"}')
     job = Job(root=tmp_path, name="base/seed-1", experiment=small_plan().experiment(BASE))
-    orphan = start_fake(left, job, Place(0))
+    orphan = start_stand_in(left, job, Place(0))
     (left / PROCESS_FILE).write_text(identity.name_of(orphan.pid))
     when(lambda: hangs(tmp_path, BASE), lambda: None).join()
     (left / "attempt.json").unlink()

@@ -71,7 +71,7 @@ def test_shards_exclude_those_that_share_runs(
 
 def test_a_damaged_record_of_the_holder_is_no_crash(tmp_path: Path) -> None:
     with lock_runs(tmp_path, WHOLE):
-        (tmp_path / ".driver.json").write_text('{"process": 7, "since": null}')
+        (tmp_path / ".driver.lock").write_text("7 null")
         assert drivers(tmp_path) == []
         with pytest.raises(InputError, match="by another process"), lock_runs(tmp_path, WHOLE):
             pass

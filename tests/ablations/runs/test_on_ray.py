@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runs.attempts import newest, read_ended
+from ablations.runs.attempts import locate, read_ended
 from ablations.runs.executor import Job
 from ablations.tables.plan import load_plan
 from ablations.tables.table import Cell
@@ -114,9 +114,7 @@ def test_a_node_that_leaves_before_a_run_begins_is_no_failure_of_the_run(
     record = Attempt(cell="base/seed-1", number=1, worker="w", host="h", started_at=1.0)
     write_attempt(attempt, record)
     for _ in range(12):
-        executor._attempts = {"task": job}
-        name, end = executor._end("task")
-        assert (name, end.state) == ("base/seed-1", RunState.FAILED)
+        assert executor._end("task", job).state == RunState.FAILED
     assert read_attempt(attempt) == record  # no kill is counted
     assert executor._look_at == 0.0  # which nodes there are is asked at once
 
@@ -125,11 +123,11 @@ def test_a_signal_lets_runs_write_a_checkpoint(place: Place, cluster: RayCluster
     cluster.add_node(2)
     driver = begin(place, cluster)
     name = "base/seed-1"
-    wait_for(driver, lambda: any((newest(place.out / name) or place.out).glob("checkpoints/*")))
+    wait_for(driver, lambda: any(locate(place.out / name).glob("checkpoints/*")))
     send(driver.process.pid, signal.SIGTERM)
     assert driver.process.wait(60) == 143, driver.last_words()
     assert "base/seed-1: stopped after a checkpoint" in driver.last_words()
-    attempt = read_attempt(newest(place.out / name) or place.out)
+    attempt = read_attempt(locate(place.out / name))
     assert attempt is not None and not attempt.failures
     assert read_ended(place.out / name) is None
     assert len(load_plan(place.out).cells) == 8

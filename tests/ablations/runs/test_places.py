@@ -66,9 +66,9 @@ def test_the_cpu_has_a_place_for_each_core(monkeypatch: pytest.MonkeyPatch) -> N
         ("", {"workers": 0}, "--workers is 0"),
         ("", {"trials_per_device": 0}, "--trials-per-device is 0"),
         ("", {"devices_per_trial": -1}, "--devices-per-trial is -1"),
-        ("", {"devices_per_trial": 10}, "--devices-per-trial is 10, but there are only 9 cores"),
-        ("7", {"devices_per_trial": 2}, "--devices-per-trial is 2, but there is 1 GPU here"),
-        ("1,3", {"devices_per_trial": 4}, "but there are 2 GPUs here"),
+        ("", {"devices_per_trial": 10}, "--devices-per-trial is 10, but cores here: 9, and no GPU"),
+        ("7", {"devices_per_trial": 2}, "--devices-per-trial is 2, but GPUs here: 1"),
+        ("1,3", {"devices_per_trial": 4}, "but GPUs here: 2"),
     ],
 )
 def test_more_than_the_machine_has_is_bad_input(

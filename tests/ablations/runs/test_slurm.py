@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runs.attempts import read_result
+from ablations.runs.attempts import read_ended
 from tests.ablations.storm.place import Place, make_place
 from tests.ablations.storm.undisturbed import run_undisturbed
 from tests.experiments.samples import outcome
@@ -105,7 +105,7 @@ def has_begun(place: Place) -> bool:
 def assert_all_as_undisturbed(place: Place) -> None:
     undisturbed = run_undisturbed(place, place.folder / "undisturbed")
     for cell in place.cells:
-        assert read_result(cell.directory(place.out)) is not None, cell
+        assert read_ended(cell.directory(place.out)) is not None, cell
         assert outcome(cell.directory(place.out)) == outcome(cell.directory(undisturbed)), cell
 
 
@@ -119,7 +119,7 @@ def test_the_tasks_of_an_array_share_a_table(slurm: dict[str, str], tmp_path: Pa
     wait_for(lambda: "RUNNING" in cluster.states(job), cluster, place)
     cluster.control("scancel", f"{job}_2")
     wait_for(lambda: not cluster.states(job), cluster, place)
-    assert any(read_result(cell.directory(place.out)) is None for cell in place.cells)
+    assert any(read_ended(cell.directory(place.out)) is None for cell in place.cells)
     again = cluster.submit("table3", sizes)
     wait_for(lambda: not cluster.states(again), cluster, place)
     assert_all_as_undisturbed(place)

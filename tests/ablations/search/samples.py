@@ -16,9 +16,7 @@ from ablations.files import STUDY_FILE
 from ablations.runs.attempts import is_given_up, leave_pruned, read_ended
 from ablations.runs.study import Study
 from ablations.search.cells import SearchCells
-from ablations.search.claim import claim_search
-from ablations.search.rungs import Pruner
-from ablations.search.search import Search, make_search
+from ablations.search.search import Pruner, Search, claim_search, make_search
 from ablations.search.space import Space
 from ablations.search.spaces import BASE_LR
 from ablations.tables.changes import Value
@@ -119,7 +117,9 @@ def run_trial(cells: SearchCells, study: Study, name: str, objective: Objective)
     values = search.values(study.begin(name).config)
     perplexity = objective(values)
     whole = curve(search, perplexity)
-    pruned = study.prunes_at(name, cells.comparable(whole))
+    pruned = study.prunes_at(
+        name, {x: whole[x] for x in whole if x < search.base.training.max_steps}
+    )
     leave(search, directory, values, until=pruned, perplexity=perplexity)
     if pruned is not None:
         leave_pruned(directory, pruned, whole[pruned])

@@ -15,13 +15,10 @@ from ablations.files import STUDY_FILE
 from ablations.runs.attempts import clear_failures, leave_pruned
 from ablations.runs.study import Study
 from ablations.search.cells import SearchCells
-from ablations.search.claim import claim_search
-from ablations.search.rungs import Pruner
-from ablations.search.search import make_search
+from ablations.search.search import Pruner, claim_search, make_search
 from ablations.search.space import whole
 from ablations.search.spaces import BASE_LR
 from ablations.search.trials import best, read_trials
-from experiments.records.outputs import valid_perplexities
 from tests.ablations.samples import TINY
 from tests.ablations.search.samples import (
     bowl,
@@ -77,10 +74,10 @@ def test_no_trial_is_pruned_at_its_last_validation_as_nothing_is_left_to_save(
     search = claim_search(
         tmp_path, replace(search, base=override(search.base, validate_every_steps=750))
     )
-    leave(search, tmp_path / "trial-0000", search.first())
-    curve = valid_perplexities(tmp_path / "trial-0000")
-    assert list(curve) == [750, 1_500]
-    assert list(SearchCells(tmp_path).comparable(curve)) == [750]
+    study = Study(SearchCells(tmp_path))
+    study.begin("trial-0000")
+    assert study.prunes_at("trial-0000", {750: 3.0, 1_500: 3.0}) is None
+    assert list(journal(tmp_path)[0].intermediate_values) == [750]
 
 
 def describe(root: Path) -> list[tuple[object, ...]]:
@@ -141,7 +138,7 @@ def test_a_trial_that_was_given_up_is_told_as_failed_and_tried_again_with_its_va
     study = Study(cells)
     assert search.values(study.begin("trial-0000").config) == search.first()
     assert [x.state for x in journal(tmp_path)] == [TrialState.RUNNING, TrialState.WAITING]
-    study.fail("trial-0000")
+    study.end("trial-0000", None)
     assert journal(tmp_path)[0].state == TrialState.FAIL
 
 

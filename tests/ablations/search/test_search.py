@@ -9,13 +9,20 @@ from pathlib import Path
 import optuna
 import pytest
 
-from ablations.search.claim import claim_search, settle_search
+from ablations.search.rungs import count_passed, describe_rungs
 from ablations.search.sampler import FeasibleSampler, check_feasible, distributions
-from ablations.search.search import Sampler, load_search, make_search
+from ablations.search.search import (
+    Pruner,
+    Sampler,
+    claim_search,
+    load_search,
+    make_search,
+    settle_search,
+)
 from ablations.search.space import Space, choice, uniform
-from ablations.search.spaces import BASE_LR, REGULARISATION, SHAPE
+from ablations.search.spaces import BASE_LR, REGULARISATION, SHAPE, SPACES
 from ablations.tables.plan import claim_plan
-from ablations.tables.scales import QUICK
+from ablations.tables.scales import QUICK, SCALES, SMALL
 from tests.ablations.samples import TINY, small_plan
 from tests.ablations.search.samples import small_search
 from transformer.config import override
@@ -52,20 +59,14 @@ def test_another_search_is_refused_with_the_difference(tmp_path: Path) -> None:
         title="",
         parameters=(uniform("learning_rate_factor", 0.1, 8.0, log=True), BASE_LR.parameters[1]),
     )
-    for other, difference in (
-        (
-            make_search(BASE_LR, QUICK, trials=7, seed=1),
-            "at scale tiny' -> 'base_lr at scale quick",
-        ),
-        (make_search(REGULARISATION, TINY, trials=7, seed=1), "'regularisation at scale tiny'"),
-        (make_search(BASE_LR, TINY, trials=7, seed=2), "(base.training.seed: 1 -> 2)"),
-        (
-            make_search(wider, TINY, trials=7, seed=1),
-            "(parameters.learning_rate_factor.high: 4.0 -> 8.0)",
-        ),
+    for space, scale, seed, difference in (
+        (BASE_LR, QUICK, 1, "at scale tiny' -> 'base_lr at scale quick"),
+        (REGULARISATION, TINY, 1, "'regularisation at scale tiny'"),
+        (BASE_LR, TINY, 2, "(base.training.seed: 1 -> 2)"),
+        (wider, TINY, 1, "(parameters.learning_rate_factor.high: 4.0 -> 8.0)"),
     ):
         with pytest.raises(InputError, match="belongs to another search") as error:
-            claim_search(tmp_path, other)
+            claim_search(tmp_path, make_search(space, scale, trials=7, seed=seed))
         assert difference in str(error.value)
 
 
@@ -79,18 +80,6 @@ def test_the_sampler_and_the_pruner_are_kept_and_no_other_taken(tmp_path: Path) 
         claim_search(tmp_path, settle_search(tmp_path, search, pruner="none"))
     with pytest.raises(InputError, match="'shape' has choices alone, and CMA-ES models numbers"):
         settle_search(tmp_path / "b", make_search(SHAPE, TINY, trials=7, seed=1), sampler="cmaes")
-
-
-def test_a_search_of_an_earlier_version_continues(tmp_path: Path) -> None:
-    search = small_search(tmp_path)
-    path = tmp_path / "search.json"
-    old = json.loads(path.read_text())
-    for name in ("sampler", "pruner", "declared"):
-        del old[name]
-    path.write_text(json.dumps(old))
-    found = load_search(tmp_path)
-    assert found.declare(search.first()) == search.first()
-    assert small_search(tmp_path, trials=9) == replace(search, trials=9)
 
 
 def test_values_are_known_in_the_units_of_the_space() -> None:
@@ -118,6 +107,47 @@ def test_a_tables_directory_is_refused(tmp_path: Path) -> None:
 def test_no_trials_are_refused() -> None:
     with pytest.raises(InputError, match="--trials is 0, but must be at least 1"):
         make_search(BASE_LR, TINY, trials=0, seed=1)
+
+
+@pytest.mark.parametrize("pruner", ["hyperband", "median"])
+@pytest.mark.parametrize("name", ["base_lr", "regularisation", "shape"])
+def test_rungs_are_validations_after_the_longest_warm_up(name: str, pruner: Pruner) -> None:
+    for scale in SCALES:
+        search = replace(make_search(SPACES[name], scale, trials=7, seed=1), pruner=pruner)
+        training = search.base.training
+        longest = max(
+            [int(x.high) for x in search.parameters if x.name == "warmup_steps"]
+            or [training.warmup_steps]
+        )
+        assert longest < search.rungs[0] <= longest + training.validate_every_steps
+        assert search.rungs[-1] < training.max_steps
+        assert all(step % training.validate_every_steps == 0 for step in search.rungs)
+
+
+def test_where_trials_are_pruned_or_why_not_is_said() -> None:
+    search = make_search(SHAPE, SMALL, trials=7, seed=1)
+    assert describe_rungs(search) == (
+        "Hyperband keeps about a third of the trials at steps 2,668, 8,004, after the longest "
+        "warm-up that the space allows (1,600). A part of them, Hyperband's later brackets, skips "
+        "the first."
+    )
+    assert "(1,600)" in describe_rungs(replace(search, pruner="median"))
+    assert "--pruner none" in describe_rungs(replace(search, pruner="none"))
+    long = replace(search, base=override(search.base, warmup_steps=11_000))
+    assert long.rungs == ()
+    assert describe_rungs(long) == (
+        "No trial is pruned: the longest warm-up that the space allows (11,000) leaves no "
+        "validation before the last step."
+    )
+
+
+def test_those_that_went_on_are_counted() -> None:
+    ends = [(100, True), (200, True), (300, False), (450, True), (900, False), (50, False)]
+    assert count_passed((200, 400), ends) == (
+        "trials: 3 of 4 went on from step 200, 1 of 2 went on from step 400"
+    )
+    assert count_passed((200,), [(199, False)]) == ""
+    assert count_passed((200,), [(200, False)]) == "trials: 0 of 1 went on from step 200"
 
 
 def test_samples_stay_within_the_budget() -> None:

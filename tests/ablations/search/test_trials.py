@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.search.claim import claim_search
-from ablations.search.search import Search, make_search
+from ablations.search.search import Search, claim_search, make_search
 from ablations.search.spaces import BASE_LR
 from ablations.search.trials import read_trials, write_best
 from ablations.tables.scales import SMALL

@@ -200,10 +200,9 @@ def test_a_driver_that_has_begun_is_starting_its_confirmation_too(
 ) -> None:
     small_search(tmp_path, trials=3)
     claim_plan(tmp_path / "confirm", small_plan())
-    (tmp_path / ".driver.lock").touch()
 
     def say(name: str, since: str) -> set[str]:
-        write_json(tmp_path / ".driver.json", {"process": name, "since": since})
+        (tmp_path / ".driver.lock").write_text(f"{since} {name}\n")
         for root in (tmp_path, tmp_path / "confirm"):
             show_status(root, watch=False, as_json=False)
         lines = capsys.readouterr().out.splitlines()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from ablations.runs.attempts import newest
+from ablations.runs.attempts import locate
 from experiments.command_line import BAD_INPUT
 from tests.ablations.storm.place import Place
 from tests.ablations.storm.processes import DriverProcess
@@ -39,9 +39,7 @@ class FlippedBit:
 
     def mend(self) -> None:
         """Restore the file, unless it has been replaced since."""
-        path = self.path
-        if self.cell is not None and (directory := newest(self.cell)):
-            path = directory / path.name
+        path = self.path if self.cell is None else locate(self.cell) / self.path.name
         with suppress(FileNotFoundError):
             if path.read_bytes() == self.damaged:
                 _overwrite(path, self.sound)
@@ -64,8 +62,7 @@ class Damage:
         stems = [cell.directory(self._place.out) for cell in self._place.cells]
         files = [
             (stem, path)
-            for stem, directory in ((stem, newest(stem)) for stem in stems)
-            if directory is not None
+            for stem, directory in ((stem, locate(stem)) for stem in stems)
             for name in (("result.json",) if directory == stem else _UNDER_WAY)
             for path in directory.glob(name)
         ]

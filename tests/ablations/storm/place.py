@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablations.tables.table import Cell
-from tests.ablations.samples import result
+from tests.ablations.samples import prepare_stand_ins
 from tests.samples import write_corpus
-from transformer.config import to_dict
-from transformer.files import write_json
 
 ROOT = Path(__file__).parents[3]
 _TABLE = """
@@ -121,13 +119,11 @@ class Place:
             "DATA_CACHE": str(self.cache),
             "OMP_NUM_THREADS": "1",
             "WANDB_MODE": "disabled",
-            "STORM_STEP_SECONDS": str(self.step_seconds),
-            "STORM_RESULT": str(self.folder / "result.json"),
             **more,
         }
 
 
-_STAND_INS = "tests.ablations.storm.ablations_with_stand_ins"
+_STAND_INS = "tests.ablations.with_stand_ins"
 
 
 def make_place(
@@ -143,5 +139,6 @@ def make_place(
     corpus = write_corpus(place.texts)
     text = _TABLE.format(corpus=str(corpus), steps=steps, every=every, validate=steps // 2)
     place.table.write_text(text, encoding="utf-8")
-    write_json(folder / "result.json", to_dict(result(Cell("base", 1))))
+    if step_seconds is not None:
+        prepare_stand_ins(place.out, {}, step_seconds=step_seconds)
     return place

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.ablations.storm.place import ROOT
 
 _MOMENT_SECONDS = 0.02
-_PARENT, _SESSION = 1, 3
+_PARENT, _GROUP = 1, 2
 # The folders of all drivers that these tests have started begin so.
 _OURS = secrets.token_hex(8)
 
@@ -53,12 +53,12 @@ class DriverProcess:
 
     @property
     def runs(self) -> list[int]:
-        """Those that carry out an attempt: each leads a session of its own."""
-        return [pid for pid in self.descendants if field(pid, _SESSION) == pid]
+        """Those that carry out an attempt: each leads a process group."""
+        return [pid for pid in self.descendants if field(pid, _GROUP) == pid]
 
     @property
     def parents_of_runs(self) -> list[int]:
-        """The fork server of a driver on one machine; Ray's processes on a cluster."""
+        """What waits for each run: a process of the fork server's, or of Ray's on a cluster."""
         return sorted({parent_of(pid) for pid in self.runs} - {self.process.pid, 0, 1})
 
     def send_all(self, number: signal.Signals) -> None:

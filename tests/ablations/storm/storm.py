@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 from ablations.runs import identity
-from ablations.runs.attempts import read_result
+from ablations.runs.attempts import read_ended
 from ablations.runs.lock import drivers
 from experiments.command_line import BAD_INPUT
 from tests.ablations.storm.damage import Damage, fill_disk
@@ -232,4 +232,4 @@ class Storm:
 def _has_result(directory: Path) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return read_result(directory) is not None
+        return read_ended(directory) is not None

@@ -53,7 +53,7 @@ ON_RAY = {
 
 
 def test_a_table_of_stand_ins_survives_a_kill_of_everything(tmp_path: Path) -> None:
-    place = make_place(tmp_path, steps=40, every=7, step_seconds=0.03, seeds=(1,))
+    place = make_place(tmp_path, steps=40, every=7, step_seconds=0.1, seeds=(1,))
     with Storm(place, StormSettings(seed=1, faults=QUICK, every=0.3)) as storm:
         storm.run()
         assert_as_undisturbed(place, run_undisturbed(place, tmp_path / "undisturbed"))

@@ -14,11 +14,13 @@ from ablations.tables.plan import make_plan
 from experiments.records.outputs import METRICS_FILE, read_metrics
 from experiments.records.ownership import claim
 from experiments.run import run
+from tests.ablations import stand_in
+from tests.ablations.samples import prepare_stand_ins
 from tests.ablations.search.samples import journal
-from tests.ablations.storm import stand_in
 from tests.ablations.storm.damage import FlippedBit
 from tests.ablations.storm.place import Place
 from tests.experiments.samples import assert_same_end, outcome
+from transformer.files import read_json
 
 
 def run_undisturbed(place: Place, directory: Path) -> Path:
@@ -26,7 +28,7 @@ def run_undisturbed(place: Place, directory: Path) -> Path:
     table = load_table(str(place.table))
     plan = make_plan(table, table.scales[0], table.rows, place.seeds)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in place.environment(STORM_STEP_SECONDS="0").items():
+        for name, value in place.environment().items():
             patch.setenv(name, value)
         for cell in plan.cells:
             alone = cell.directory(directory)
@@ -34,7 +36,9 @@ def run_undisturbed(place: Place, directory: Path) -> Path:
                 run(plan.experiment(cell), alone)
             else:
                 claim(alone, plan.experiment(cell))
-                assert stand_in.train(alone) == 0
+                prepare_stand_ins(directory, {})
+                settings = read_json(directory / stand_in.SETTINGS_FILE)
+                assert stand_in.train(alone, settings) == 0
     return directory
 
 

@@ -139,7 +139,7 @@ def test_a_committed_table_is_configured_as_it_was(name: str) -> None:
     assert {name: digest(plan.configs[name]) for name in found.configs} == {
         name: digest(config) for name, config in found.configs.items()
     }
-    assert settle_plan(directory, plan) == plan
+    assert settle_plan(directory, plan).base == plan.base
 
 
 def documented_tables() -> dict[str, Table]:
