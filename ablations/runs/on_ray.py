@@ -9,6 +9,7 @@ import platform
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +80,7 @@ class RayExecutor:
         self._unfit: set[str] = set()
         self._wish = Wish.CONTINUE
         self._look_at = 0.0
-        self._quiet = _QuietErrors()
+        self._output = _RayOutput()
         try:
             self.dashboard = _connect(address)
             found = _alive()
@@ -186,26 +187,31 @@ class RayExecutor:
         if self._attempts:
             ray.wait([*self._attempts], num_returns=len(self._attempts), timeout=_GRACE_SECONDS)
         ray.shutdown()
-        self._quiet.close()
+        self._output.close()
 
 
-class _QuietErrors:
-    """Drops standard error, to which Ray writes pages for each node that it loses; what Python
-    writes there is still shown.
+class _RayOutput:
+    """Drops the standard streams, to which Ray writes pages for each node that it loses; warnings
+    of Python are still shown, and whoever holds the real streams writes to them.
     """
 
     def __init__(self) -> None:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
-        self._stream, self._descriptor = sys.stderr, os.dup(2)
-        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        sys.stderr = os.fdopen(os.dup(self._descriptor), "w", buffering=1, errors="replace")
+        self._streams, self._show = (sys.stdout, sys.stderr), warnings.showwarning
+        self._descriptor = os.dup(2)
+        shown = os.fdopen(self._descriptor, "w", buffering=1, errors="replace", closefd=False)
+        self._nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (until close)
+        sys.stdout = sys.stderr = self._nowhere
+        os.dup2(self._nowhere.fileno(), 2)
+        warnings.showwarning = lambda message, category, name, line, file=None, text=None: (
+            self._show(message, category, name, line, shown, text)
+        )
 
     def close(self) -> None:
-        sys.stderr.close()
         os.dup2(self._descriptor, 2)
         os.close(self._descriptor)
-        sys.stderr = self._stream
+        (sys.stdout, sys.stderr), warnings.showwarning = self._streams, self._show
+        self._nowhere.close()
 
 
 def _connect(address: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ENVIRONMENT = {
+    "PYTHONPATH": str(Path(__file__).parents[3]),  # where nodes find the stand-ins
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": "a token of the tests",
     "RAY_USAGE_STATS_ENABLED": "0",
