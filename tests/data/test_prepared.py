@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import os
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from transformer.config import Config
 from transformer.data import prepared as prepared_module
 from transformer.data.prepare import prepare as prepare_module
 from transformer.data.prepare.prepare import prepare
-from transformer.data.prepared import MANIFEST_FILE, TextReport, damaged_files, read_manifest
+from transformer.data.prepared import VOCABULARY_FILE, TextReport, damaged_files
 from transformer.data.store import TokenStore
 from transformer.errors import InputError
 
@@ -71,19 +71,9 @@ def test_a_changed_text_is_refused_before_it_is_prepared(
 
 
 def test_other_prepared_files_of_the_same_text_are_refused(tiny_config: Config) -> None:
-    corpus = prepare(tiny_config)
-    other = json.loads((corpus.directory / MANIFEST_FILE).read_text())
-    other["files"]["vocabulary.model"]["sha256"] = "0" * 64
-    path = corpus.directory / "other.json"
-    path.write_text(json.dumps(other))
-    with pytest.raises(InputError, match=r"other\.json is damaged"):
-        read_manifest(path)
-    noted = prepared_module.Manifest(
-        sources=corpus.manifest.sources,
-        files=corpus.manifest.files
-        | {"vocabulary.model": prepared_module.Checksum(bytes=1, sha256="0" * 64)},
-        digest="of another",
-    )
+    manifest = prepare(tiny_config).manifest
+    other = manifest.files | {VOCABULARY_FILE: prepared_module.Checksum(bytes=1, sha256="0" * 64)}
+    noted = dataclasses.replace(manifest, files=other, digest="of another")
     with pytest.raises(InputError, match=r"began with: vocabulary\.model changed"):
         prepare(tiny_config, expected=noted)
 

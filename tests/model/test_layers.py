@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,8 +32,27 @@ def causal() -> tuple[Tensor, Tensor]:
     return hidden, torch.zeros(TGT, TGT).masked_fill(hidden, -torch.inf)
 
 
-def copy_linear(theirs: nn.Linear, ours: nn.Linear) -> None:
-    theirs.load_state_dict(ours.state_dict())
+def torchs_layer(
+    ours: EncoderLayer | DecoderLayer, *, activation: str = "relu", is_pre: bool = False
+) -> Any:
+    """Torch's layer with the weights of ours, after its norms were drawn anew."""
+    is_encoder = isinstance(ours, EncoderLayer)
+    kind = nn.TransformerEncoderLayer if is_encoder else nn.TransformerDecoderLayer
+    theirs: Any = kind(
+        CONFIG.d_model, CONFIG.num_heads, CONFIG.d_ff, dropout=0.0, batch_first=True,
+        norm_first=is_pre, activation=activation, dtype=torch.float64,
+    )  # fmt: skip
+    copy_attention(theirs.self_attn, ours.self_attention)
+    norms = [ours.self_attention_norm, ours.feed_forward_norm]
+    if isinstance(ours, DecoderLayer):
+        copy_attention(theirs.multihead_attn, ours.cross_attention)
+        norms.insert(1, ours.cross_attention_norm)
+    theirs.linear1.load_state_dict(ours.feed_forward.inner.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.outer.state_dict())
+    for number, post in enumerate(norms, 1):
+        randomise_norm(post)
+        getattr(theirs, f"norm{number}").load_state_dict(post.norm.state_dict())
+    return theirs
 
 
 def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
@@ -50,49 +71,21 @@ def randomise_norm(ours: PostNorm) -> None:
 
 def test_an_encoder_layer_equals_torchs_post_norm_layer() -> None:
     ours = EncoderLayer(CONFIG).double()
-    theirs = nn.TransformerEncoderLayer(
-        CONFIG.d_model, CONFIG.num_heads, CONFIG.d_ff, dropout=0.0, batch_first=True,
-        norm_first=False, dtype=torch.float64,
-    )  # fmt: skip
-    copy_attention(theirs.self_attn, ours.self_attention)
-    copy_linear(theirs.linear1, ours.feed_forward.inner)
-    copy_linear(theirs.linear2, ours.feed_forward.outer)
-    for norm, post in zip(
-        (theirs.norm1, theirs.norm2),
-        (ours.self_attention_norm, ours.feed_forward_norm),
-        strict=True,
-    ):
-        randomise_norm(post)
-        norm.load_state_dict(post.norm.state_dict())
     src = random(BATCH, SRC, CONFIG.d_model)
     hidden, mask = source_padding()
-    expected = theirs(src, src_key_padding_mask=hidden)
+    expected = torchs_layer(ours)(src, src_key_padding_mask=hidden)
     torch.testing.assert_close(ours(src, mask), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_a_decoder_layer_equals_torchs_post_norm_layer() -> None:
     ours = DecoderLayer(CONFIG).double()
-    theirs = nn.TransformerDecoderLayer(
-        CONFIG.d_model, CONFIG.num_heads, CONFIG.d_ff, dropout=0.0, batch_first=True,
-        norm_first=False, dtype=torch.float64,
-    )  # fmt: skip
-    copy_attention(theirs.self_attn, ours.self_attention)
-    copy_attention(theirs.multihead_attn, ours.cross_attention)
-    copy_linear(theirs.linear1, ours.feed_forward.inner)
-    copy_linear(theirs.linear2, ours.feed_forward.outer)
-    for norm, post in zip(
-        (theirs.norm1, theirs.norm2, theirs.norm3),
-        (ours.self_attention_norm, ours.cross_attention_norm, ours.feed_forward_norm),
-        strict=True,
-    ):
-        randomise_norm(post)
-        norm.load_state_dict(post.norm.state_dict())
     tgt, memory = random(BATCH, TGT, CONFIG.d_model), random(BATCH, SRC, CONFIG.d_model)
     hidden_future, tgt_mask = causal()
     hidden, memory_mask = source_padding()
-    expected = theirs(tgt, memory, tgt_mask=hidden_future, memory_key_padding_mask=hidden)
-    projected = ours.cross_attention.keys_values(memory)
-    found = ours(tgt, tgt_mask, (*projected, memory_mask))
+    expected = torchs_layer(ours)(
+        tgt, memory, tgt_mask=hidden_future, memory_key_padding_mask=hidden
+    )
+    found = ours(tgt, tgt_mask, (*ours.cross_attention.keys_values(memory), memory_mask))
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 

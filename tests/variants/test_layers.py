@@ -9,36 +9,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.model.test_layers import BATCH, CONFIG, SRC, copy_attention, copy_linear, source_padding
+from tests.model.test_layers import BATCH, CONFIG, SRC, source_padding, torchs_layer
 from tests.model.test_layers import random as random_double
 from transformer.model.encoder_decoder import EncoderLayer, FeedForward, PostNorm, Transformer
 from transformer.variants import layers
 from transformer.variants.modern import ModernTransformer
 
 
-def first_layer(model: Transformer) -> EncoderLayer:
-    """The first layer of the encoder with norms not at their initial values."""
-    layer = model.encoder[0].double().eval()
-    for norm in layer.modules():
-        if isinstance(norm, nn.LayerNorm):
-            nn.init.uniform_(norm.weight, 0.5, 1.5)
-            nn.init.uniform_(norm.bias, -0.5, 0.5)
-    return layer
-
-
 @pytest.mark.parametrize("kind", [layers.PreNormTransformer, layers.GeluTransformer])
 def test_pre_norm_and_gelu_equal_torchs_layers(kind: type[Transformer]) -> None:
     is_pre = kind is layers.PreNormTransformer
-    ours = first_layer(kind(CONFIG))
-    theirs = nn.TransformerEncoderLayer(
-        CONFIG.d_model, CONFIG.num_heads, CONFIG.d_ff, dropout=0.0, batch_first=True,
-        activation="relu" if is_pre else "gelu", norm_first=is_pre, dtype=torch.float64,
-    )  # fmt: skip
-    copy_attention(theirs.self_attn, ours.self_attention)
-    copy_linear(theirs.linear1, ours.feed_forward.inner)
-    copy_linear(theirs.linear2, ours.feed_forward.outer)
-    theirs.norm1.load_state_dict(ours.self_attention_norm.norm.state_dict())
-    theirs.norm2.load_state_dict(ours.feed_forward_norm.norm.state_dict())
+    ours = kind(CONFIG).encoder[0].double().eval()
+    assert isinstance(ours, EncoderLayer)
+    theirs = torchs_layer(ours, activation="relu" if is_pre else "gelu", is_pre=is_pre)
     hidden, mask = source_padding()
     src = random_double(BATCH, SRC, CONFIG.d_model)
     expected = theirs(src, src_key_padding_mask=hidden)
@@ -51,7 +34,7 @@ def test_pre_norm_and_gelu_equal_torchs_layers(kind: type[Transformer]) -> None:
 
 
 def test_rms_norm_divides_by_the_root_of_the_mean_square() -> None:
-    wrapper = first_layer(layers.RMSNormTransformer(CONFIG)).self_attention_norm
+    wrapper = layers.RMSNormTransformer(CONFIG).double().eval().encoder[0].self_attention_norm
     norm = wrapper.norm
     assert isinstance(norm, nn.RMSNorm)
     nn.init.uniform_(norm.weight, 0.5, 1.5)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import pytest
 import torch
 from torch.optim import Adam, AdamW, Muon
 
@@ -26,31 +27,23 @@ def with_gradients(model: Model) -> Model:
     return model
 
 
-def test_adamw_decays_matrices_alone() -> None:
-    model = with_gradients(AdamWTransformer(TINY_MODEL))
-    theirs = copy.deepcopy(model)
-    for ours, copied in zip(model.parameters(), theirs.parameters(), strict=True):
-        assert ours.grad is not None
-        copied.grad = ours.grad.clone()
-        decay = 0.1 if copied.dim() > 1 else 0.0
-        AdamW([copied], lr=0.01, betas=BETAS, eps=CONFIG.adam_epsilon, weight_decay=decay).step()
-    optimizer = model.optimizer(CONFIG)
-    for group in optimizer.param_groups:
-        group["lr"] = 0.01
-    optimizer.step()
-    torch.testing.assert_close(model.state_dict(), theirs.state_dict())
-
-
-def test_muon_takes_the_layers_matrices_and_adam_the_rest() -> None:
-    model = with_gradients(MuonTransformer(TINY_MODEL))
+@pytest.mark.parametrize("kind", [AdamWTransformer, MuonTransformer])
+def test_each_parameter_takes_the_step_of_its_optimizer(
+    kind: type[AdamWTransformer | MuonTransformer],
+) -> None:
+    """AdamW decays matrices alone; Muon takes those of the layers, and Adam the rest."""
+    model = with_gradients(kind(TINY_MODEL))
     theirs = copy.deepcopy(model)
     for (name, ours), copied in zip(model.named_parameters(), theirs.parameters(), strict=True):
         assert ours.grad is not None
         copied.grad = ours.grad.clone()
-        if name.startswith(("encoder", "decoder")) and copied.dim() == 2:
+        rate: dict[str, Any] = {"lr": 0.01, "betas": BETAS, "eps": CONFIG.adam_epsilon}
+        if kind is AdamWTransformer:
+            AdamW([copied], weight_decay=0.1 if copied.dim() > 1 else 0.0, **rate).step()
+        elif name.startswith(("encoder", "decoder")) and copied.dim() == 2:
             Muon([copied], lr=0.01, weight_decay=0.0, adjust_lr_fn="match_rms_adamw").step()
         else:
-            Adam([copied], lr=0.01, betas=BETAS, eps=CONFIG.adam_epsilon).step()
+            Adam([copied], **rate).step()
     optimizer = model.optimizer(CONFIG)
     for group in optimizer.param_groups:
         group["lr"] = 0.01

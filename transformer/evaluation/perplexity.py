@@ -108,16 +108,15 @@ def translate(
     short = _short_enough([len(pieces) for pieces in encoded], first_line, "left empty")
     rows = [row for row in short if lines[row].strip()]
     sources = [encoded[row] for row in rows]
-    if decode is not None:
-        decoded = decode(sources)
-    elif constrain is not None:
 
-        def allow(batch: Sequence[int]) -> Constraint:
-            return constrain([lines[rows[index]] for index in batch])
+    def allow(batch: Sequence[int]) -> Constraint:
+        assert constrain is not None
+        return constrain([lines[rows[index]] for index in batch])
 
-        decoded = decode_sentences(model, sources, config, constrain=allow)
+    if decode is None:
+        decoded = decode_sentences(model, sources, config, constrain=constrain and allow)
     else:
-        decoded = decode_sentences(model, sources, config)
+        decoded = decode(sources)
     for done, (index, hypothesis) in enumerate(decoded, start=1):
         (translations[rows[index]],) = vocabulary.decode([hypothesis])
         if on_progress is not None:

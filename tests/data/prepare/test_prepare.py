@@ -18,7 +18,7 @@ from transformer.data.corpora.folders import files_corpus, folder_corpus
 from transformer.data.fetch.cache import cache_directory
 from transformer.data.prepare import clean, encode
 from transformer.data.prepare import prepare as prepare_module
-from transformer.data.prepare.prepare import prepare
+from transformer.data.prepare.prepare import prepare, prepared_directory, source_contents
 from transformer.data.prepared import TextReport
 from transformer.errors import InputError
 
@@ -73,20 +73,17 @@ def test_a_second_call_does_nothing(tiny_config: Config, monkeypatch: pytest.Mon
 
 def test_settings_that_change_the_contents_change_the_folder(tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "numbers"))
-    folders = [
-        prepare(changed).directory
-        for changed in (
-            config,
-            override(config, vocab_size=67),
-            override(config, max_length=5),
-            override(config, max_length_ratio=1.5),
-            override(config, drop_duplicates=True),
-        )
-    ]
+
+    def folder(**changes: object) -> Path:
+        contents = source_contents(config.data.corpus)
+        return prepared_directory(override(config, **changes), contents)
+
+    changed: list[dict[str, object]] = [
+        {"vocab_size": 67}, {"max_length": 5}, {"max_length_ratio": 1.5}, {"drop_duplicates": True}
+    ]  # fmt: skip
+    folders = {folder(), *(folder(**each) for each in changed)}
     (tmp_path / "numbers" / "valid.de").write_text("null\n" * 13)
-    folders.append(prepare(config).directory)
-    assert len(set(folders)) == 6
-    assert len(prepared_folders()) == 6
+    assert len(folders | {folder()}) == 6
 
 
 # For each operation on files: an empty cache, a process that is killed before it, and a second one.
