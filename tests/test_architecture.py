@@ -202,7 +202,7 @@ LINES = {
     "experiments/records": 1_080,
     "tests": 21_550,
     "transformer": 1_090,
-    "transformer/data": 3_300,
+    "transformer/data": 3_280,
     "transformer/decoding": 420,
     "transformer/evaluation": 870,
     "transformer/kernels": 490,

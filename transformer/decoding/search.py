@@ -115,11 +115,6 @@ def _batches(
     return batches
 
 
-def _length_limits(src: Tensor, config: DecodingConfig) -> Tensor:
-    """The maximal length of a hypothesis, its end included, per row of ``src``."""
-    return src.ne(PAD_ID).sum(1) + config.max_extra_length
-
-
 def beam_search(
     model: Transformer, src: Tensor, config: DecodingConfig, constraint: Constraint | None = None
 ) -> list[list[int]]:
@@ -139,7 +134,7 @@ def beam_search(
     """
     hypotheses: list[list[int]] = [[] for _ in range(src.size(0))]
     decoder = IncrementalDecoder(model, src)
-    limits = _length_limits(src, config)
+    limits = src.ne(PAD_ID).sum(1) + config.max_extra_length  # ends included
     longest = int(limits.max())
     beams = Beams.start(limits, longest, config.beam_size, config.length_penalty)
     candidates = min(2 * config.beam_size, model.config.vocab_size)

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.samples import number_pairs, write_pairs
+from transformer.config import DataConfig
+from transformer.data.corpora.declared import CLDR_EN_DE
 from transformer.data.prepare.clean import (
     EMPTY,
     INVALID,
@@ -25,7 +27,6 @@ from transformer.data.prepare.encode import (
     DUPLICATE,
     TOO_LONG,
     UNEQUAL,
-    Encoding,
     WordByWord,
     encode,
     find_duplicates,
@@ -140,26 +141,20 @@ def test_encoding_by_words_equals_encoding_the_line(vocabulary: Path, parts: lis
         assert np.frombuffer(encoder.encode(line), np.uint16).tolist() == expected
 
 
-def encoded(folder: Path, pairs: list[tuple[str, str]], rules: Encoding) -> Counter[str]:
-    folder.mkdir()
-    write_pairs(folder, "text", pairs)
-    text = clean([(folder / "text.en", folder / "text.de")], folder / "clean", workers=1)
-    (fates,) = encode(text, rules, folder / "train", workers=1)
-    return fates
-
-
 def test_dropped_pairs_have_a_reason(tmp_path: Path, vocabulary: Path) -> None:
     five = "one one one one one"
     pairs = [("one", "eins"), (five, "eins"), ("one", "eins"), (f"{five} {five}", five)]
+    write_pairs(tmp_path, "text", pairs)
+    text = cleaned(tmp_path / "clean", [(tmp_path / "text.en", tmp_path / "text.de")])
     whole = Vocabulary(vocabulary)
     short, long, longest = (len(ids) for ids in whole.encode(["eins", five, f"{five} {five}"]))
-    rules = Encoding(
-        vocabulary=vocabulary,
+    limits = DataConfig(
+        corpus=CLDR_EN_DE,
         max_length=longest - 1,
         max_length_ratio=long / short - 0.01,
         drop_duplicates=True,
     )
-    fates = encoded(tmp_path / "work", pairs, rules)
+    (fates,) = encode(text, vocabulary, limits, tmp_path / "train", workers=1)
     assert fates == {KEPT: 1, UNEQUAL: 1, DUPLICATE: 1, TOO_LONG: 1}
-    store = TokenStore(tmp_path / "work" / "train")
+    store = TokenStore(tmp_path / "train")
     assert [store[0][side].tolist() for side in (0, 1)] == whole.encode(["one", "eins"])

@@ -29,8 +29,8 @@ _TIMEOUT = (10, 60)
 _CHUNK = 2**20
 # Attempts in a row that bring no byte: of a server that has answered before, and of another.
 _ATTEMPTS, _ATTEMPTS_AT_FIRST = 6, 2
-# Pauses of 2, 4, 8, 16 and 32 s between them.
-_BACKOFF = 1.0
+# Pauses of 1, 2, 4, 8 and 16 s between them.
+_BACKOFF = 0.5
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _WAY_OUT = "set DATA_MIRROR to a URL or a folder that holds host/path of it"
 

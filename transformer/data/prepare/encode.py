@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from transformer.config import EOS_ID
+from transformer.config import EOS_ID, DataConfig
 from transformer.data.prepare.clean import KEPT, CleanText
 from transformer.data.prepare.parallel import map_in_order
 from transformer.data.store import starts_of, store_files
@@ -33,22 +32,8 @@ Flags = npt.NDArray[np.bool_]
 _Task = tuple[int, bytes, Flags | None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Encoding:
-    """Rules by which pairs are encoded and left out.
-
-    ``max_length`` is in word-pieces; ``max_length_ratio`` is the longer side over the shorter, None
-    for no limit; with ``drop_duplicates`` the first of equal pairs stays.
-    """
-
-    vocabulary: Path
-    max_length: int
-    max_length_ratio: float | None
-    drop_duplicates: bool = False
-
-
 def encode(
-    text: CleanText, encoding: Encoding, directory: Path, *, workers: int
+    text: CleanText, vocabulary: Path, limits: DataConfig, directory: Path, *, workers: int
 ) -> list[Counter[str]]:
     """Write the store of ``text`` into a new ``directory``.
 
@@ -56,14 +41,15 @@ def encode(
         For each training text, how many pairs were kept and how many dropped for which reason.
     """
     directory.mkdir()
-    files, kind = store_files(directory, len(Vocabulary(encoding.vocabulary)))
+    files, kind = store_files(directory, len(Vocabulary(vocabulary)))
     fates = [Counter[str]() for _ in text.fates]
     tokens = done = 0
     with ExitStack() as stack:
         outputs = [stack.enter_context(file.open("wb")) for file in files]
         update = stack.enter_context(show_progress("encoding", text.pairs))
-        tasks = _tasks(text, encoding)
-        for number, parts, found in map_in_order(partial(_encode, encoding), tasks, workers):
+        tasks = _tasks(text, limits.drop_duplicates)
+        work = partial(_encode, vocabulary, limits)
+        for number, parts, found in map_in_order(work, tasks, workers):
             lengths = np.frombuffer(parts[1], dtype=np.uint32).reshape(-1, 2)
             starts = starts_of(lengths, tokens).tobytes()
             for output, part in zip(outputs, (*parts, starts), strict=True):
@@ -75,9 +61,9 @@ def encode(
     return fates
 
 
-def _tasks(text: CleanText, encoding: Encoding) -> Iterator[_Task]:
+def _tasks(text: CleanText, drop_duplicates: bool) -> Iterator[_Task]:
     """The chunks of the text, each with the flags of its duplicates if these are to be dropped."""
-    duplicates = find_duplicates(text.hashes) if encoding.drop_duplicates else None
+    duplicates = find_duplicates(text.hashes) if drop_duplicates else None
     first = 0
     for number, content in text.chunks():
         end = first + content.count(b"\n") // 2
@@ -104,10 +90,12 @@ def find_duplicates(hashes: Path) -> Flags:
     return duplicates
 
 
-def _encode(encoding: Encoding, task: _Task) -> tuple[int, tuple[bytes, bytes], Counter[str]]:
+def _encode(
+    vocabulary: Path, limits: DataConfig, task: _Task
+) -> tuple[int, tuple[bytes, bytes], Counter[str]]:
     """Tokens and lengths of a chunk, as the store holds them, and its pairs by fate."""
     number, content, duplicates = task
-    encoder = _encoder(encoding.vocabulary)
+    encoder = _encoder(vocabulary)
     lines = content.decode().split("\n")
     fates: Counter[str] = Counter()
     tokens: list[bytes] = []
@@ -118,7 +106,7 @@ def _encode(encoding: Encoding, task: _Task) -> tuple[int, tuple[bytes, bytes], 
             continue
         encoded = [encoder.encode(side) for side in sides]
         pieces = [len(side) // encoder.item_size for side in encoded]
-        fate = _fate(pieces, encoding)
+        fate = _fate(pieces, limits)
         fates[fate] += 1
         if fate == KEPT:
             tokens += encoded
@@ -126,11 +114,11 @@ def _encode(encoding: Encoding, task: _Task) -> tuple[int, tuple[bytes, bytes], 
     return number, (b"".join(tokens), np.array(lengths, dtype=np.uint32).tobytes()), fates
 
 
-def _fate(pieces: list[int], encoding: Encoding) -> str:
+def _fate(pieces: list[int], limits: DataConfig) -> str:
     longer, shorter = max(pieces), min(pieces)
-    if longer > encoding.max_length:
+    if longer > limits.max_length:
         return TOO_LONG
-    ratio = encoding.max_length_ratio
+    ratio = limits.max_length_ratio
     return UNEQUAL if ratio is not None and longer > ratio * shorter else KEPT
 
 

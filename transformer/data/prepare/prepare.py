@@ -28,7 +28,7 @@ from transformer.data.fetch.cache import (
 from transformer.data.fetch.testsets import split_location
 from transformer.data.fetch.texts import fetch, fetch_all
 from transformer.data.prepare.clean import KEPT, CleanText, clean
-from transformer.data.prepare.encode import Encoding, encode
+from transformer.data.prepare.encode import encode
 from transformer.data.prepare.estimate import announce
 from transformer.data.prepare.parallel import default_workers, in_subprocess
 from transformer.data.prepared import (
@@ -162,14 +162,8 @@ def _train(config: Config, paths: Mapping[TextFile, Path], part: Path, workers: 
         whole = BRACKETS if data.corpus.task == "parsing" else None
         with making(vocabulary) as file:
             learn_vocabulary(text, config.model.vocab_size, file, whole)
-    encoding = Encoding(
-        vocabulary=vocabulary,
-        max_length=data.max_length,
-        max_length_ratio=data.max_length_ratio,
-        drop_duplicates=data.drop_duplicates,
-    )
     with making(part / "train") as folder:
-        fates = encode(text, encoding, folder, workers=workers)
+        fates = encode(text, vocabulary, data, folder, workers=workers)
         total = sum(fates, Counter[str]())
         if not total[KEPT]:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.items())
