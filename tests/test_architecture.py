@@ -200,7 +200,7 @@ LINES = {
     "experiments/export": 560,
     "experiments/figures": 190,
     "experiments/records": 1_080,
-    "tests": 21_550,
+    "tests": 21_470,
     "transformer": 1_090,
     "transformer/data": 3_280,
     "transformer/decoding": 420,
