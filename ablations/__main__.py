@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ablations.cli import main
+from ablations.cli import PROGRAM
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.run())

@@ -40,7 +40,7 @@ from ablations.tables.find import find_scale, load_table, parse_seeds, select_ro
 from ablations.tables.plan import claim_plan, make_plan, settle_plan
 from ablations.tracking.table_run import track_table_run
 from experiments.records.experiment import CONFIG_FILE
-from transformer.config import Config, Precision
+from transformer.config import Config
 from transformer.errors import InputError
 
 
@@ -51,11 +51,8 @@ def run_table(
     seeds: str,
     rows: str | None,
     directory: Path | None,
-    retry_failed: bool,
     options: Options,
     earlier: Path | None = None,
-    precision: Precision | None = None,
-    threads: int | None = None,
 ) -> int:
     """Train what the table lacks and report it; the exit code."""
     declared = load_table(table)
@@ -64,8 +61,8 @@ def run_table(
         find_scale(declared, scale),
         select_rows(declared, rows),
         parse_seeds(seeds),
-        precision=precision,
-        threads=threads,
+        precision=options.precision,
+        threads=options.threads,
     )
     root = directory or Path("runs") / f"{plan.table}-{plan.scale}"
     wanted = {str(cell) for cell in plan.cells}
@@ -81,7 +78,7 @@ def run_table(
         cells = TableCells(root)
         names = [name for name in cells.names if name in wanted]
         before = len(_without_end(cells))
-        code = _carry_out(cells, names, plan.base, options, retry_failed, _report_table)
+        code = _carry_out(cells, names, plan.base, options, _report_table)
     if options.log == "wandb" and len(_without_end(cells)) != before:
         track_table_run(root)
     return code
@@ -94,13 +91,10 @@ def run_search(
     trials: int,
     seed: int,
     directory: Path | None,
-    retry_failed: bool,
     options: Options,
     sampler: Sampler | None = None,
     pruner: Pruner | None = None,
     confirm: int | None = None,
-    precision: Precision | None = None,
-    threads: int | None = None,
 ) -> int:
     """Carry out the trials that a search lacks and report it; the exit code.
 
@@ -108,7 +102,12 @@ def run_search(
         confirm: how many of the best trials to train again with other seeds, next to the base
     """
     search = prepare_search(
-        space, scale, trials=trials, seed=seed, precision=precision, threads=threads
+        space,
+        scale,
+        trials=trials,
+        seed=seed,
+        precision=options.precision,
+        threads=options.threads,
     )
     root = directory or Path("runs") / search.name
     _check_free(root)
@@ -118,13 +117,13 @@ def run_search(
         claim_search(root, search)
         print(describe_rungs(search))
         cells = SearchCells(root)
-        code = _carry_out(cells, cells.names, search.base, options, retry_failed, _report_search)
+        code = _carry_out(cells, cells.names, search.base, options, _report_search)
         if confirm is None or code:
             return code
         plan = plan_confirmation(search, read_trials(search, root), confirm, root)
         claim_plan(root / CONFIRM, plan)
         again = TableCells(root / CONFIRM)
-        return _carry_out(again, again.names, search.base, options, retry_failed, _report_confirmed)
+        return _carry_out(again, again.names, search.base, options, _report_confirmed)
 
 
 def _report_table(root: Path) -> Callable[[], None]:
@@ -170,7 +169,6 @@ def _carry_out(
     names: Iterable[str],
     base: Config,
     options: Options,
-    retry_failed: bool,
     report: Callable[[Path], Callable[[], None]],
 ) -> int:
     """Carry out the runs ``names`` of the cells, and report.
@@ -182,7 +180,7 @@ def _carry_out(
         The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
     """
     names = list(names)[options.shard.number - 1 :: options.shard.count]
-    if retry_failed:
+    if options.retry_failed:
         for name in names:
             clear_failures(cells.root / name)
     left = _without_end(cells, names)

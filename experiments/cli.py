@@ -1,73 +1,53 @@
-"""The commands of ``python -m experiments``, each below the declaration of its arguments."""
+"""The commands of ``python -m experiments``."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Literal
 
-from experiments.command_line import LOG, VARIANT, Program, arg
+from cyclopts import Parameter
+
+from experiments.catalog.find import EXPERIMENTS, find_experiment, searched
+from experiments.catalog.settings import with_settings
+from experiments.command_line import FLAT, Log, Program, Variants
+from experiments.evaluate.options import DecodingOptions
+from experiments.records.experiment import Limits
 from transformer.errors import InputError
-
-if TYPE_CHECKING:
-    from experiments.records.experiment import Log
+from transformer.variant import trust
 
 PROGRAM = Program(
-    "python -m experiments",
+    "experiments",
     "Named runs, one at a time.",
-    examples=(
-        "list",
-        "train multi30k --max-minutes 10",
-        "evaluate runs/multi30k-seed1 --split test",
-        "translate runs/multi30k-seed1 < source.txt > translation.txt",
-    ),
+    "list",
+    "train multi30k --max-minutes 10",
+    "evaluate runs/multi30k-seed1 --split test",
+    "translate runs/multi30k-seed1 < source.txt > translation.txt",
 )
+command = PROGRAM.command
 
-_VOCAB_SIZE = arg(
-    "--vocab-size", type=int, metavar="N", help="word-pieces (default: the experiment's)"
-)
-_EXPERIMENT = (
-    arg("name", metavar="NAME", help="a name that list prints, files:FOLDER, or a file"),
-    _VOCAB_SIZE,
-)
-_MODEL = (
-    arg("directory", type=Path, metavar="DIR", help="the directory of a run, or safetensors"),
-    VARIANT,
-    arg(
-        "--average",
-        type=int,
-        metavar="N",
-        help="last checkpoints to average (default: the experiment's)",
-    ),
-)
-_DECODING = (
-    *_MODEL,
-    arg("--engine", choices=("torch", "ctranslate2"), default="torch", help="what decodes"),
-    arg("--beam-size", type=int, metavar="K", help="1 is greedy (default: the experiment's)"),
-    arg(
-        "--length-penalty",
-        type=float,
-        metavar="A",
-        help="alpha of the paper's formula (default: the experiment's)",
-    ),
-)
+Name = Annotated[str, Parameter(help="a name that list prints, files:FOLDER, or a file")]
+VocabSize = Annotated[int | None, Parameter(help="word-pieces [default: the experiment's]")]
+Run = Annotated[Path, Parameter(help="the directory of a run, or safetensors")]
+Average = Annotated[
+    int | None, Parameter(help="last checkpoints to average [default: the experiment's]")
+]
+Decoding = Annotated[DecodingOptions, FLAT]
 # As CTranslate2 names them.
-_QUANTIZATIONS = (
+Quantization = Literal[
     "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
     "float16", "bfloat16", "float32",
-)  # fmt: skip
+]  # fmt: skip
 
 
-@PROGRAM.command("list", examples=("list",))
-def list_experiments() -> int:
+@command("list")
+def list_() -> None:
     """Print the experiments that can be named.
 
     These are the project's own and the results of searches in runs/; files:FOLDER, treebank:FOLDER
     and FILE.py stand for text, trees and experiments of your own.
     """
-    from experiments.catalog.find import EXPERIMENTS, searched
-
     for name, experiment in EXPERIMENTS.items():
         print(f"{name:18} {experiment.description}")
     for name, found in searched().items():
@@ -77,23 +57,19 @@ def list_experiments() -> int:
     print(f"{'treebank:FOLDER':18} the paper's parser, trained on your copy of the Penn Treebank")
     print(f"{'FILE.py':18} CORPUS = Corpus(…) or EXPERIMENT = Experiment(…) of your own")
     print(f"{'FILE.json':18} the best.json of a search")
-    return 0
 
 
-@PROGRAM.command(
-    "prepare",
-    *_EXPERIMENT,
-    arg("--workers", type=int, metavar="N", help="processes (default: one for each core)"),
-    examples=("prepare multi30k", "prepare files:my_corpus --vocab-size 2000"),
-)
-def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
+@command("prepare multi30k", "prepare files:my_corpus --vocab-size 2000")
+def prepare(name: Name, /, *, vocab_size: VocabSize = None, workers: int | None = None) -> None:
     """Fetch, clean and encode the data of an experiment.
 
     train does this by itself; use this command to do it beforehand, for example on a machine with
     a network. It prints how many lines were read, kept and dropped, and why. If it is stopped, the
     same command continues; if the data is complete, it does nothing.
+
+    Args:
+        workers: processes [default: one for each core]
     """
-    from experiments.catalog.find import find_experiment
     from transformer.data.prepare.prepare import prepare as prepare_corpus
 
     if workers is not None and workers < 1:
@@ -106,101 +82,56 @@ def prepare(name: str, vocab_size: int | None, workers: int | None) -> int:
             f"{entry.kept:,} pairs kept{reasons}"
         )
     print(corpus.directory)
-    return 0
 
 
-@PROGRAM.command(
-    "verify",
-    arg("name", metavar="NAME|DIR", help="an experiment, files:FOLDER, FILE.py, or a run"),
-    _VOCAB_SIZE,
-    examples=("verify multi30k", "verify runs/multi30k-seed1"),
-)
-def verify(name: str, vocab_size: int | None) -> int:
-    """Check every byte of an experiment's data, or of a run and its data."""
+@command("verify multi30k", "verify runs/multi30k-seed1")
+def verify(name: str, /, *, vocab_size: VocabSize = None) -> None:
+    """Check every byte of an experiment's data, or of a run and its data.
+
+    Args:
+        name: an experiment, files:FOLDER, FILE.py, or the directory of a run
+    """
     from experiments.evaluate.verify import verify_all
 
     verify_all(name, vocab_size)
-    return 0
 
 
-@PROGRAM.command(
-    "train",
-    *_EXPERIMENT,
-    VARIANT,
-    arg("--directory", type=Path, metavar="DIR", help="of the run (default: runs/NAME-seedN)"),
-    arg(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="of all random choices (default: the experiment's)",
-    ),
-    arg(
-        "--set",
-        dest="settings",
-        action="append",
-        metavar="FIELD=VALUE",
-        help="change a field of transformer/config.py; may be repeated (default: none)",
-    ),
-    arg(
-        "--devices",
-        type=int,
-        metavar="N",
-        help="GPUs, or processes if there is no GPU (default: 1, or as torchrun says)",
-    ),
-    arg("--accumulate", type=int, default=1, metavar="K", help="parts of a step, to save memory"),
-    arg(
-        "--max-steps",
-        type=int,
-        metavar="N",
-        help="stop after N steps; the schedule stays, and a later start continues (default: none)",
-    ),
-    arg(
-        "--max-minutes",
-        type=float,
-        metavar="M",
-        help="stop after M minutes of training (default: none)",
-    ),
-    arg(
-        "--checkpoint-minutes",
-        type=float,
-        metavar="M",
-        help="write a checkpoint every M minutes (default: by steps)",
-    ),
-    arg("--compile", action="store_true", help="fuse operations with torch.compile, for GPUs"),
-    LOG,
-    examples=(
-        "train multi30k --seed 2 --max-minutes 10",
-        "train multi30k --set dropout=0.2 --set training.learning_rate_factor=0.7",
-        "train wmt14_en_de_base --devices 4 --accumulate 2",
-    ),
+@command(
+    "train multi30k --seed 2 --max-minutes 10",
+    "train multi30k --set dropout=0.2 --set training.learning_rate_factor=0.7",
+    "train wmt14_en_de_base --devices 4 --accumulate 2",
 )
 def train(
-    name: str,
-    directory: Path | None,
-    seed: int | None,
-    settings: Sequence[str] | None,
-    devices: int | None,
-    accumulate: int,
-    max_steps: int | None,
-    max_minutes: float | None,
-    checkpoint_minutes: float | None,
-    compile: bool,
-    vocab_size: int | None,
-    log: Log,
+    name: Name,
+    /,
+    *,
+    vocab_size: VocabSize = None,
+    variant: Variants = (),
+    directory: Path | None = None,
+    seed: int | None = None,
+    settings: Annotated[tuple[str, ...], Parameter(name="--set")] = (),
+    devices: int | None = None,
+    accumulate: int = 1,
+    limits: Annotated[Limits, FLAT] = Limits(),
+    checkpoint_minutes: float | None = None,
+    compile: bool = False,
+    log: Log = "wandb",
 ) -> int:
     """Train an experiment and score it.
 
     Called again with the same directory, it continues where it was stopped. The scores are printed
     and written to result.json in that directory.
-    """
-    from experiments.catalog.find import find_experiment
-    from experiments.catalog.settings import with_settings
-    from experiments.records.experiment import Limits
-    from experiments.records.ownership import is_first_rank
-    from experiments.records.progress import RunState
-    from experiments.records.result import load_result, score_lines
-    from experiments.run import execute
 
+    Args:
+        directory: of the run [default: runs/NAME-seedN]
+        seed: of all random choices [default: the experiment's]
+        settings: FIELD=VALUE changes a field of transformer/config.py; may be repeated
+        devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
+        accumulate: parts of a step, to save memory
+        checkpoint_minutes: write a checkpoint every M minutes [default: by steps]
+        compile: fuse operations with torch.compile, for GPUs
+    """
+    trust(*variant)
     experiment = find_experiment(
         name,
         seed=seed,
@@ -208,16 +139,17 @@ def train(
         compile=True if compile else None,
         checkpoint_every_minutes=checkpoint_minutes,
     )
-    experiment = with_settings(experiment, settings or ())
+    experiment = with_settings(experiment, settings)
     used_seed = experiment.config.training.seed
     directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
+
+    from experiments.records.ownership import is_first_rank
+    from experiments.records.progress import RunState
+    from experiments.records.result import load_result, score_lines
+    from experiments.run import execute
+
     outcome = execute(
-        experiment,
-        directory,
-        devices=devices,
-        accumulate=accumulate,
-        limits=Limits(max_steps=max_steps, max_minutes=max_minutes),
-        log=log,
+        experiment, directory, devices=devices, accumulate=accumulate, limits=limits, log=log
     )
     if outcome.state != RunState.DONE:
         if outcome.signal is None or is_first_rank():
@@ -233,60 +165,61 @@ def train(
     return 0
 
 
-@PROGRAM.command(
-    "evaluate",
-    *_DECODING,
-    arg("--split", default="valid", metavar="NAME", help="valid, test, or a set of sacreBLEU"),
-    arg("--source", type=Path, metavar="FILE", help="lines to translate (default: the split's)"),
-    arg("--reference", type=Path, metavar="FILE", help="their translations (default: the split's)"),
-    arg("--output", type=Path, metavar="FILE", help="for the translations (default: none)"),
-    examples=(
-        "evaluate runs/multi30k-seed1 --split test --average 5 --beam-size 4",
-        "evaluate runs/multi30k-seed1 --source my.en --reference my.de",
-    ),
+@command(
+    "evaluate runs/multi30k-seed1 --split test --average 5 --beam-size 4",
+    "evaluate runs/multi30k-seed1 --source my.en --reference my.de",
 )
 def evaluate(
-    directory: Path,
-    split: str,
-    source: Path | None,
-    reference: Path | None,
-    output: Path | None,
-    **options: Any,
-) -> int:
+    directory: Run,
+    /,
+    *,
+    split: str = "valid",
+    source: Path | None = None,
+    reference: Path | None = None,
+    output: Path | None = None,
+    variant: Variants = (),
+    decoding: Decoding = DecodingOptions(),
+) -> None:
     """Score a run on a split of its corpus, or on a text of your own.
 
     Prints BLEU with its signature and the perplexity.
-    """
-    from experiments.evaluate.trained import DecodingOptions, evaluate_run
 
-    decoding = DecodingOptions(**options)
+    Args:
+        split: valid, test, or a set of sacreBLEU
+        source: lines to translate [default: the split's]
+        reference: their translations [default: the split's]
+        output: file for the translations [default: none]
+    """
+    from experiments.evaluate.trained import evaluate_run
+
+    trust(*variant)
     evaluate_run(
         directory, decoding, split=split, source=source, reference=reference, output=output
     )
-    return 0
 
 
-@PROGRAM.command(
-    "compare",
-    arg("first", type=Path, metavar="FIRST", help="the directory of a run, or a file of lines"),
-    arg("second", type=Path, metavar="SECOND", help="another of the same kind"),
-    arg("--split", choices=("valid", "test"), help="of the corpus of both runs (default: valid)"),
-    arg(
-        "--reference",
-        type=Path,
-        metavar="FILE",
-        help="reference translations of two files of lines (default: none, compare runs)",
-    ),
-    examples=(
-        "compare runs/multi30k-seed1 runs/multi30k-seed2 --split test",
-        "compare ours.de theirs.de --reference test.de",
-    ),
+@command(
+    "compare runs/multi30k-seed1 runs/multi30k-seed2 --split test",
+    "compare ours.de theirs.de --reference test.de",
 )
-def compare(first: Path, second: Path, split: str | None, reference: Path | None) -> int:
+def compare(
+    first: Path,
+    second: Path,
+    /,
+    *,
+    split: Literal["valid", "test"] | None = None,
+    reference: Path | None = None,
+) -> None:
     """Test whether two runs, or two files of translations, differ by more than chance.
 
     Uses sacreBLEU's approximate randomisation. Two runs are compared by the translations that they
     wrote; two files need --reference.
+
+    Args:
+        first: the directory of a run, or a file of lines
+        second: another of the same kind
+        split: of the corpus of both runs [default: valid]
+        reference: reference translations of two files of lines [default: none, compare runs]
     """
     from experiments.evaluate.significance import compare_files, compare_runs
 
@@ -296,136 +229,126 @@ def compare(first: Path, second: Path, split: str | None, reference: Path | None
         print(compare_files(first, second, reference))
     else:
         raise InputError("--split is for runs, --reference for files: give one of them")
-    return 0
 
 
-@PROGRAM.command(
-    "translate",
-    *_DECODING,
-    examples=("translate runs/multi30k-seed1 < source.txt > translation.txt",),
-)
-def translate(directory: Path, **options: Any) -> int:
+@command("translate runs/multi30k-seed1 < source.txt > translation.txt")
+def translate(
+    directory: Run,
+    /,
+    *,
+    variant: Variants = (),
+    decoding: Decoding = DecodingOptions(),
+) -> None:
     """Translate standard input to standard output, line by line.
 
     The input is plain UTF-8 text, one sentence per line.
     """
-    from experiments.evaluate.trained import DecodingOptions, translate_stream
+    from experiments.evaluate.trained import translate_stream
 
-    return _print_lines(translate_stream(directory, sys.stdin.buffer, DecodingOptions(**options)))
+    trust(*variant)
+    _print_lines(translate_stream(directory, sys.stdin.buffer, decoding))
 
 
-@PROGRAM.command(
-    "parse",
-    *_DECODING,
-    examples=("parse runs/craft_short-seed1 < sentences.txt > trees.txt",),
-)
-def parse(directory: Path, **options: Any) -> int:
+@command("parse runs/craft_short-seed1 < sentences.txt > trees.txt")
+def parse(
+    directory: Run,
+    /,
+    *,
+    variant: Variants = (),
+    decoding: Decoding = DecodingOptions(),
+) -> None:
     """Parse the sentences of standard input into trees in brackets, line by line.
 
     The input is plain UTF-8 text, one sentence per line, with spaces around words and punctuation.
     """
-    from experiments.evaluate.trained import DecodingOptions, parse_stream
+    from experiments.evaluate.trained import parse_stream
 
-    return _print_lines(parse_stream(directory, sys.stdin.buffer, DecodingOptions(**options)))
+    trust(*variant)
+    _print_lines(parse_stream(directory, sys.stdin.buffer, decoding))
 
 
-def _print_lines(lines: Iterable[str]) -> int:
+def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         sys.stdout.buffer.write(f"{line}\n".encode())
         sys.stdout.buffer.flush()
-    return 0
 
 
-@PROGRAM.command(
-    "attention",
-    *_MODEL,
-    arg("sentence", metavar="SENTENCE", help="one sentence of the source language, in quotes"),
-    arg("--translation", metavar="TEXT", help="its translation (default: the run's own)"),
-    arg(
-        "--kind",
-        choices=("encoder", "decoder", "cross"),
-        default="encoder",
-        help="self-attention of encoder or decoder, or from decoder to encoder",
-    ),
-    arg("--layer", type=int, metavar="N", help="from 1 (default: the last)"),
-    arg("--heads", metavar="N,N", help="from 1, such as 1,5 (default: all)"),
-    arg("--words", action="store_true", help="join word-pieces to words"),
-    arg("--find", action="store_true", help="list and draw the heads that do most of one thing"),
-    arg(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="ends in .html, .svg, .pdf or .png (default: DIR/attention.html)",
-    ),
-    examples=(
-        'attention runs/multi30k-seed1 "A man is cleaning a window." --words --find',
-        'attention runs/multi30k-seed1 "Two dogs play." --kind cross --layer 3 --output dogs.svg',
-    ),
+@command(
+    'attention runs/multi30k-seed1 "A man is cleaning a window." --words --find',
+    'attention runs/multi30k-seed1 "Two dogs play." --kind cross --layer 3 --output dogs.svg',
 )
 def attention(
-    directory: Path,
+    directory: Run,
     sentence: str,
-    translation: str | None,
-    average: int | None,
-    output: Path | None,
-    **view: Any,
-) -> int:
+    /,
+    *,
+    translation: str | None = None,
+    kind: Literal["encoder", "decoder", "cross"] = "encoder",
+    layer: int | None = None,
+    heads: str | None = None,
+    words: bool = False,
+    find: bool = False,
+    average: Average = None,
+    output: Path | None = None,
+    variant: Variants = (),
+) -> None:
     """Draw what the heads of a run attend to in a sentence.
 
     An HTML page shows all layers and heads, and the lines of each word; SVG, PDF and PNG show the
     heads that are given, as the paper's figures 3 to 5 do. The weights of a word-piece in the
     decoder are those with which it is written.
+
+    Args:
+        sentence: one sentence of the source language, in quotes
+        translation: its translation [default: the run's own]
+        kind: self-attention of encoder or decoder, or from decoder to encoder
+        layer: from 1 [default: the last]
+        heads: from 1, such as 1,5 [default: all]
+        words: join word-pieces to words
+        find: list and draw the heads that do most of one thing
+        output: file that ends in .html, .svg, .pdf or .png [default: DIRECTORY/attention.html]
     """
     from experiments.attention.command import View, show_attention
 
+    trust(*variant)
     show_attention(
         directory,
         sentence,
-        View(**view),
+        View(kind=kind, layer=layer, heads=heads, words=words, find=find),
         translation=translation,
         average=average,
         output=output,
     )
-    return 0
 
 
-@PROGRAM.command(
-    "export",
-    *_MODEL,
-    arg("--format", required=True, choices=("ctranslate2", "safetensors"), help="what to write"),
-    arg(
-        "--quantization",
-        choices=_QUANTIZATIONS,
-        metavar="TYPE",
-        help=f"for CTranslate2: {', '.join(_QUANTIZATIONS)} (default: float32)",
-    ),
-    arg("--output", type=Path, metavar="DIR", help="the folder to write (default: DIR/FORMAT)"),
-    arg(
-        "--check",
-        type=int,
-        metavar="N",
-        help="translate N lines with both engines and compare (default: no check)",
-    ),
-    examples=(
-        "export runs/multi30k-seed1 --format safetensors --average 5",
-        "export runs/multi30k-seed1 --format ctranslate2 --quantization int8 --check 1000",
-    ),
+@command(
+    "export runs/multi30k-seed1 --format safetensors --average 5",
+    "export runs/multi30k-seed1 --format ctranslate2 --quantization int8 --check 1000",
 )
 def export(
-    directory: Path,
-    format: str,
-    quantization: str | None,
-    average: int | None,
-    output: Path | None,
-    check: int | None,
-) -> int:
+    directory: Run,
+    /,
+    *,
+    format: Literal["ctranslate2", "safetensors"],
+    quantization: Quantization | None = None,
+    average: Average = None,
+    output: Path | None = None,
+    check: int | None = None,
+    variant: Variants = (),
+) -> None:
     """Write a run's model for CTranslate2, or as safetensors.
 
     Needs the extra 'export': pip install '.[export]'.
+
+    Args:
+        format: of the model
+        quantization: of CTranslate2's weights [default: float32]
+        output: folder to write [default: DIRECTORY/FORMAT]
+        check: translate N lines with both engines and compare [default: no check]
     """
     from experiments.export.export import export_run
 
+    trust(*variant)
     export_run(
         directory, format, quantization=quantization, average=average, output=output, check=check
     )
-    return 0

@@ -1,159 +1,89 @@
-"""What the command lines of the packages share: parser, errors, exit codes and signals."""
+"""The parts that the command lines share: help, errors, exit codes and signals."""
 
 from __future__ import annotations
 
-import argparse
 import errno
-import inspect
 import io
 import os
-import re
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
+from cyclopts import App, CycloptsError, Parameter
+
+from experiments.records.experiment import Log as AnyLog
+from experiments.records.provenance import commit
 from transformer.errors import InputError
-from transformer.variant import trust
 
 BAD_INPUT = 2
 # Errors of a full disk or of missing permissions, which are not bugs of ours.
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ENVIRONMENT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *_DENIED)
 _DISTRIBUTION = "attention-is-all-you-need"
-_EXAMPLES = "examples:"
-_USER_OF_URL = re.compile(r"://[^\s/]*@")
 
-Argument = Callable[[argparse.ArgumentParser], object]
-Function = TypeVar("Function", bound=Callable[..., int])
+Function = TypeVar("Function", bound=Callable[..., int | None])
 
-
-def arg(*names: str, **settings: Any) -> Argument:
-    """An argument of a command, declared as for ``ArgumentParser.add_argument``."""
-    return lambda parser: parser.add_argument(*names, **settings)
-
-
-LOG = arg(
-    "--log",
-    choices=("wandb", "tensorboard", "csv", "none"),
-    default="wandb",
-    metavar="LOGGER",
-    help="wandb, tensorboard, csv or none",
-)
-
-
-VARIANT = arg(
-    "--variant",
-    action="append",
-    default=argparse.SUPPRESS,
-    type=Path,
-    metavar="FILE",
-    help="defines a variant of the model (default: none)",
-)
-
-
-class Parser(argparse.ArgumentParser):
-    """Reports a wrong command line in one line.
-
-    ``argparse`` rather than a library that reads type hints: those take longer to import than a
-    command such as ``status`` may take in all.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(allow_abbrev=False, formatter_class=_Help, **settings)
-
-    def error(self, message: str) -> NoReturn:
-        """End with exit code 2; passwords in URLs are left out of the message."""
-        shown = _USER_OF_URL.sub("://...@", message)
-        self.exit(BAD_INPUT, f"{self.prog}: error: {shown}; see {self.prog} --help\n")
-
-
-class _Help(argparse.HelpFormatter):
-    """Keeps paragraphs and examples, and appends the default to the help of each option."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith(_EXAMPLES):
-            return text
-        fill = super()._fill_text
-        return "\n\n".join(fill(paragraph, width, indent) for paragraph in text.split("\n\n"))
-
-    def _get_help_string(self, action: argparse.Action) -> str:
-        text = action.help or ""
-        default = action.default
-        shown = default is not None and default is not False and default != argparse.SUPPRESS
-        return f"{text} (default: %(default)s)" if shown else text
-
-
-class _Version(argparse.Action):
-    """Looks up the version only if it is asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from importlib.metadata import PackageNotFoundError, version
-
-        from experiments.records.provenance import commit
-
-        try:
-            number = version(_DISTRIBUTION)
-        except PackageNotFoundError:  # a copy of the source
-            number = "(not installed)"
-        print(f"{_DISTRIBUTION} {number}, commit {commit()}")
-        parser.exit()
+# The fields of a dataclass as options of their own.
+FLAT = Parameter(name="*")
+Log = Annotated[AnyLog, Parameter(help="what logs the metrics")]
+Variants = Annotated[
+    tuple[Path, ...],
+    Parameter(name="--variant", help="FILE that defines a variant of the model; may be repeated"),
+]
 
 
 class Program:
-    """The command line of a package: commands, each declared by :meth:`command`.
+    """The command line of a package: functions, whose signatures and docstrings declare it.
 
     Args:
-        prog: how it is called, such as ``python -m experiments``
+        package: what ``python -m`` starts
         description: the first line of its help
-        examples: command lines without ``prog``
+        examples: command lines without ``python -m package``
     """
 
-    def __init__(self, prog: str, description: str, *, examples: Sequence[str]) -> None:
-        self._prog = prog
-        self.parser = Parser(prog=prog, description=description, epilog=self._epilog(examples))
-        self.parser.add_argument(
-            "--version",
-            action=_Version,
-            nargs=0,
-            default=argparse.SUPPRESS,
-            help="print the version",
+    def __init__(self, package: str, description: str, *examples: str) -> None:
+        self.name = f"python -m {package}"
+        self.commands: list[str] = []
+        self.app = App(
+            name=self.name,
+            help=description,
+            help_format="markdown",
+            help_epilogue=self._list(examples),
+            version=_version,
+            version_flags="--version",
+            default_parameter=Parameter(negative=(), show_default=_shown),
+            exit_on_error=False,
+            print_error=False,
+            suppress_keyboard_interrupt=False,
+            result_action="return_value",
         )
-        self._commands = self.parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(
-        self, name: str, *arguments: Argument, examples: Sequence[str]
-    ) -> Callable[[Function], Function]:
-        """Make the decorated function a command with these arguments.
+    def command(self, *examples: str) -> Callable[[Function], Function]:
+        """Make the decorated function a command; it returns the exit code, or None for 0.
 
-        Its docstring is the command's help, and the first line its short description; it returns
-        the exit code. Imports that one command needs belong into its function, so that ``--help``
-        is quick.
+        Imports of torch, lightning, optuna or wandb belong into the function, so that ``--help``
+        and quick commands need not wait for them.
         """
 
         def declare(function: Function) -> Function:
-            text = inspect.cleandoc(function.__doc__ or "")
-            parser = self._commands.add_parser(
-                name,
-                help=text.partition("\n")[0],
-                description=text,
-                epilog=self._epilog(examples),
+            self.app.command(
+                function, help_epilogue=self._list(examples), sort_key=len(self.commands)
             )
-            for add in arguments:
-                add(parser)
-            parser.set_defaults(command=function)
+            self.commands.append(function.__name__.strip("_"))
             return function
 
         return declare
 
-    def _epilog(self, examples: Sequence[str]) -> str:
-        return "\n".join([_EXAMPLES, *(f"  {self._prog} {example}" for example in examples)])
+    def _list(self, examples: Sequence[str]) -> str:
+        return "\n".join(["Examples:", "", *(f"- {self.name} {each}" for each in examples)])
 
-    def run(self) -> int:
-        """Carry out the command line.
+    def run(self, words: Sequence[str] | None = None) -> int:
+        """Carry out a command line, by default that of this process.
 
         Returns:
             The command's exit code; 2 after one line on standard error for bad input or a full
@@ -163,26 +93,41 @@ class Program:
         prepare_streams()
         try:
             try:
-                arguments = vars(self.parser.parse_args())
-                command: Callable[..., int] = arguments.pop("command")
-                for file in arguments.pop("variant", ()):
-                    trust(file)
-                return command(**arguments)
+                return self.app(sys.argv[1:] if words is None else words) or 0
             finally:
                 _flush()
         except BrokenPipeError:
             return 128 + signal.SIGPIPE
+        except CycloptsError as error:
+            print(f"{self.name}: error: {_line(error)}; see --help", file=sys.stderr)
+            return BAD_INPUT
         except (InputError, OSError) as error:
             if not is_bad_input(error):
                 raise
             denied = isinstance(error, OSError) and error.errno in _DENIED
             remedy = ": check whose it is, or choose a place that you may write to"
-            message = f"{self._prog}: error: {error}{remedy * denied}"
             with suppress(OSError):  # of a full disk, which may be what there is to say
-                print(message, file=sys.stderr)
+                print(f"{self.name}: error: {error}{remedy * denied}", file=sys.stderr)
             return BAD_INPUT
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
+
+
+def _line(error: CycloptsError) -> str:
+    return " ".join(str(error).split()).removesuffix(".")
+
+
+def _shown(default: Any) -> Any:
+    """The default in the help, where there is one to see."""
+    return None if default is False or default == () else default
+
+
+def _version() -> str:
+    try:
+        number = version(_DISTRIBUTION)
+    except PackageNotFoundError:  # a copy of the source
+        number = "(not installed)"
+    return f"{_DISTRIBUTION} {number}, commit {commit()}"
 
 
 def is_bad_input(error: Exception) -> bool:

@@ -23,7 +23,7 @@ from ablations.tables.scales import QUICK
 from experiments.catalog.find import find_experiment
 from tests import api_page
 from tests.samples import TINY_MODEL, random_sentences, random_targets, write_corpus
-from tests.test_help import PARSERS
+from tests.test_help import PROGRAMS
 from transformer.config import TrainingConfig
 from transformer.decoding.incremental import check_cache
 from transformer.training.optimizer import make_optimizer
@@ -133,8 +133,10 @@ def test_each_make_target_exists(target: str) -> None:
 def test_each_command_and_option_exists(command: list[str]) -> None:
     _, dash, module, *words = command
     assert dash == "-m"
-    parser = PARSERS.get(module) or importlib.import_module(module).PARSER
-    parser.parse_args(words)
+    if module in PROGRAMS:
+        PROGRAMS[module].app.parse_args(words)
+    else:
+        importlib.import_module(module).PARSER.parse_args(words)
 
 
 @pytest.mark.parametrize("name", ["big-early", "wide-heads"])

@@ -119,11 +119,12 @@ def _file_of(variant: type[Transformer]) -> Path:
         raise InputError(f"{variant.__qualname__} is in no file: write it into one") from error
 
 
-def trust(path: Path) -> None:
-    """Let the variants of a file be imported, here and in the processes that this one starts."""
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    files = _trusted() | {path.stem: path.resolve()}
+def trust(*paths: Path) -> None:
+    """Let the variants of files be imported, here and in the processes that this one starts."""
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"there is no file {path}")
+    files = _trusted() | {path.stem: path.resolve() for path in paths}
     os.environ[FILES_VARIABLE] = os.pathsep.join(map(str, files.values()))
 
 
@@ -183,11 +184,17 @@ def _collect(module: str, name: str, seen: set[tuple[str, str]], needed: set[str
 def _statements(module: str) -> list[ast.stmt]:
     path = _source(module)
     try:
-        return ast.parse(path.read_bytes()).body
+        return _parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
         raise InputError(f"{path} cannot be read as Python: {error}") from error
 
 
+@functools.cache
+def _parse(source: bytes) -> list[ast.stmt]:
+    return ast.parse(source).body
+
+
+@functools.cache
 def _bound(statement: ast.stmt) -> set[str]:
     """The names that a statement of a module defines."""
     if isinstance(statement, ast.ClassDef | ast.FunctionDef):

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from ablations.runs.executor import Executor, Place
 from ablations.runs.local import LocalExecutor
@@ -17,19 +20,47 @@ from transformer.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """On a Ray cluster or here, at how many places, every n-th run alone, in how many parts a step,
-    how often a failed one again, and what they log to.
-    """
+class Places:
+    """How many runs there are at a time."""
+
+    workers: int | None = None
+    """runs at a time [default: one for each GPU, or for each core if there is no GPU]"""
+
+    devices_per_trial: int = 1
+    """GPUs of one run; without a GPU its processes, each on cores of its own"""
+
+    trials_per_device: int = 1
+    """runs on a GPU, or core"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options(Places):
+    """The options of ``run`` and ``search``; the fields' docstrings are their help."""
 
     ray: str | None = None
-    shard: Shard = WHOLE
-    workers: int | None = None
-    devices_per_trial: int = 1
-    trials_per_device: int = 1
+    """address of the Ray cluster to run on, or auto for the running one [default: this machine]"""
+
+    shard: Annotated[Shard, Parameter(parse=False)] = WHOLE
+    """which runs there are for this driver; an option of ``run`` alone"""
+
     accumulate: int = 1
+    """parts of a step, to save memory"""
+
     retries: int = 2
+    """of a run that failed"""
+
+    retry_failed: bool = False
+    """also run what was given up before"""
+
+    # Both change the rounding, and so are the same for all runs of a directory.
+    precision: Literal["bf16", "fp32"] | None = None
+    """of products [default: as in earlier runs, or bf16 if this machine multiplies it]"""
+
+    threads: int | None = None
+    """CPU threads of a run [default: as before, or 1]"""
+
     log: Log = "wandb"
+    """what logs the metrics"""
 
     def __post_init__(self) -> None:
         for name, value, least in (

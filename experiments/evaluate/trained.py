@@ -13,6 +13,7 @@ import torch
 
 from experiments.devices import default_device
 from experiments.display import Display
+from experiments.evaluate.options import DecodingOptions
 from experiments.evaluate.parsing import constrain_to_trees, parse_lines
 from experiments.evaluate.scoring import Text, choose_checkpoints, load_average, score
 from experiments.records.data import recorded_data, run_vocabulary
@@ -44,19 +45,6 @@ class TrainedModel:
     model: Transformer
     vocabulary: Vocabulary
     averaged: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DecodingOptions:
-    """What a user may change for one evaluation or translation; None keeps the experiment's value.
-
-    ``average`` is as for :func:`load_trained`; ``engine`` is ``torch`` or ``ctranslate2``.
-    """
-
-    average: int | None = None
-    beam_size: int | None = None
-    length_penalty: float | None = None
-    engine: str = "torch"
 
 
 def load_trained(

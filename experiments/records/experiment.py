@@ -44,7 +44,10 @@ class Limits:
     """Where training ends sooner than configured; a later run with wider limits continues it."""
 
     max_steps: int | None = None
+    """stop after N steps; the schedule stays, and a later start continues [default: none]"""
+
     max_minutes: float | None = None
+    """stop after M minutes of training [default: none]"""
 
     def __post_init__(self) -> None:
         for name, value in (("max_steps", self.max_steps), ("max_minutes", self.max_minutes)):

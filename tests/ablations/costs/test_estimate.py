@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ablations.__main__ import main
+from ablations.cli import PROGRAM
 from ablations.costs import measure
 from ablations.costs.estimate import Estimate, describe, plan_table
 from ablations.status.from_directory import DirectoryReader
@@ -185,7 +185,7 @@ def test_lines_and_json_have_all_of_the_estimate(
 ) -> None:
     words = "table3 --scale paper --device P100 --devices 8 --devices-per-trial 2 --seeds 1,2,3"
     monkeypatch.setattr(sys, "argv", ["ablations", "plan", *words.split()])
-    assert main() == 0
+    assert PROGRAM.run() == 0
     printed = capsys.readouterr().out
     assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in printed
     assert "; assumed: at least 10 ms per step to launch its kernels, and 20 s per run " in printed
@@ -194,7 +194,7 @@ def test_lines_and_json_have_all_of_the_estimate(
     assert "1.7 GB are still to be downloaded" in printed
     assert "big     " in printed
     monkeypatch.setattr(sys, "argv", ["ablations", "plan", *words.split(), "--json"])
-    assert main() == 0
+    assert PROGRAM.run() == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["devices"], found["at_once"], found["total"]["runs"]) == (8, 4, 60)
     assert (found["rows"][0]["name"], found["basis"]["device"]) == ("base", "P100")
@@ -224,5 +224,5 @@ def test_bad_input_is_one_line_and_exit_code_2(
 ) -> None:
     words = f"ablations plan table3 --scale paper {arguments}".split()
     monkeypatch.setattr(sys, "argv", words)
-    assert main() == 2
+    assert PROGRAM.run() == 2
     assert capsys.readouterr() == ("", f"python -m ablations: error: {message}\n")

@@ -64,7 +64,7 @@ def test_names_are_listed_and_those_of_two_searches_refused(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     searched_small(root)
-    cli.list_experiments()
+    cli.list_()
     assert f"{NAME} Learning rate and warm-up, the best of 2" in capsys.readouterr().out
     with pytest.raises(InputError, match=f"did you mean '{NAME}'"):
         find_experiment("base_lr-smal-best")
@@ -84,7 +84,7 @@ def test_a_broken_file_does_not_hide_the_others(root: Path) -> None:
 def test_nothing_in_runs_is_executed(root: Path) -> None:
     root.mkdir(parents=True)
     (root / "best.py").write_text("from pathlib import Path; Path('executed').touch()")
-    cli.list_experiments()
+    cli.list_()
     with pytest.raises(InputError, match="unknown experiment"):
         find_experiment(NAME)
     assert not Path("executed").exists()

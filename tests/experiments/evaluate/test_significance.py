@@ -85,7 +85,7 @@ def test_files_of_translations_are_compared(
     files = [tmp_path / name for name in ("good", "bad", "reference")]
     for path, lines in zip(files, (GOOD, BAD, REFERENCES), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    assert compare(files[0], files[1], None, files[2]) == 0
+    compare(files[0], files[1], reference=files[2])
     first, second, difference, signature = capsys.readouterr().out.splitlines()
     found = compare_lines((str(files[0]), GOOD), (str(files[1]), BAD), REFERENCES)
     assert first.startswith(f"BLEU {found.first.bleu:.2f}  ") and first.endswith(str(files[0]))
@@ -101,7 +101,7 @@ def test_runs_are_compared_by_their_translations(
     claim(other, tiny_experiment(folder, seed=7))
     lines = (folder / "test.de").read_bytes()
     hypotheses_path(other, "test").write_bytes(lines)
-    assert compare(finished, other, "test", None) == 0
+    compare(finished, other, split="test")
     first, second, difference, _ = capsys.readouterr().out.splitlines()
     assert first.endswith(str(finished)) and second.startswith("BLEU 100.00")
     assert ", 11 lines: " in difference
@@ -124,6 +124,6 @@ def test_runs_that_cannot_be_compared_are_refused(
         compare_runs(tmp_path / "untested", finished, "test")
     file = finished / "valid.hypotheses.txt"
     with pytest.raises(InputError, match="two files of translations give --reference FILE"):
-        compare(file, file, None, None)
+        compare(file, file)
     with pytest.raises(InputError, match="--split is for runs, --reference for files"):
-        compare(finished, finished, "valid", folder / "valid.de")
+        compare(finished, finished, split="valid", reference=folder / "valid.de")

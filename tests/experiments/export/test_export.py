@@ -108,9 +108,12 @@ def test_only_an_export_is_overwritten(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--format", "onnx"), "invalid choice: 'onnx'"),
-        ((), "the following arguments are required: --format"),
-        (("--format", "ctranslate2", "--quantization", "int4"), "invalid choice: 'int4'"),
+        (("--format", "onnx"), 'Invalid value "onnx" for --format'),
+        ((), "parameter --format requires an argument"),
+        (
+            ("--format", "ctranslate2", "--quantization", "int4"),
+            'Invalid value "int4" for --quantization',
+        ),
         (("--format", "safetensors", "--quantization", "int8"), "are for --format ctranslate2"),
         (("--format", "ctranslate2", "--check", "0"), "check is 0, but must be at least 1"),
         (("--format", "ctranslate2", "--average", "3"), "holds 2 of the 3 checkpoints to average"),
