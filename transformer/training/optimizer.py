@@ -6,7 +6,7 @@ Importing it does not import torch: reports compute learning rates.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from transformer.config import TrainingConfig
 
@@ -34,21 +34,12 @@ def learning_rate(step: int, d_model: int, config: TrainingConfig) -> float:
     return peak * (warmup / step) ** 0.5
 
 
-@runtime_checkable
-class OwnOptimizer(Protocol):
-    """A variant that is trained by an optimizer of its own."""
-
-    def optimizer(self, config: TrainingConfig) -> Optimizer:
-        """With learning rates of 1, which the schedule multiplies."""
-        ...
-
-
 def make_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
-    """Adam (section 5.3), or the model's own; the schedule multiplies its learning rate of 1."""
+    """Adam (section 5.3), or a variant's own; the schedule multiplies its learning rate of 1."""
     from torch.optim import Adam
 
-    if isinstance(model, OwnOptimizer):
-        return model.optimizer(config)
+    if (own := getattr(model, "optimizer", None)) is not None:
+        return own(config)
     betas = (config.adam_beta1, config.adam_beta2)
     return Adam(model.parameters(), lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True)
 

@@ -7,7 +7,7 @@ import json
 import lzma
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -33,10 +33,6 @@ from transformer.errors import InputError
 from transformer.progress import show_progress
 
 _CHUNK = 2**20
-# Text that the project generates: the version, which determines its bytes, and the generator.
-_GENERATORS: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "cldr_en_de": (cldr.VERSION, cldr.write)
-}
 # Incremented when the same trees would give other lines.
 _TREES_FORMAT = 2
 
@@ -111,8 +107,8 @@ def _whole(file: TextFile) -> Path:
         return fetch_download(file)
     if scheme == "builtin":
         generator, _, name = rest.partition("/")
-        version, write = _GENERATORS[generator]
-        return write_once(cache_directory() / "builtin" / f"{generator}-{version}", write) / name
+        folder = cache_directory() / "builtin" / f"{generator}-{cldr.VERSION}"
+        return write_once(folder, cldr.write) / name
     if scheme == "treebank":
         text = TreebankText.of(file.location)
         return write_once(_trees_folder(text), partial(_write_trees, text)) / text.file_name
