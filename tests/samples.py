@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -127,3 +130,15 @@ def write_wsj(folder: Path) -> Path:
             (folder / f"{n:02d}" / f"wsj_{n:02d}{m:02d}.mrg").write_text(text)
         (folder / f"{n:02d}" / "readme.txt").write_text("no trees")
     return folder
+
+
+def archive(files: Mapping[str, bytes], mode: str = "w:gz", kind: bytes = tarfile.REGTYPE) -> bytes:
+    """A tar of these files, or of links to /etc/passwd, pipes and so on in their place."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode=mode) as tar:  # pyright: ignore[reportCallIssue,reportArgumentType]
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.type, info.size = kind, len(content)
+            info.linkname = "/etc/passwd" if kind == tarfile.SYMTYPE else ""
+            tar.addfile(info, io.BytesIO(content))
+    return packed.getvalue()

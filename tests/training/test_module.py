@@ -275,7 +275,7 @@ def test_no_checkpoint_is_written_after_a_non_finite_gradient(
     module = TransformerModule(tiny_config)
     run = trainer(2)
     run.fit(module, TranslationDataModule(tiny_config))
-    module._gradients.add(2, 2, torch.tensor(math.nan))
+    module._norms.append((2, 2, torch.tensor(math.nan)))
     with pytest.raises(NonFiniteError, match=r"step 2 \(batch 2"):
         run.save_checkpoint(tmp_path / "broken.ckpt")
     assert not list(tmp_path.glob("*.ckpt"))

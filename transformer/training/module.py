@@ -15,7 +15,7 @@ from transformer.data.batches import Batch
 from transformer.kernels.halves import loss_of_halves
 from transformer.training.checkpoints import ACCUMULATE, recount_batches
 from transformer.training.loss import smoothed_cross_entropy
-from transformer.training.optimizer import GradientCheck, learning_rate, make_optimizer
+from transformer.training.optimizer import NonFiniteError, learning_rate, make_optimizer
 from transformer.training.precision import autocast
 from transformer.variant import build
 
@@ -41,7 +41,8 @@ class TransformerModule(lightning.LightningModule):
             torch._dynamo.config.optimize_ddp = False
         self._compiled_sums = torch.compile(self._sums, dynamic=True) if compile else None
         self._batch_number = 0
-        self._gradients = GradientCheck(config.training.seed)
+        # Norms that have not been read: on a GPU, reading one stalls it.
+        self._norms: list[tuple[int, int, Tensor]] = []
         self._train_sums = torch.zeros(2)
         self._valid_sums = torch.zeros(2, dtype=torch.float64)
 
@@ -116,13 +117,24 @@ class TransformerModule(lightning.LightningModule):
         norm = torch.nn.utils.get_total_norm(gradients)
         if (limit := self.config.training.clip_norm) is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters(), limit, norm)
-        self._gradients.add(self.global_step, self._batch_number, norm)
+        self._norms.append((self.global_step, self._batch_number, norm))
         if self._at_log_step():
             self.log("gradient_norm", norm)
             self._log_step()
         if self._at_log_step() or not norm.is_cuda:
-            self._gradients.check()
+            self._check_norms()
         super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def _check_norms(self) -> None:
+        """Read all norms since the last time."""
+        for step, batch_number, norm in self._norms:
+            if not norm.isfinite():
+                raise NonFiniteError(
+                    f"the gradient of step {step} (batch {batch_number} since the start, seed "
+                    f"{self.config.training.seed}) is {norm.item()}: try a lower "
+                    "learning_rate_factor, a longer warm-up, clip_norm, or precision fp32"
+                )
+        self._norms.clear()
 
     def _log_step(self) -> None:
         """Log the metrics of the whole step, averaged over its micro-batches and all ranks."""
@@ -134,7 +146,7 @@ class TransformerModule(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check the gradients, so that no weights that took a non-finite one are written."""
-        self._gradients.check()
+        self._check_norms()
         checkpoint[ACCUMULATE] = self.trainer.accumulate_grad_batches
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

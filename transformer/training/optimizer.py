@@ -1,4 +1,4 @@
-"""The optimizer and the learning rate of section 5.3, and the check of every gradient.
+"""The optimizer and the learning rate of section 5.3.
 
 Importing it does not import torch: reports compute learning rates.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from transformer.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
     from torch.optim import Optimizer
 
 
@@ -46,26 +46,3 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
 
 class NonFiniteError(Exception):
     """A gradient is infinite or NaN. The message names the step and its batch."""
-
-
-class GradientCheck:
-    """Keeps the norms of gradients until they can be read: on a GPU, reading one stalls it."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._unchecked: list[tuple[int, int, Tensor]] = []
-
-    def add(self, step: int, batch_number: int, norm: Tensor) -> None:
-        """Keep the ``norm`` of the gradient of ``step``, which ended with this batch."""
-        self._unchecked.append((step, batch_number, norm))
-
-    def check(self) -> None:
-        """Read all norms since the last time."""
-        for step, batch_number, norm in self._unchecked:
-            if not norm.isfinite():
-                raise NonFiniteError(
-                    f"the gradient of step {step} (batch {batch_number} since the start, seed "
-                    f"{self._seed}) is {norm.item()}: try a lower learning_rate_factor, a longer "
-                    "warm-up, clip_norm, or precision fp32"
-                )
-        self._unchecked.clear()

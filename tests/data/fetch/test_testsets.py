@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.data.scripted_server import ScriptedServer, other
+from tests.samples import archive
 from transformer.corpus import TextFile
 from transformer.data.fetch import testsets
 from transformer.data.fetch.cache import cache_directory
@@ -65,24 +64,14 @@ def sgm(lines: list[str]) -> bytes:
     return f'<doc docid="a" genre="news" origlang="en">\n{segments}</doc>\n'.encode()
 
 
-def archive_of_wmt13() -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w:gz") as tar:
-        for language, lines in (("en", ["R&amp;D", "two"]), ("de", ["F&amp;E", "zwei"])):
-            content = sgm(lines)
-            info = tarfile.TarInfo(f"test/newstest2013-src.{language}.sgm")
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return file.getvalue()
-
-
 def test_a_wrong_file_from_the_server_is_reported_and_not_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = archive_of_wmt13()
-    with ScriptedServer(archive).running() as server:
+    sides = {"en": ["R&amp;D", "two"], "de": ["F&amp;E", "zwei"]}
+    served = archive({f"test/newstest2013-src.{x}.sgm": sgm(lines) for x, lines in sides.items()})
+    with ScriptedServer(served).running() as server:
         server.script = [other(b"<html>Log in</html>")]
-        md5 = hashlib.md5(archive).hexdigest()
+        md5 = hashlib.md5(served).hexdigest()
         address = (
             "from sacrebleu.dataset import DATASETS; wmt13 = DATASETS['wmt13']; "
             f"wmt13.data, wmt13.md5 = ['{server.url}/test.tgz'], ['{md5}']; "

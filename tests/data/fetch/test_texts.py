@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import random
 import re
 import socket
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.scripted_server import ScriptedServer, cut, status
+from tests.samples import archive
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.corpora import cldr
 from transformer.data.corpora.declared import sacrebleu_set
@@ -126,69 +126,48 @@ def test_builtin_text_is_generated_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert paths[0] == paths[3]
 
 
-def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info
+MODES = {"tgz": "w:gz", "tar": "w", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}
 
 
-def packed(*entries: tuple[tarfile.TarInfo, bytes], ending: str = "tgz") -> bytes:
-    mode = {"tgz": "w:gz", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}.get(ending, "w")
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode=mode) as tar:  # pyright: ignore[reportCallIssue,reportArgumentType]
-        for info, content in entries:
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return file.getvalue()
-
-
-def archive_at(path: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> Path:
-    path.write_bytes(packed(*entries, ending=path.name.partition(".")[2]))
-    return path
-
-
-@pytest.mark.parametrize("ending", ["tgz", "tar", "tar.bz2", "tar.xz"])
+@pytest.mark.parametrize("ending", MODES)
 @pytest.mark.parametrize("prefix", ["", "./"])
 def test_only_the_requested_members_are_unpacked_in_one_pass(
     tmp_path: Path, ending: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = archive_at(
-        tmp_path / f"a.{ending}",
-        (entry("training"), b""), (entry(f"{prefix}training/x.de"), b"eins\n"),
-        (entry("y"), b"acht\n"), (entry(f"{prefix}training/x.en"), CONTENT),
-        (entry("/etc/evil"), b"evil"), (entry("../evil"), b"evil"),
-    )  # fmt: skip
+    content = {
+        "training": b"", f"{prefix}training/x.de": b"eins\n", "y": b"acht\n",
+        f"{prefix}training/x.en": CONTENT, "/etc/evil": b"evil", "../evil": b"evil",
+    }  # fmt: skip
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(archive(content, MODES[ending]))
     opened: list[str] = []
     real = tarfile.open
     monkeypatch.setattr(tarfile, "open", lambda **given: opened.append("once") or real(**given))
     names = ["training/x.en", "training/x.de"]
-    paths = unpack_members(archive, names, tmp_path / "out")
+    paths = unpack_members(path, names, tmp_path / "out")
     assert [paths[name].read_bytes() for name in names] == [CONTENT, b"eins\n"]
     assert files_of(tmp_path / "out") == sorted(names)
-    assert unpack_members(archive, names, tmp_path / "out") == paths
+    assert unpack_members(path, names, tmp_path / "out") == paths
     assert opened == ["once"]
+
+
+NOISE = {"x.en": random.Random(1).randbytes(9_001)}
+UNUSABLE = {
+    **{f"cut.{end}": (archive(NOISE, MODES[end])[:600], "cannot be read") for end in MODES},
+    "other.tgz": (archive({"x.de": b"eins\n"}), r"has no file x\.en: it is another"),
+    "link.tgz": (archive({"x.en": b""}, kind=tarfile.SYMTYPE), "has no file x"),
+    "pipe.tgz": (archive({"x.en": b""}, kind=tarfile.FIFOTYPE), "has no file x"),
+    "page.tgz": (b"<html>no</html>" * 99, "cannot be read"),
+    "empty.tgz": (b"", "(cannot be read|has no file)"),
+}
 
 
 @pytest.mark.parametrize("name", ["../x.en", "/x.en", "a/../../x.en"])
 def test_a_member_name_outside_the_archive_is_refused(tmp_path: Path, name: str) -> None:
-    archive = archive_at(tmp_path / "a.tgz", (entry(name), CONTENT))
+    (tmp_path / "a.tgz").write_bytes(archive({name: CONTENT}))
     with pytest.raises(InputError, match="points outside"):
-        unpack_members(archive, [name], tmp_path / "out")
+        unpack_members(tmp_path / "a.tgz", [name], tmp_path / "out")
     assert files_of(tmp_path) == ["a.tgz"]
-
-
-NOISE = (entry("x.en"), random.Random(1).randbytes(9_001))
-UNUSABLE = {
-    "cut.tgz": (packed(NOISE)[:600], "cannot be read"),
-    "cut.tar": (packed(NOISE, ending="tar")[:600], "cannot be read"),
-    "cut.tar.bz2": (packed(NOISE, ending="tar.bz2")[:600], "cannot be read"),
-    "cut.tar.xz": (packed(NOISE, ending="tar.xz")[:600], "cannot be read"),
-    "other.tgz": (packed((entry("x.de"), b"eins\n")), r"has no file x\.en: it is another"),
-    "link.tgz": (packed((entry("x.en", tarfile.SYMTYPE, "/etc/passwd"), b"")), "has no file x"),
-    "pipe.tgz": (packed((entry("x.en", tarfile.FIFOTYPE), b"")), "has no file x"),
-    "page.tgz": (b"<html>no</html>" * 99, "cannot be read"),
-    "empty.tgz": (b"", "(cannot be read|has no file)"),
-}
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
@@ -201,7 +180,7 @@ def test_an_unusable_archive_is_named_and_leaves_nothing(tmp_path: Path, name: s
     assert files_of(tmp_path / "out") == []
 
 
-ARCHIVE = packed(*((entry(name), CONTENT) for name in ("x.en", "x.de", "y.en", "y.de")))
+ARCHIVE = archive(dict.fromkeys(("x.en", "x.de", "y.en", "y.de"), CONTENT))
 
 
 def corpus_of_archive() -> Corpus:
@@ -239,8 +218,8 @@ def test_everything_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("DATA_MIRROR", server.url)
         paths = fetch_all(corpus.files)
         assert len(server.paths) == 2
-    for archive in cache_directory().rglob("*.tgz*"):
-        archive.unlink()  # is not needed once it is unpacked
+    for path in cache_directory().rglob("*.tgz*"):
+        path.unlink()  # is not needed once it is unpacked
     assert fetch_all(corpus.files) == paths
     assert [paths[file].name for file in corpus.files[:4]] == ["x.en", "x.de", "y.en", "y.de"]
     assert [paths[file].read_text() for file in corpus.files[-2:]] == ["one\n", "eins\n"]
@@ -251,17 +230,17 @@ def test_the_missing_is_known_before_anything_is_fetched(
 ) -> None:
     monkeypatch.setenv("SACREBLEU", str(tmp_path))
     corpus = corpus_of_archive()
-    archive = corpus.train[0].source
-    size, address = len(ARCHIVE), archive.location
+    whole = corpus.train[0].source
+    size, address = len(ARCHIVE), whole.location
     assert missing(corpus.files) == {address: size, URL: None, "sacrebleu:wmt13/en-de": None}
     fill_sacrebleu(tmp_path)
     with ScriptedServer(ARCHIVE).running() as server:
         monkeypatch.setenv("DATA_MIRROR", server.url)
         server.script = [cut(17), status(404)]
         with pytest.raises(InputError, match="HTTP 404"):
-            fetch(archive)
+            fetch(whole)
         assert missing(corpus.files) == {address: size - 17, URL: None}
-        fetch(archive)
+        fetch(whole)
     assert missing(corpus.files) == {URL: None}
 
 
@@ -279,6 +258,6 @@ def test_errors_in_user_files_come_before_any_download(
 
 def test_a_changed_archive_of_the_user_is_unpacked_again(tmp_path: Path) -> None:
     for content in (CONTENT, b"other\n"):
-        archive = archive_at(tmp_path / "mine.tgz", (entry("train.en"), content))
-        path = fetch(TextFile(location=str(archive), member="train.en"))
+        (tmp_path / "mine.tgz").write_bytes(archive({"train.en": content}))
+        path = fetch(TextFile(location=str(tmp_path / "mine.tgz"), member="train.en"))
         assert path.read_bytes() == content

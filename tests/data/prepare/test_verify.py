@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.data.test_prepared import flip_a_bit
-from tests.samples import tiny, write_corpus
+from tests.samples import archive, tiny, write_corpus
 from transformer.config import Config
 from transformer.corpus import ParallelText, TextFile
 from transformer.data.corpora.folders import folder_corpus
@@ -25,9 +24,8 @@ def downloaded_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config
     folder = write_corpus(tmp_path / "numbers")
     host = tmp_path / "mirror" / "host"
     host.mkdir(parents=True)
-    with tarfile.open(host / "a.tgz", "w:gz") as tar:
-        for side in ("en", "de"):
-            tar.add(folder / f"train.{side}", f"x/train.{side}")
+    train = {f"x/train.{side}": (folder / f"train.{side}").read_bytes() for side in ("en", "de")}
+    (host / "a.tgz").write_bytes(archive(train))
     (host / "valid.en").write_bytes((folder / "valid.en").read_bytes())
     monkeypatch.setenv("DATA_MIRROR", str(host.parent))
 
@@ -36,11 +34,10 @@ def downloaded_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config
         return TextFile(location=f"https://host/{name}", sha256=sha256, member=member)
 
     corpus = folder_corpus(folder)
-    train = ParallelText(
-        source=download("a.tgz", "x/train.en"), target=download("a.tgz", "x/train.de")
-    )
+    source, target = (download("a.tgz", member) for member in train)
+    text = ParallelText(source=source, target=target)
     valid = dataclasses.replace(corpus.valid, source=download("valid.en"))
-    return tiny(dataclasses.replace(corpus, train=(train,), valid=valid))
+    return tiny(dataclasses.replace(corpus, train=(text,), valid=valid))
 
 
 def test_a_freshly_prepared_corpus_is_intact(downloaded_config: Config) -> None:
