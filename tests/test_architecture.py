@@ -206,14 +206,14 @@ LINES = {
     "experiments/export": 560,
     "experiments/figures": 190,
     "experiments/records": 1_080,
-    "tests": 21_460,
+    "tests": 21_440,
     "transformer": 1_100,
     "transformer/data": 3_280,
     "transformer/decoding": 420,
     "transformer/evaluation": 870,
     "transformer/kernels": 490,
     "transformer/model": 340,
-    "transformer/training": 360,
+    "transformer/training": 340,
     "transformer/variants": 460,
 }
 
