@@ -189,7 +189,7 @@ LINES = {
     "ablations": 610,
     "ablations/costs": 590,
     "ablations/dashboard": 550,
-    "ablations/figures": 410,
+    "ablations/figures": 420,
     "ablations/report": 1_980,
     "ablations/runs": 1_930,
     "ablations/search": 1_390,

@@ -104,9 +104,10 @@ def _panel_titles(rows: Sequence[str], by_name: bool) -> dict[str, str]:
 def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
     of = "training loss" if own[0].is_of_loss else "validation perplexity"
     legend = {"orient": "bottom", "columns": 3, "title": None}
-    field = of.split()[-1]
+    field, x = of.split()[-1], style.axis("step", "optimiser step")
+    x["scale"]["nice"] = False  # which would begin far below 0
     encoding = {
-        "x": style.axis("step", "optimiser step"),
+        "x": x,
         "y": style.axis(field, of, log=True),
         "detail": {"field": "seeds"},
         "tooltip": style.tooltip("row", "seeds", "step", field),

@@ -37,6 +37,7 @@ _MARKS = {
     RunState.PRUNED: "",
     RunState.DONE: "done",
 }
+_HEADS = ("run", "state", "step/scores", "loss", "tok/s", "on", "GPUs", "try", "left/took")
 _COLOURS = {"bad": "red", "warn": "yellow"}
 
 
@@ -150,16 +151,19 @@ def block(status: Status, height: int | None = None) -> RenderableType:
 
 
 def _table(runs: Sequence[Run], host_width: int | None = None) -> Table:
+    """A line for each run, without the columns that are empty."""
+    texts = [as_text(run) for run in runs]
+    used = [place for place in range(len(_HEADS)) if any(text[place] for text in texts)]
     table = Table(
         box=None, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="dim"
     )
-    for name in ("run", "state", "step/scores", "loss", "tok/s", "on", "GPUs", "try", "left/took"):
+    for name in (_HEADS[place] for place in used):
         side = "left" if name in ("run", "state", "on") else "right"
         most = host_width if name == "on" else None
         table.add_column(name, justify=side, no_wrap=True, max_width=most)
-    for found in map(as_text, runs):
-        state = Text(found.state, style=_COLOURS.get(found.mark, ""))
-        table.add_row(Text(found.run), state, *map(Text, found[2:-1]))
+    for text in texts:
+        colours = {1: _COLOURS.get(text.mark, "")}
+        table.add_row(*(Text(text[place], style=colours.get(place, "")) for place in used))
     return table
 
 

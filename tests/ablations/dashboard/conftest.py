@@ -7,11 +7,10 @@ import json
 import socket
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
 from email.message import Message
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,8 +22,7 @@ from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.status.samples import CRASH, begin, training
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What the server answers."""
 
     status: int
@@ -40,12 +38,10 @@ class Client:
 
     def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
         """The answer to one request; its ``headers`` replace the usual ones."""
-        connection = http.client.HTTPConnection(self._host, timeout=30)
-        connection.request(method, path, headers=headers)
-        answer = connection.getresponse()
-        found = Answer(answer.status, answer.headers, answer.read().decode())
-        connection.close()
-        return found
+        with closing(http.client.HTTPConnection(self._host, timeout=30)) as connection:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read().decode())
 
     def changes(self, since: int = 0) -> tuple[dict[str, Any], int]:
         """The parts that a page of that version gets, by name, and their version."""

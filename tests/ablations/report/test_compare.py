@@ -86,9 +86,6 @@ def test_one_seed_cannot_judge_the_noise_of_seeds(
     _, line, over, _ = capsys.readouterr().out.splitlines()
     assert line.startswith("seed 3: ")
     assert over.startswith("one seed: p reflects the choice of lines only")
-
-
-def test_a_difference_within_noise_is_called_so(table: Path) -> None:
     leave(table, Cell("narrow", 1), 0.0)
     over = list(compare_rows(table, "base", "narrow", None))[-2]
     assert "within noise; approximate seeds needed to tell them apart: " in over
@@ -107,16 +104,12 @@ def test_a_difference_within_noise_is_called_so(table: Path) -> None:
         ),
         ("base", "narrow", "1,2", "seed 2 is not finished in both .* and narrow has 1, 3, 5"),
         ("base", "narrow", "1,1", "--seeds holds 1 twice"),
+        ("base", "narrow", "3", r"narrow/seed-3 has no valid\.hypotheses\.txt"),
     ],
 )
 def test_rows_that_cannot_be_compared_are_refused(
     table: Path, first: str, second: str, seeds: str | None, message: str
 ) -> None:
+    hypotheses_path(table / "narrow" / "seed-3", "valid").unlink()
     with pytest.raises(InputError, match=message):
         list(compare_rows(table, first, second, seeds))
-
-
-def test_a_run_without_translations_is_named(table: Path) -> None:
-    hypotheses_path(table / "narrow" / "seed-3", "valid").unlink()
-    with pytest.raises(InputError, match=r"narrow/seed-3 has no valid\.hypotheses\.txt"):
-        list(compare_rows(table, "base", "narrow", None))

@@ -17,12 +17,21 @@ from ablations.tables.plan import claim_plan
 from experiments.records.outputs import hypotheses_path
 from experiments.records.ownership import claim
 from experiments.records.result import MEASURES
-from tests.ablations.report.golden import FILES, FILL, FOLDER
+from tests.ablations.report.golden import FILES, FILL, FOLDER, fill_and_report
 from tests.ablations.report.samples import drawn, html_tables, marks, parsed, tables
 from tests.ablations.samples import finish, leave_curve, small_plan
 from transformer.errors import InputError
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Directories of tables by name, reported."""
+    roots = {name: tmp_path_factory.mktemp(name) for name in FILL}
+    for name, root in roots.items():
+        fill_and_report(name, root)
+    return roots
 
 
 @pytest.mark.parametrize("file", FILES)

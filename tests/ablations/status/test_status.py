@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -147,17 +146,6 @@ def test_another_directory_is_refused(tmp_path: Path) -> None:
     write_json(tmp_path / "search.json", {"space": "base_lr"})
     with pytest.raises(InputError, match=r"search.json does not fit this version"):
         DirectoryReader(tmp_path).read()
-
-
-def test_reading_a_table_of_60_done_runs_again_is_quick(tmp_path: Path) -> None:
-    plan = claim_plan(tmp_path, small_plan(seeds=tuple(range(1, 31))))
-    for cell in plan.cells:
-        finish(tmp_path, cell)
-    reader = DirectoryReader(tmp_path)
-    reader.read()
-    before = time.process_time()
-    assert reader.read().is_over
-    assert time.process_time() - before < 0.1
 
 
 @pytest.mark.parametrize("as_json", [True, False])
