@@ -78,7 +78,7 @@ def _listen(host: str, port: int) -> socket.socket:
         InputError: if the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for candidate in range(port, port + _MOST_PORTS):
+    for candidate in range(port, min(port + _MOST_PORTS, 65_536)):
         try:
             listening = socket.create_server((host, candidate), family=family)
         except (OSError, OverflowError, UnicodeError) as error:
@@ -88,7 +88,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if candidate != port:
             print(f"port {port} is in use, so it is {candidate}", flush=True)
         return listening
-    raise InputError(f"no port of {_MOST_PORTS} from {port} on is free: choose a --port")
+    raise InputError(f"no port from {port} on is free: choose a --port")
 
 
 class Server(ThreadingHTTPServer):
