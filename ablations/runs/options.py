@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from ablations.runs.executor import Executor, Place
-from ablations.runs.local import LocalExecutor
 from ablations.runs.lock import WHOLE, Shard
 from ablations.runs.places import find_places
 from experiments.records.experiment import Log
@@ -97,6 +96,9 @@ class Options(Places):
     ) -> tuple[Executor, str]:
         """What carries out runs like ``base`` in ``root``, and how to say where."""
         if self.ray is None:
+            # Here, as reading a corpus takes numpy and sentencepiece, for which no help waits.
+            from ablations.runs.local import LocalExecutor
+
             places = self._places(base)
             devices = places[0].devices
             gpus = f"{len(devices)} GPUs each" if len(devices) > 1 else "the GPU"

@@ -175,11 +175,11 @@ def test_a_table_adds_to_finished_runs_of_another_directory(
     assert call("collect out --into kept", monkeypatch) == 0
     assert "1 finished runs copied to kept" in capsys.readouterr().out
     prepare_stand_ins(place / "more", {})
-    assert call(f"{RUN} --from kept --directory more", monkeypatch) == 0
+    assert call(f"{RUN.replace('out', 'more')} --from kept", monkeypatch) == 0
     assert "1 finished runs taken from kept" in capsys.readouterr().out
     assert started(place / "more") == ["narrow/seed-1"]
     assert load_plan(place / "more").base.training.threads == 3
-    assert call(f"{RUN} --from kept --directory less --threads 2", monkeypatch) == 2
+    assert call(f"{RUN.replace('out', 'less')} --from kept --threads 2", monkeypatch) == 2
     assert (
         "kept belongs to another table (base.training.threads: 3 -> 2)" in capsys.readouterr().err
     )
