@@ -1,4 +1,4 @@
-"""Train a table of runs, and report it next to the paper's figures."""
+"""Tables and searches of runs."""
 
 from __future__ import annotations
 

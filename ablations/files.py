@@ -1,4 +1,4 @@
-"""The names of files and folders in the directory of a table, a search or measured layers."""
+"""Names of files in the directories of tables and searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands ``run`` and ``search``: from their arguments to a report."""
+"""Carry out ``run`` and ``search``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time the batches of an epoch in turn with a DataLoader over shuffled pairs."""
+"""Time batching in turn with a DataLoader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time beam search in turn with a plain one without a cache, on untrained weights."""
+"""Time beam search in turn with one without cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure what the driver costs, with a table of stand-in runs that sleep."""
+"""Measure the driver's cost with runs that sleep."""
 
 from __future__ import annotations
 

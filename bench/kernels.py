@@ -1,4 +1,4 @@
-"""List where the time of training steps goes, by torch's profiler."""
+"""List the time of training steps by kernel."""
 
 from __future__ import annotations
 

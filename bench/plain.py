@@ -1,4 +1,4 @@
-"""Reference code as one would first write it, of torch's own parts."""
+"""Reference code of torch's own parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time the preparation of a corpus against sentencepiece with all text in memory."""
+"""Time the preparation of a corpus against sentencepiece alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time training steps in turn with a plain loop of nn.Transformer, on the same batches."""
+"""Time training steps in turn with nn.Transformer."""
 
 from __future__ import annotations
 

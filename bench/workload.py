@@ -1,4 +1,4 @@
-"""Training on random word-pieces, in sentences as long as real ones."""
+"""Random sentences as long as real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts that the command lines share: help, errors, exit codes and signals."""
+"""Common parts of the command lines."""
 
 from __future__ import annotations
 

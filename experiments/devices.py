@@ -1,4 +1,4 @@
-"""The devices of a run: how many processes use them, their peak speed, and full memory.
+"""Devices of a run.
 
 torch is imported inside functions: a parent that only starts runs does without it.
 """

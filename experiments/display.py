@@ -1,4 +1,4 @@
-"""What a person sees of a run in progress, and ``progress.json`` for other processes."""
+"""Display a run's progress, and write ``progress.json``."""
 
 from __future__ import annotations
 

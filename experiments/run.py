@@ -1,4 +1,4 @@
-"""One run from configuration to result: the only place with a Trainer and its loggers."""
+"""Run an experiment from its configuration to its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run's figures go in addition to ``metrics.csv``: W&B, TensorBoard or Lightning's CSV."""
+"""Loggers of a run: W&B, TensorBoard or CSV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights & Biases: offline unless asked for more, and never in the way of a run."""
+"""Runs in Weights & Biases, offline unless asked for more."""
 
 from __future__ import annotations
 

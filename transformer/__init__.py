@@ -1,4 +1,4 @@
-"""The Transformer of "Attention Is All You Need": model, data, training, decoding.
+"""The Transformer of "Attention Is All You Need".
 
 Everything that is needed to train with your own Lightning Trainer is exported here. What needs
 torch is imported on first use.

@@ -1,4 +1,4 @@
-"""The configuration of a run. Its defaults are the paper's base model and the only copy of it."""
+"""The configuration; its defaults are the paper's base model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declaration of a corpus: its texts and where they come from."""
+"""The declaration of a corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exception for errors of the user, as opposed to bugs."""
+"""The exception for errors of the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small files that other processes read while we write them, and files of Python."""
+"""Write small files atomically, and load Python files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How numbers are written for people: the same in progress displays, tables and reports."""
+"""Format numbers for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: a bar on a terminal, elsewhere a line now and then."""
+"""Progress of long work on standard error."""
 
 from __future__ import annotations
 

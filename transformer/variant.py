@@ -1,4 +1,4 @@
-"""Variants of the model: how a configuration names one, and what builds it.
+"""Name, find and build variants of the model.
 
 A name is ``module:Class@digest``, with a digest of the source. The module is an installed one, or
 the name of a file that was given on the command line; nothing else is ever imported. Importing

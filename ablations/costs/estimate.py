@@ -1,4 +1,4 @@
-"""The cost of a table before it is run, for ``ablations plan``."""
+"""Estimate what a table will cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The speed of a device: of a GPU by name, of finished runs, or measured now."""
+"""Find the speed of a device."""
 
 from __future__ import annotations
 

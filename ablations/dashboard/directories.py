@@ -1,4 +1,4 @@
-"""The directories shown, each read once for all viewers and only while somebody looks."""
+"""Directories of the dashboard, each read once for all viewers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status, ends of logs and figures of one directory, for the dashboard."""
+"""Status, logs and figures of a directory for the dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's addresses: pages, changes and files, all of them only read."""
+"""Serve the dashboard's pages, changes and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning curves: read from the runs' ``metrics.csv``, drawn by group of rows."""
+"""Learning curves by group of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parallel coordinates: an axis for each parameter of a search, and one for the perplexity."""
+"""Parallel coordinates of a search's parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a search: its course, its parameters one by one, and what matters.
+"""Figures of a search.
 
 A trial is a record of its ``trial``, ``number``, ``state``, ``step``, ``perplexity`` (None if it
 has none), the values of its parameters by name, and by :func:`scaled` those it was trained with.

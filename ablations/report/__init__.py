@@ -1,4 +1,4 @@
-"""The report of a table: a pure function of the result files in its directory.
+"""A table's report from its result files alone.
 
 ``numbers`` reads the files and computes all numbers once, by the formulas of ``statistics`` and
 ``pooling``; ``grids``, ``verdicts`` and ``notes`` put them into words, which the templates lay out.

@@ -1,4 +1,4 @@
-"""``ablations compare``: test whether two rows of a table differ, by their translations."""
+"""Test whether two rows of a table differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of text and figures, and templates that lay them out."""
+"""Columns of text and figures, and their templates."""
 
 from __future__ import annotations
 

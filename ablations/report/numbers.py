@@ -1,4 +1,4 @@
-"""The numbers of a table's report: rows by measures, computed once."""
+"""Numbers of a report, rows by measures, computed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One spread for all rows of a table, and comparisons by it."""
+"""One spread for all rows, and comparisons by it."""
 
 from __future__ import annotations
 

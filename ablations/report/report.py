@@ -1,4 +1,4 @@
-"""A table's report and exports: its results next to the paper's figures."""
+"""Write a table's report and exports."""
 
 from __future__ import annotations
 

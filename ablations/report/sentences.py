@@ -1,4 +1,4 @@
-"""Sentences of a table's report: verdicts on its rows, set-up, and its scale."""
+"""Sentences of a table's report."""
 
 from __future__ import annotations
 

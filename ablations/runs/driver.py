@@ -1,4 +1,4 @@
-"""The driver: one loop that fills the free places with runs and sees each of them to its end."""
+"""The driver: one loop that fills the free places."""
 
 from __future__ import annotations
 

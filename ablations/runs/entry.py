@@ -1,4 +1,4 @@
-"""Inside a run's process: obey signals, watch the parent, record the end.
+"""The entry point of a run's process.
 
 ``python -m ablations.runs.entry DIRECTORY ACCUMULATE LOG`` carries out the run that ``config.json``
 describes, or one rank of it, until its standard input closes.

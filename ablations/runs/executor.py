@@ -1,4 +1,4 @@
-"""The interface between the driver and what carries out its runs: this machine, or a cluster."""
+"""The interface between the driver and what carries runs out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fork runs within a moment from a process that has imported torch.
+"""Fork runs from a process that has imported torch.
 
 ``python -m ablations.runs.forkserver FD`` is that process, which the socket ``FD`` tells what to
 run. Each run has a process of its own that waits for it, so a server that is killed takes none

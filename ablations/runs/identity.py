@@ -1,4 +1,4 @@
-"""Names of processes by which others on the same machine can tell whether they run."""
+"""Names of processes that tell whether they still run."""
 
 from __future__ import annotations
 

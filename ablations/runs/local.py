@@ -1,4 +1,4 @@
-"""This machine as an executor: each attempt has a thread, and its run a process."""
+"""This machine as an executor."""
 
 from __future__ import annotations
 

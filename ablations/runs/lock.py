@@ -1,4 +1,4 @@
-"""One driver at a time for the runs of a directory, or one for each shard of them."""
+"""Allow one driver at a time for a directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of a Ray cluster as places for runs; each attempt is a task of Ray's."""
+"""A Ray cluster as an executor."""
 
 from __future__ import annotations
 

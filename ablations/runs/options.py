@@ -1,4 +1,4 @@
-"""Where and how runs are carried out, as the user asks for it."""
+"""Options of ``run`` and ``search``."""
 
 from __future__ import annotations
 

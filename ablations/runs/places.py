@@ -1,4 +1,4 @@
-"""The places for runs that this machine has: its GPUs, or else its cores."""
+"""Places for runs on this machine's GPUs or cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optuna's view of a directory: a journal with one writer, rebuilt from the runs' files."""
+"""Optuna's journal of a directory, rebuilt from the runs' files."""
 
 from __future__ import annotations
 

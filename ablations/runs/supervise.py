@@ -1,4 +1,4 @@
-"""One attempt at a run, on the node where its process is: from taking over to publishing."""
+"""Supervise one attempt at a run on its node."""
 
 from __future__ import annotations
 

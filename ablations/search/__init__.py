@@ -1,4 +1,4 @@
-"""Hyper-parameter search: spaces of settings, Optuna's sampler within them, and trials as runs.
+"""Hyper-parameter search.
 
 A space and a scale enter; trials, ``best.json`` and a report leave. A user's own file imports what
 it needs to declare a space from here.

@@ -1,4 +1,4 @@
-"""A search's best trials and its base, trained again with seeds that the search never saw.
+"""Train the best trials again with fresh seeds.
 
 The best of many trials owes a part of its perplexity to luck, which another seed does not share.
 """

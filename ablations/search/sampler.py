@@ -1,4 +1,4 @@
-"""A search in Optuna's terms: distributions, the sampler, trials, and importances."""
+"""A search in Optuna's terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search's directory holds: a space at a scale, and how many trials.
+"""Declare a search: a space at a scale.
 
 ``search.json`` has all that trials and the report need, so that neither depends on a declaration
 that may have changed since.

@@ -1,4 +1,4 @@
-"""The report of a search: its best trial, what matters, and all trials."""
+"""Write the report of a search."""
 
 from __future__ import annotations
 

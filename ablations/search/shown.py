@@ -1,4 +1,4 @@
-"""What the report and the dashboard show of a search in the same way."""
+"""Views of a search for report and dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declare a search space: the settings that a search varies, and their bounds.
+"""Declare a search space.
 
 A space of your own is one small file::
 

@@ -1,4 +1,4 @@
-"""The built-in search spaces, and how to find one by name or in a user's file."""
+"""The built-in search spaces, and those of users."""
 
 from __future__ import annotations
 

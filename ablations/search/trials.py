@@ -1,4 +1,4 @@
-"""The trials of a search: a pure function of the files on disk."""
+"""Trials of a search, read from its files."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Progress of a table or a search, read from its files alone."""
+"""Progress of a table or a search."""

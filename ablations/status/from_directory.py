@@ -1,4 +1,4 @@
-"""The status of a table or a search from the files in its directory."""
+"""Read the status of a directory."""
 
 from __future__ import annotations
 

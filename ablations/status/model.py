@@ -1,4 +1,4 @@
-"""The status of a table or a search, and of its runs."""
+"""The status of a table or a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A status on a terminal: once, live, or in the log of a driver."""
+"""Show a status on a terminal."""
 
 from __future__ import annotations
 

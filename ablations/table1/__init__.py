@@ -1,1 +1,1 @@
-"""Table 1 of the paper, measured: time, memory and steps of layers."""
+"""Table 1 of the paper, measured."""

@@ -1,4 +1,4 @@
-"""Exponents of costs, growth of steps and crossings, and their text."""
+"""Fit exponents of costs, and describe them."""
 
 from __future__ import annotations
 

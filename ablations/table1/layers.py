@@ -1,4 +1,4 @@
-"""The layers of Table 1 from torch's own parts: (batch, n, d) to (batch, n, d)."""
+"""The layers of Table 1 from torch's own parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time, memory and FLOPs of layers in fp32, and dependent steps."""
+"""Measure time, memory and FLOPs of layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 1 as the paper prints it, and the sizes measured here."""
+"""Table 1 as the paper prints it."""
 
 from __future__ import annotations
 

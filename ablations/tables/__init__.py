@@ -1,4 +1,4 @@
-"""Ablation tables: rows that differ from one base, and scales that fit them to a machine.
+"""Ablation tables and their scales.
 
 A declaration and the seeds asked for enter; a plan leaves, which ``table.json`` keeps. A user's own
 file imports what it needs to declare a table from here.

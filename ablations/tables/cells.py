@@ -1,4 +1,4 @@
-"""The cells of a table: each row with each seed, the longest first."""
+"""Cells of a table: each row with each seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows, scales and searches may change of the configuration."""
+"""Settings that rows, scales and searches may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copy the finished runs of a table to another directory, without their checkpoints.
+"""Copy finished runs without their checkpoints.
 
 The copy has what a report reads and what a later run can add to, a few hundred kilobytes per run,
 small enough to commit or to send to another machine.

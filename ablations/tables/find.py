@@ -1,4 +1,4 @@
-"""Find tables, scales, rows and seeds by what the command line calls them."""
+"""Find tables, scales, rows and seeds by name."""
 
 from __future__ import annotations
 

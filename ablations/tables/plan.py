@@ -1,4 +1,4 @@
-"""What a table's directory holds: rows at a scale, with the seeds asked for.
+"""Plan a table: rows at a scale with seeds.
 
 ``table.json`` has all that execution and report need, so that neither depends on a declaration that
 may have changed since.

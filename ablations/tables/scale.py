@@ -1,4 +1,4 @@
-"""A scale fits a table to a machine: smaller models, less text, fewer steps."""
+"""A scale, which fits a table to a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes to the Transformer since 2017, each alone on the paper's base, in the form of Table 3."""
+"""Changes to the Transformer since 2017, one a row."""
 
 from __future__ import annotations
 

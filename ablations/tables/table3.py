@@ -1,4 +1,4 @@
-"""Table 3 of the paper: variations on the Transformer, English to German, newstest2013.
+"""Table 3 of the paper: variations on the Transformer.
 
 A blank of the paper is an argument left out here. Perplexity is per word-piece.
 """

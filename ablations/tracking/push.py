@@ -1,4 +1,4 @@
-"""Push to W&B: offline runs of a directory, its table, a workspace."""
+"""Push a directory's offline runs to W&B."""
 
 from __future__ import annotations
 

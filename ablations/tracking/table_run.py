@@ -1,4 +1,4 @@
-"""A table's results as a run of W&B: numbers in columns of their own, and the report's figures."""
+"""A table's results as a run of W&B."""
 
 from __future__ import annotations
 

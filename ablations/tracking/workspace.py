@@ -1,4 +1,4 @@
-"""A W&B workspace as code: the panels of a table's or a search's report over its runs."""
+"""A W&B workspace with the panels of a report."""
 
 from __future__ import annotations
 

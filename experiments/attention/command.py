@@ -1,4 +1,4 @@
-"""The command ``attention``: a run and a sentence to a file, and a list of heads."""
+"""Draw a sentence's attention, and list heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draw weights of attention as the paper's figures 3 to 5 do."""
+"""Draw attention as the paper's figures 3 to 5 do."""
 
 from __future__ import annotations
 

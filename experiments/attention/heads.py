@@ -1,4 +1,4 @@
-"""Join word-pieces to words, and rank heads by what they attend to."""
+"""Join word-pieces to words, and rank heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An interactive page of the weights, in one HTML file that needs no other file and no network.
+"""An interactive page of attention in one file.
 
 Its script draws the lines itself. Vega-Lite cannot make words and heads that the keyboard reaches,
 and would add 0.9 MB.

@@ -1,4 +1,4 @@
-"""What the Trainer calls during a run: clock, signals, metrics, checkpoints and display.
+"""Callbacks of the Trainer.
 
 They are called in that order, so that a checkpoint includes the metrics of its own step. Lightning
 has parts of its own for most of this. Each is replaced for a reason:

@@ -1,4 +1,4 @@
-"""Checkpoints are written atomically, at an interval and at a stop, and as many kept as needed."""
+"""Write checkpoints atomically, and keep as many as needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a run has trained and on how many tokens."""
+"""Time and tokens of a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step, speed and time left of a training, for the display."""
+"""Step, speed and time left of a training."""
 
 from __future__ import annotations
 

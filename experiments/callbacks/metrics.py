@@ -1,6 +1,4 @@
-"""``metrics.csv``: a line for each logged step and each validation, for any spreadsheet; and the
-x-axes of what loggers get.
-"""
+"""Write ``metrics.csv``, and log metrics by step."""
 
 from __future__ import annotations
 

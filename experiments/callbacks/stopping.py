@@ -1,4 +1,4 @@
-"""Stopping early without losing work: at a signal, or when the time is up."""
+"""Stop early without losing work."""
 
 from __future__ import annotations
 

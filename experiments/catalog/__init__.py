@@ -1,4 +1,4 @@
-"""The experiments that can be named: a name goes in, an :class:`Experiment` comes out.
+"""Experiments by name.
 
 ``paper`` has the models of Table 2, ``multi30k`` and ``cldr`` small ones for a laptop. A name may
 also stand for a user's own text or Python file (``user_files``) or for the result of a search, and

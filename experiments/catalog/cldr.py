@@ -1,4 +1,4 @@
-"""The built-in corpus of phrases: a first run that needs no download."""
+"""The built-in corpus, for a run without download."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments by name: the project's own, a search's result, or a user's folder or file."""
+"""Find an experiment by its name or file."""
 
 from __future__ import annotations
 

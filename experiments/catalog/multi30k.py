@@ -1,4 +1,4 @@
-"""Captions of pictures, EN-DE and EN-FR: real translation on a laptop."""
+"""Captions of pictures, EN-DE and EN-FR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 2 of the paper: base and big on WMT14 EN-DE and EN-FR, and a small model for a first try.
+"""Table 2 of the paper: base and big on WMT14.
 
 The defaults of the configuration are the paper's base model, so only differences stand here.
 """

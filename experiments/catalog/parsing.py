@@ -1,4 +1,4 @@
-"""Table 4 of the paper: English constituency parsing, of CRAFT and of a user's Penn Treebank."""
+"""Table 4 of the paper: English constituency parsing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--set FIELD=VALUE``: an experiment with some fields of its configuration changed."""
+"""Apply ``--set FIELD=VALUE`` to an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own experiments: a folder of text, or a Python file that declares one."""
+"""A user's own experiments, from a folder or a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses by a trained model: from its lines to trees, and how well they match references."""
+"""Parse with a trained model, and score the trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a trained run to its result: its checkpoints, BLEU, perplexity and all figures."""
+"""Score a trained run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two systems differ by more than chance: approximate randomisation (Noreen 1989)."""
+"""Approximate randomisation of two systems (Noreen 1989)."""
 
 from __future__ import annotations
 

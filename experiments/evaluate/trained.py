@@ -1,4 +1,4 @@
-"""A finished run in use: load its model, score it on any text, translate with it."""
+"""Load a trained model, and translate with it."""
 
 from __future__ import annotations
 

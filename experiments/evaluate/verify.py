@@ -1,4 +1,4 @@
-"""Checking every byte of a run and of the data behind it."""
+"""Check every byte of a run and its data."""
 
 from __future__ import annotations
 

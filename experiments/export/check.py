@@ -1,4 +1,4 @@
-"""Whether another engine finds the same translations as our own search, and how fast."""
+"""Compare an engine's translations with our own search's."""
 
 from __future__ import annotations
 

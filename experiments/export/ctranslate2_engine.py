@@ -1,4 +1,4 @@
-"""Our beam search carried out by CTranslate2, which is faster on CPUs.
+"""Beam search by CTranslate2, which is faster on CPUs.
 
 CTranslate2 ends a search as ours does: when as many hypotheses have finished as the beam is wide.
 Two differences are evened out here: its formula for the length penalty is another one, and it

@@ -1,4 +1,4 @@
-"""Our model (sections 3.1 to 3.5) written for CTranslate2, for any d_k and d_v."""
+"""Our model (sections 3.1 to 3.5) written for CTranslate2."""
 
 from __future__ import annotations
 

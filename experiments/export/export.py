@@ -1,4 +1,4 @@
-"""Writing a trained model in a format that other programs read."""
+"""Write a trained model in a format of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draw a Vega-Lite specification to files, and the script that draws it in a page."""
+"""Draw a Vega-Lite specification to files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all figures share: colours, axes, sizes."""
+"""Colours, axes and sizes of all figures."""
 
 from __future__ import annotations
 

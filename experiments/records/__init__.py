@@ -1,1 +1,1 @@
-"""The files of a run's directory: what everybody reads of a run. Nothing here imports torch."""
+"""Files of a run's directory; nothing here imports torch."""

@@ -1,4 +1,4 @@
-"""The record of one attempt at a run: its process, its place, and what failed before.
+"""The record of one attempt at a run.
 
 It is written into the run's directory before the process starts. It imports no torch.
 """

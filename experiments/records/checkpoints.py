@@ -1,4 +1,4 @@
-"""The checkpoints of a run: which there are, which can be read, which are averaged."""
+"""Find the checkpoints of a run."""
 
 from __future__ import annotations
 

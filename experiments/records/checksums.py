@@ -1,4 +1,4 @@
-"""The checksums of a finished run's files, in ``SHA256SUMS``, which ``sha256sum -c`` reads too.
+"""Checksums of a finished run's files, in ``SHA256SUMS``.
 
 Runs that finished before there were any have no such file, and nothing is checked.
 """

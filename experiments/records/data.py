@@ -1,4 +1,4 @@
-"""The data that a run started with is recorded in its directory, and no other is used for it."""
+"""Record the data that a run started with."""
 
 from __future__ import annotations
 

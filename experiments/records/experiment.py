@@ -1,4 +1,4 @@
-"""``config.json``: a configuration with a name, and where its training ends sooner."""
+"""An experiment: a configuration with a name, in ``config.json``."""
 
 from __future__ import annotations
 

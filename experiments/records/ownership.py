@@ -1,4 +1,4 @@
-"""Whose a run's directory is: one experiment's, and one process's at a time."""
+"""Claim a run's directory for one experiment and process."""
 
 from __future__ import annotations
 

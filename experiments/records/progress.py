@@ -1,4 +1,4 @@
-"""The state of a run, its progress for other processes, and its end."""
+"""The state and progress of a run."""
 
 from __future__ import annotations
 

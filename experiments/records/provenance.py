@@ -1,4 +1,4 @@
-"""What a result was made with: the commit and the versions of packages."""
+"""The commit and package versions of a result."""
 
 from __future__ import annotations
 

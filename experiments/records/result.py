@@ -1,4 +1,4 @@
-"""``result.json``: the scores of a finished run, and how tables name and round them."""
+"""The scores of a finished run, in ``result.json``."""
 
 from __future__ import annotations
 

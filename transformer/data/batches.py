@@ -1,4 +1,4 @@
-"""Batches of similar lengths within a budget of tokens (section 5.1)."""
+"""Batches of similar lengths by tokens (section 5.1)."""
 
 from __future__ import annotations
 

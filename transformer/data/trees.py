@@ -1,4 +1,4 @@
-"""Constituency trees: in treebank files, and as lines of text (Vinyals et al. 2015)."""
+"""Constituency trees, as files and as lines."""
 
 from __future__ import annotations
 

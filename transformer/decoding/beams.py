@@ -1,4 +1,4 @@
-"""The hypotheses of a beam search: which are live, which have finished, which is best."""
+"""Live and finished hypotheses of a beam search."""
 
 from __future__ import annotations
 

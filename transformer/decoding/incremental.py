@@ -1,4 +1,4 @@
-"""The decoder run one position at a time, with cached keys and values."""
+"""Decode one position at a time with a cache."""
 
 from __future__ import annotations
 

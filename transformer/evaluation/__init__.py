@@ -1,4 +1,4 @@
-"""How good a model is and what it costs: BLEU, perplexity, parses, parameters and FLOPs.
+"""Scores, parameters and FLOPs of a model.
 
 A model and text, or only a configuration, enter; numbers leave. ``counts`` imports no torch.
 """

@@ -1,4 +1,4 @@
-"""What each head of a trained model attends to in one sentence and its translation."""
+"""Attention weights of one sentence and its translation."""
 
 from __future__ import annotations
 

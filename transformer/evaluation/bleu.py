@@ -1,4 +1,4 @@
-"""BLEU by sacreBLEU, comparable between papers, and tokenised BLEU as this paper reports it."""
+"""BLEU by sacreBLEU, and tokenised as the paper's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of parses as EVALB counts them with Collins's parameters (COLLINS.prm)."""
+"""Scores of parses as EVALB counts them."""
 
 from __future__ import annotations
 

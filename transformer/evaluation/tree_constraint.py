@@ -1,4 +1,4 @@
-"""What a parser may write next: only what can still become a tree over the sentence's words."""
+"""Constrain a beam search to well-formed trees."""
 
 from __future__ import annotations
 

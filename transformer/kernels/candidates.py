@@ -1,4 +1,4 @@
-"""The likeliest next word-pieces, found without sorting or normalising a whole vocabulary.
+"""Find the likeliest next word-pieces without sorting a vocabulary.
 
 Plain form: ``logits.log_softmax(-1).topk(count)`` with padding and begin-of-sentence masked.
 """

@@ -1,4 +1,4 @@
-"""Output projection and label-smoothed cross-entropy in one, without the full logits.
+"""Output projection and smoothed cross-entropy without full logits.
 
 Plain form: ``F.cross_entropy(states @ weight.T, targets, label_smoothing=..., reduction="sum")``.
 """

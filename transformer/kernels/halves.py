@@ -1,4 +1,4 @@
-"""Forward and backward passes of the two halves of a batch, on two threads, for CPUs.
+"""Train the halves of a batch on two threads.
 
 Plain form: ``loss(batch)`` and its gradients, up to rounding and the masks of dropout. Two halves
 wait for each other once per step; operations that use all cores wait after each operation. More

@@ -1,4 +1,4 @@
-"""The keys and values that one attention layer has computed so far while decoding.
+"""Keys and values of one layer while decoding.
 
 Plain form: ``torch.cat`` of everything appended, along the positions.
 """

@@ -1,4 +1,4 @@
-"""An embedding matrix with a number of rows that matrix products like.
+"""An embedding matrix padded to rows that products like.
 
 Plain form: the matrix of ``vocab_size`` rows. Lookups, logits, gradients and saved weights are
 those of it; the added rows stay zero.

@@ -1,4 +1,4 @@
-"""Softmax over rows as short as a sentence, up to four times as fast as torch's on CPUs.
+"""A fast softmax over short rows on CPUs.
 
 Plain form: ``softmax_base2(x) == torch.softmax(x * math.log(2), -1)``.
 """

@@ -1,4 +1,4 @@
-"""Independent work on several threads, each with its share of torch's own threads, for CPUs.
+"""Independent work on several threads of a CPU.
 
 Plain form: ``map``. With small models, operations that each use all cores wait for the slowest
 core thousands of times a second, which is ruinous when the machine is shared.

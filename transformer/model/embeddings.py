@@ -1,4 +1,4 @@
-"""Embeddings, the pre-softmax linear map, and positions (sections 3.4 and 3.5)."""
+"""Embeddings and positions (sections 3.4 and 3.5)."""
 
 from __future__ import annotations
 

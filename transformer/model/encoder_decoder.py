@@ -1,4 +1,4 @@
-"""The Transformer of figure 1: its layers and sub-layers, masks and two stacks (3.1 and 3.3)."""
+"""The Transformer of figure 1 (sections 3.1 and 3.3)."""
 
 from __future__ import annotations
 

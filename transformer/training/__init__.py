@@ -1,4 +1,4 @@
-"""The training of section 5, as a LightningModule for any Trainer.
+"""The training of section 5 as a LightningModule.
 
 Batches enter, gradients and logged figures leave; checkpoints are averaged and resumed here. Of
 the data it knows only ``Batch``.

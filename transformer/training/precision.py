@@ -1,4 +1,4 @@
-"""The precision of training: bf16 where the hardware multiplies it, else fp32."""
+"""Choose bf16 where the hardware multiplies it."""
 
 from __future__ import annotations
 

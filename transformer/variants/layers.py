@@ -1,4 +1,4 @@
-"""Other feed-forward networks, and other ways to add a sub-layer's output to its input."""
+"""Other feed-forward networks, norms and residual connections."""
 
 from __future__ import annotations
 

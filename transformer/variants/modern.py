@@ -1,4 +1,4 @@
-"""All that Llama took over (Touvron et al. 2023, section 2.2), and an output matrix of its own."""
+"""Llama's changes taken together (Touvron et al. 2023)."""
 
 from __future__ import annotations
 

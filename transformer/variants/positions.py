@@ -1,4 +1,4 @@
-"""Other ways to encode positions, each in place of the paper's."""
+"""Other ways to encode positions."""
 
 from __future__ import annotations
 
