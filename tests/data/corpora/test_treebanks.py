@@ -18,7 +18,6 @@ from transformer.data.corpora.treebanks import (
     CRAFT_SHORT,
     PENN,
     TreebankText,
-    craft,
     leaves_of,
     penn_treebank,
 )
@@ -50,7 +49,6 @@ def test_craft_is_split_by_article_in_the_order_of_names() -> None:
 
 
 def test_what_stands_for_words_is_known_from_the_declaration() -> None:
-    assert [leaves_of(craft(x)) for x in ("XX", "words")] == ["XX", "words"]
     assert [leaves_of(x) for x in (CRAFT, CRAFT_SHORT, PENN)] == ["words", "words", "XX"]
 
 
@@ -97,9 +95,9 @@ def test_both_sides_have_a_line_for_each_tree(tmp_path: Path) -> None:
     sentences, trees = lines(corpus, "valid")
     assert sentences == ["w22 f0", "a b .", "w22 f1", "a b ."]
     assert trees == ["(S (NP XX )NP (VP XX )VP )S", "(NP XX XX . )NP"] * 2
-    sentences, trees = lines(penn_treebank(tmp_path, "words"), "train")
-    assert len(sentences) == len(trees) == 20 * 4
-    assert trees[0] == "(S (NP w2 )NP (VP f0 )VP )S"
+    words = read_text(fetch(TextFile(location=f"treebank:{tmp_path / 'wsj'}/train.words")))
+    assert len(words) == 20 * 4
+    assert words[0] == "(S (NP w2 )NP (VP f0 )VP )S"
 
 
 def test_longer_sentences_are_left_out_of_both_sides(tmp_path: Path) -> None:
@@ -177,7 +175,10 @@ def test_a_treebank_is_prepared(tmp_path: Path) -> None:
 )
 def test_craft_equals_another_reader_s_copy(split: str, different: list[int]) -> None:
     copy = Path(os.environ["DATA_FILES"]) / "craft-treebank" / f"{split}.tree.xz"
-    sentences, trees = lines(craft(), split)
+    sentences, trees = (
+        read_text(fetch(TextFile(location=f"treebank:craft/{split}.{side}")))
+        for side in ("sentences", "XX")
+    )
     found = [
         to_penn(delinearise(line, sentence.split()))
         for sentence, line in zip(sentences, trees, strict=True)

@@ -36,7 +36,6 @@ _WSJ_SECTIONS: dict[Split, tuple[int, ...]] = {
     "valid": (22,),
     "test": (23,),
 }
-_PENN_LICENCE, _PENN_TREES = "LDC99T42, the user's own copy", 39_832
 # Below the folder that the user names.
 _WSJ_FOLDERS = ("", "wsj", "mrg/wsj", "parsed/mrg/wsj", "combined/wsj")
 
@@ -93,31 +92,16 @@ class TreebankText:
         return [TextFile(location=f"{_CRAFT}/{name}", sha256=sha256) for sha256, name in sums]
 
 
-def craft(leaves: Leaves = "XX", max_words: int | None = None) -> Corpus:
-    """The Colorado Richly Annotated Full Text corpus: 97 biomedical articles, 30,830 trees.
-
-    The split is ours, by article in the order of names: 77, 10 and 10.
-
-    Args:
-        leaves: what stands for words in linearised trees
-        max_words: leaves out longer sentences, in all splits
-    """
-    name = "craft" if max_words is None else f"craft_{max_words}"
-    licence = "CC BY 3.0, University of Colorado"
-    return _corpus(name, "craft", licence, leaves, max_words, 23_657 if max_words is None else None)
-
-
-def penn_treebank(folder: Path, leaves: Leaves = "XX") -> Corpus:
+def penn_treebank(folder: Path) -> Corpus:
     """The Wall Street Journal of the Penn Treebank in the user's folder, with the paper's sections.
 
     Args:
         folder: as the Linguistic Data Consortium lays it out, or a folder in it down to ``wsj``,
             which holds the sections ``02/*.mrg`` to ``23/*.mrg``
-        leaves: what stands for words in linearised trees
     """
     found = _wsj(folder)
     _sections(found, [n for sections in _WSJ_SECTIONS.values() for n in sections])
-    return _corpus("penn_treebank", str(found), _PENN_LICENCE, leaves, None, _PENN_TREES)
+    return _penn("penn_treebank", str(found))
 
 
 def _wsj(folder: Path) -> Path:
@@ -175,9 +159,22 @@ def _sections(folder: Path, numbers: Sequence[int]) -> list[Path]:
     return [path for paths in found.values() for path in paths]
 
 
-# A small model finds its place in the sentence by the words; XX would have to be counted.
-CRAFT = craft("words")
+def _penn(name: str, source: str) -> Corpus:
+    return _corpus(name, source, "LDC99T42, the user's own copy", "XX", None, 39_832)
+
+
+def _craft(name: str, max_words: int | None, pairs: int | None) -> Corpus:
+    """97 biomedical articles, 30,830 trees; the split by article in the order of names is ours.
+
+    A small model finds its place in a sentence by the words; XX would have to be counted.
+    """
+    licence = "CC BY 3.0, University of Colorado"
+    return _corpus(name, "craft", licence, "words", max_words, pairs)
+
+
+# The Colorado Richly Annotated Full Text corpus.
+CRAFT = _craft("craft", None, 23_657)
 # A model learns its sentences of at most 12 words in minutes.
-CRAFT_SHORT = craft("words", max_words=12)
+CRAFT_SHORT = _craft("craft_12", 12, None)
 # The user's, wherever PENN_TREEBANK says it is on the machine at hand.
-PENN = _corpus("penn", "penn", _PENN_LICENCE, "XX", None, _PENN_TREES)
+PENN = _penn("penn", "penn")
