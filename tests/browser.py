@@ -1,4 +1,4 @@
-"""A real browser for the tests of pages; they skip, and say so, where there is none."""
+"""A real browser for the tests of pages, if installed."""
 
 from __future__ import annotations
 

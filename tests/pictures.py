@@ -1,4 +1,4 @@
-"""The pictures of README and docs, made from committed results by ``make pictures``."""
+"""The pictures of README and docs, by ``make pictures``."""
 
 from __future__ import annotations
 

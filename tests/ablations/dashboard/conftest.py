@@ -1,4 +1,4 @@
-"""A table on disk, and a dashboard that shows the folder it is in."""
+"""A table on disk, and a dashboard that shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: a table that changes, a killed trial, a restarted server."""
+"""The dashboard in a real browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with results, and the tables and figures of their reports read back."""
+"""Tables with results, and their reports read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report in a browser: sorting, filtering, opening rows, figures, accessibility, printing."""
+"""The report in a browser."""
 
 from __future__ import annotations
 

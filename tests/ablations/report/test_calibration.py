@@ -1,4 +1,4 @@
-"""Every percentage of a report is what docs/statistics.md says of it."""
+"""Every percentage of a report is as docs/statistics.md says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run or a user wrote is text in Markdown, whatever marks it holds."""
+"""Text of runs and users stays text in Markdown."""
 
 from __future__ import annotations
 

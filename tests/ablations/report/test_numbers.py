@@ -1,4 +1,4 @@
-"""The numbers of a table: means, differences, verdicts, and the runs that are left out."""
+"""The numbers of a table, and runs that are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooled spreads, the test of equal variances and Dunnett's, against tables and by hand."""
+"""Pooled spreads and their tests, against tables and by hand."""
 
 from __future__ import annotations
 

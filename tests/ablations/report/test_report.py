@@ -1,4 +1,4 @@
-"""The files of a table's report: Markdown, HTML, LaTeX, CSV, figures, and a terminal's text."""
+"""The files of a table's report, and a terminal's text."""
 
 from __future__ import annotations
 

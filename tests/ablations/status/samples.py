@@ -1,4 +1,4 @@
-"""Attempts at a table's cells in every state, left as a fleet leaves them."""
+"""Attempts in every state, left as a fleet leaves them."""
 
 from __future__ import annotations
 

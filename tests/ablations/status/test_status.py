@@ -1,4 +1,4 @@
-"""``ablations status``: states of runs by the files that a fleet leaves."""
+"""States of runs by the files that a fleet leaves."""
 
 from __future__ import annotations
 

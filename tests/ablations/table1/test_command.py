@@ -1,4 +1,4 @@
-"""``run table1``: measures, continues, leaves out, refuses; and the report of measurements."""
+"""``run table1``, and the report of its measurements."""
 
 from __future__ import annotations
 

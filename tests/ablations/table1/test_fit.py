@@ -1,4 +1,4 @@
-"""Exponents, lines and crossings of made-up costs whose answer is known."""
+"""Exponents and crossings of made-up costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers compute what they say; FLOPs, memory and steps are those of their formulas."""
+"""The layers, their FLOPs, memory and steps, against formulas."""
 
 from __future__ import annotations
 

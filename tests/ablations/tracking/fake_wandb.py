@@ -1,6 +1,4 @@
-"""A stand-in for W&B's server: it keeps what W&B's client posts, and answers just enough of its
-GraphQL, file streams and uploads for the client to be content.
-"""
+"""A stand-in for W&B's server, which keeps what arrives."""
 
 from __future__ import annotations
 
