@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
+from ablations.carry_out import carry_out, without_end
 from ablations.files import CONFIRM, LAYERS_FILE
 from ablations.report.report import write_report
 from ablations.report.write import print_page
-from ablations.runs.attempts import clear_failures, is_given_up, read_ended
-from ablations.runs.driver import Driver
 from ablations.runs.lock import lock_runs
 from ablations.runs.options import Options
-from ablations.runs.study import Cells
 from ablations.search.cells import SearchCells
 from ablations.search.confirm import plan_confirmation
 from ablations.search.rungs import describe_rungs
@@ -32,15 +26,12 @@ from ablations.search.search import (
 )
 from ablations.search.search_report import write_search_report
 from ablations.search.trials import read_trials, refuse_hopeless, write_best
-from ablations.status.from_directory import DirectoryReader
-from ablations.status.view import View
 from ablations.tables.cells import TableCells
 from ablations.tables.collect import collect
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import claim_plan, make_plan, settle_plan
 from ablations.tracking.table_run import track_table_run
 from experiments.records.experiment import CONFIG_FILE
-from transformer.config import Config
 from transformer.errors import InputError
 
 
@@ -77,9 +68,9 @@ def run_table(
         plan = claim_plan(root, plan)
         cells = TableCells(root)
         names = [name for name in cells.names if name in wanted]
-        before = len(_without_end(cells))
-        code = _carry_out(cells, names, plan.base, options, _report_table)
-    if options.log == "wandb" and len(_without_end(cells)) != before:
+        before = len(without_end(cells, cells.names))
+        code = carry_out(cells, names, plan.base, options, _report_table)
+    if options.log == "wandb" and len(without_end(cells, cells.names)) != before:
         track_table_run(root)
     return code
 
@@ -117,13 +108,13 @@ def run_search(
         claim_search(root, search)
         print(describe_rungs(search))
         cells = SearchCells(root)
-        code = _carry_out(cells, cells.names, search.base, options, _report_search)
+        code = carry_out(cells, cells.names, search.base, options, _report_search)
         if confirm is None or code:
             return code
         plan = plan_confirmation(search, read_trials(search, root), confirm, root)
         claim_plan(root / CONFIRM, plan)
         again = TableCells(root / CONFIRM)
-        return _carry_out(again, again.names, search.base, options, _report_confirmed)
+        return carry_out(again, again.names, search.base, options, _report_confirmed)
 
 
 def _report_table(root: Path) -> Callable[[], None]:
@@ -157,64 +148,3 @@ def _check_free(root: Path) -> None:
     ):
         if (root / file).exists():
             raise InputError(f"{root} {whose}: choose another --directory")
-
-
-def _without_end(cells: Cells, names: Iterable[str] | None = None) -> list[str]:
-    names = cells.names if names is None else names
-    return [name for name in names if read_ended(cells.root / name) is None]
-
-
-def _carry_out(
-    cells: Cells,
-    names: Iterable[str],
-    base: Config,
-    options: Options,
-    report: Callable[[Path], Callable[[], None]],
-) -> int:
-    """Carry out the runs ``names`` of the cells, and report.
-
-    Args:
-        report: writes the report of the directory, and returns what prints it
-
-    Returns:
-        The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
-    """
-    names = list(names)[options.shard.number - 1 :: options.shard.count]
-    if options.retry_failed:
-        for name in names:
-            clear_failures(cells.root / name)
-    left = _without_end(cells, names)
-    given_up = [name for name in left if is_given_up(cells.root / name)]
-    console = Console(highlight=False, file=sys.stdout)  # whoever replaces that later
-    view, status = View(console), DirectoryReader(cells.root)
-
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True)
-
-    def show() -> None:
-        with suppress(InputError):  # an unreadable file is no reason to stop a training
-            view.update(status.read)
-
-    executor, where = options.executor(cells.root, base, view.note)
-    at_a_time = min(len(executor.places()), max(1, len(left)))
-    done = f"{len(names)} runs, {len(names) - len(left)} done before"
-    say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {where}")
-    waiting = [name for name in left if name not in given_up]
-    received = None
-    try:
-        if waiting:
-            driver = Driver(cells, executor, waiting, options, note=view.note, show=show)
-            with view:
-                received = driver.run()
-            given_up += driver.given_up
-        else:
-            executor.close()
-    finally:
-        print_report = report(cells.root)
-    print_report()
-    if received is not None:
-        say("stopped; the same command continues from here")
-        return 128 + received
-    if given_up:
-        say(f"{len(given_up)} given up: run … --retry-failed tries them again")
-    return 1 if given_up else 0

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ablations.runs.attempts import locate, number, publish, record_failure, take_over
-from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, read_attempt, write_attempt
 from experiments.records.progress import Progress, RunState, write_progress
-from experiments.records.result import save_result
-from tests.ablations.samples import result
 
 
 def attempt(stem: Path) -> Path:
@@ -55,49 +51,11 @@ def test_a_superseded_attempt_can_neither_write_nor_finish(tmp_path: Path) -> No
     assert not first.exists()
 
 
-def test_only_one_of_many_processes_takes_a_run_over(tmp_path: Path) -> None:
-    """All have seen the same attempt, as those have who look at the same time."""
-    for turn in range(1, 12):
-        seen, next_one = (tmp_path / f"seed-1.attempt-{turn + more}" for more in (0, 1))
-        seen.mkdir(exist_ok=True)
-        with ThreadPoolExecutor(8) as pool:
-            taken = list(pool.map(rename, [seen] * 8, [next_one] * 8))
-        assert sum(taken) == 1
-
-
-def rename(source: Path, target: Path) -> bool:
-    try:
-        source.rename(target)
-    except OSError:
-        return False
-    return True
-
-
-def test_a_finished_run_is_not_started_again(tmp_path: Path) -> None:
-    stem = tmp_path / "seed-1"
-    done = attempt(stem)
-    save_result(done, result(Cell("base", 1)))
-    publish(done, stem)
-    assert take_over(stem) is None
-    assert locate(stem) == stem
-
-
 def test_an_unfinished_run_without_a_number_is_taken_over_too(tmp_path: Path) -> None:
     stem = tmp_path / "seed-1"
     stem.mkdir()
     (stem / "config.json").write_text("{}")
     assert attempt(stem).name == "seed-1.attempt-1"
-
-
-def test_a_run_is_given_up_after_its_retries(tmp_path: Path) -> None:
-    directory = attempt(tmp_path / "seed-1")
-    given_up = [
-        record_failure(directory, "broke", ["a", "b"], killed=False, retries=2) for _ in range(3)
-    ]
-    assert given_up == [False, False, True]
-    left = read_attempt(directory)
-    assert left is not None and left.given_up
-    assert [failure.lines for failure in left.failures] == [("a", "b")] * 3
 
 
 def test_kills_count_only_if_none_makes_progress(tmp_path: Path) -> None:
