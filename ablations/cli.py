@@ -100,7 +100,7 @@ def plan(
         directory=directory,
         device=device,
         devices=devices,
-        **asdict(places),
+        places=places,
     )
     print(dumps(asdict(estimate)) if json else "\n".join(describe(estimate)))
 

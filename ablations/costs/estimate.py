@@ -9,6 +9,7 @@ from typing import Any
 
 from ablations.costs.speed import Speed, nominal_speed, read_finished, speed_of_runs
 from ablations.costs.timing import until_the_last
+from ablations.runs.options import Places
 from ablations.runs.places import count_cores, find_places
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import make_plan
@@ -89,13 +90,11 @@ def plan_table(
     rows: str | None,
     device: str | None,
     devices: int | None,
-    workers: int | None,
-    devices_per_trial: int,
-    trials_per_device: int,
+    places: Places,
     directory: Path | None,
 ) -> Estimate:
     """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up."""
-    _check(devices, workers, devices_per_trial, trials_per_device)
+    _check(devices, places)
     declared = load_table(table)
     chosen, numbers = select_rows(declared, rows), parse_seeds(seeds)
     mapping = find_scale(declared, scale)
@@ -104,17 +103,20 @@ def plan_table(
     finished = read_finished(plan, root)
     configs = {row.name: plan.configs[row.name] for row in chosen}
     speed = _find_speed(device, finished, root, configs)
-    count = devices or devices_per_trial
-    at_once = workers or count // devices_per_trial * trials_per_device
+    ranks = places.devices_per_trial
+    count = devices or ranks
+    at_once = places.workers or count // ranks * places.trials_per_device
     if device is None and devices is None:
-        threads = plan.base.training.threads or 1
-        here = _places_here(speed, workers, devices_per_trial, trials_per_device, threads)
-        count, at_once = here or (count, at_once)
+        here = find_places(**asdict(places), threads=plan.base.training.threads or 1)
+        gpus = {gpu for place in here for gpu in place.devices}
+        if bool(gpus) == speed.is_gpu:  # else they are not of the kind whose speed is known
+            count = len(gpus) or min(count_cores(), len(here) * ranks)
+            at_once = len(here)
     at_once = min(len(chosen) * len(numbers), at_once)
-    sharing = max(1.0, at_once * devices_per_trial / count)
+    sharing = max(1.0, at_once * ranks / count)
     # Finished runs took as long as they took, as many at a time as there were.
     slowdown = 1.0 if speed.as_ran else sharing
-    costs = tuple(_costs(configs, numbers, finished, speed, devices_per_trial / slowdown))
+    costs = tuple(_costs(configs, numbers, finished, speed, ranks / slowdown))
     cost = preparation_cost([config.data.corpus for config in configs.values()], workers=1)
     return Estimate(
         table=plan.title,
@@ -123,30 +125,23 @@ def plan_table(
         settings=tuple(mapping.describe(declared.base)),
         seeds=numbers,
         devices=count,
-        devices_per_trial=devices_per_trial,
+        devices_per_trial=ranks,
         at_once=at_once,
         basis=speed.basis,
-        assumptions=tuple(_assumptions(devices_per_trial, slowdown)),
+        assumptions=tuple(_assumptions(ranks, slowdown)),
         rows=costs,
-        total=_total(costs, len(numbers), at_once, devices_per_trial / sharing),
+        total=_total(costs, len(numbers), at_once, ranks / sharing),
         corpus_cost=cost and asdict(cost),
     )
 
 
-def _check(
-    devices: int | None, workers: int | None, devices_per_trial: int, trials_per_device: int
-) -> None:
-    for option, value in (
-        ("--devices", devices),
-        ("--workers", workers),
-        ("--devices-per-trial", devices_per_trial),
-        ("--trials-per-device", trials_per_device),
-    ):
+def _check(devices: int | None, places: Places) -> None:
+    for name, value in {"devices": devices, **asdict(places)}.items():
         if value is not None and value < 1:
-            raise InputError(f"{option} is {value}, but must be at least 1")
-    if devices is not None and devices_per_trial > devices:
+            raise InputError(f"--{name.replace('_', '-')} is {value}, but must be at least 1")
+    if devices is not None and places.devices_per_trial > devices:
         raise InputError(
-            f"--devices-per-trial is {devices_per_trial}, but --devices is {devices}: "
+            f"--devices-per-trial is {places.devices_per_trial}, but --devices is {devices}: "
             "raise --devices, or lower --devices-per-trial"
         )
 
@@ -162,24 +157,6 @@ def _find_speed(
     from ablations.costs.measure import measured_speed  # which imports torch
 
     return measured_speed(configs)
-
-
-def _places_here(
-    speed: Speed, workers: int | None, devices_per_trial: int, trials_per_device: int, threads: int
-) -> tuple[int, int] | None:
-    """The devices of this machine and the runs at a time that ``run`` would have on them; None if
-    they are not of the kind whose speed is known.
-    """
-    here = find_places(
-        workers,
-        devices_per_trial=devices_per_trial,
-        trials_per_device=trials_per_device,
-        threads=threads,
-    )
-    gpus = {gpu for slot in here for gpu in slot.devices}
-    if bool(gpus) != speed.is_gpu:
-        return None
-    return len(gpus) or min(count_cores(), len(here) * devices_per_trial), len(here)
 
 
 def checkpoint_bytes(config: Config) -> int:

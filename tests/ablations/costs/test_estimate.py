@@ -14,6 +14,7 @@ import pytest
 from ablations.cli import PROGRAM
 from ablations.costs import measure
 from ablations.costs.estimate import Estimate, describe, plan_table
+from ablations.runs.options import Places
 from ablations.status.from_directory import DirectoryReader
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
@@ -25,8 +26,9 @@ from transformer.errors import InputError
 
 
 def plan(table: str = "table3", scale: str = "paper", **words: Any) -> Estimate:
+    places = {name: words.pop(name) for name in dataclasses.asdict(Places()) if name in words}
     given: dict[str, Any] = {"seeds": "1", "rows": None, "device": None, "directory": None}
-    given |= {"devices": None, "workers": None, "devices_per_trial": 1, "trials_per_device": 1}
+    given |= {"devices": None, "places": Places(**places)}
     return plan_table(table, scale, **(given | words))
 
 
