@@ -1,4 +1,4 @@
-"""The runs of a directory that are left, carried out in view of the user and reported."""
+"""Carry out the runs of a directory that are left, and report."""
 
 from __future__ import annotations
 
