@@ -1,4 +1,4 @@
-"""Carry out the runs of a directory that are left, and report."""
+"""Carry out the runs that are left, and report."""
 
 from __future__ import annotations
 
