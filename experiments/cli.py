@@ -190,7 +190,7 @@ def evaluate(
         reference: their translations [default: the split's]
         output: file for the translations [default: none]
     """
-    from experiments.evaluate.trained import evaluate_run
+    from experiments.evaluate.scoring import evaluate_run
 
     trust(*variant)
     evaluate_run(

@@ -65,11 +65,7 @@ class World:
 
 
 def launched_world() -> World | None:
-    """The processes that ``torchrun`` has started, this one among them; None without torchrun.
-
-    Raises:
-        InputError: if it started more on one machine than on another.
-    """
+    """The processes that ``torchrun`` has started, this one among them; None without torchrun."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     local, size = (int(os.environ[name]) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
@@ -84,9 +80,6 @@ def launched_world() -> World | None:
 def find_world(devices: int | None) -> World:
     """The processes of a run on ``devices`` of this machine; None takes those of ``torchrun``,
     or one without it.
-
-    Raises:
-        InputError: if there are not that many GPUs, or torchrun has started another number.
     """
     import torch
 
@@ -176,11 +169,7 @@ class OutOfMemoryError(Exception):
 
 @contextmanager
 def explain_out_of_memory(where: Callable[[], str], advice: str) -> Generator[None]:
-    """Say in one line where memory ran out and what to do about it.
-
-    Raises:
-        OutOfMemoryError: in place of the many exceptions of Python, torch and CUDA.
-    """
+    """Raise one OutOfMemoryError for the many of Python, torch and CUDA, with where and advice."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError

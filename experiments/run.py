@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as lightning
 from lightning.pytorch.strategies import DDPStrategy
@@ -11,7 +12,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from experiments.callbacks.clock import Clock
 from experiments.callbacks.display import ShowTraining, quieten_lightning
-from experiments.callbacks.metrics import LogAxes, MetricsCsv
+from experiments.callbacks.metrics import LogMetrics
 from experiments.callbacks.stopping import StopEarly, StoppedError
 from experiments.devices import (
     OutOfMemoryError,
@@ -35,7 +36,7 @@ from experiments.records.ownership import (
     lock_directory,
 )
 from experiments.records.progress import RunState
-from experiments.records.result import Result, content_of, load_result, save_result
+from experiments.records.result import Result, load_result, save_result
 from experiments.tracking import Tracking
 from transformer.data.module import TranslationDataModule
 from transformer.decoding.incremental import check_cache
@@ -106,7 +107,7 @@ def run(
                 return None
             result = score_run(experiment, directory, data.corpus, trainer, clock, display)
             check_not_removed(directory)
-            record_checksums(directory, content_of(result))
+            record_checksums(directory, result)
             save_result(directory, result)
             display.start(RunState.DONE)
             tracking.summarise(result)
@@ -158,9 +159,8 @@ def _train(
         logger=tracking.loggers(step),
         callbacks=[
             clock,
-            LogAxes(clock, every=config.log_every_steps),
             StopEarly(clock, checkpoints, limits.seconds),
-            MetricsCsv(directory, every=config.log_every_steps, resumed_step=step),
+            LogMetrics(directory, clock, every=config.log_every_steps, resumed_step=step),
             checkpoints,
             ShowTraining(display, max_steps, limits.seconds),
         ],
@@ -193,31 +193,14 @@ class Outcome:
     step: int | None = None
 
 
-def execute(
-    experiment: Experiment,
-    directory: Path,
-    *,
-    devices: int | None = None,
-    accumulate: int = 1,
-    limits: Limits | None = None,
-    fenced: bool = False,
-    log: Log = "wandb",
-) -> Outcome:
-    """Call :func:`run` and turn expected early ends into an outcome.
+def execute(experiment: Experiment, directory: Path, **settings: Any) -> Outcome:
+    """Call :func:`run` with its ``settings`` and turn expected early ends into an outcome.
 
     Raises:
         InputError: as ``run`` does.
     """
     try:
-        run(
-            experiment,
-            directory,
-            devices=devices,
-            accumulate=accumulate,
-            limits=limits,
-            fenced=fenced,
-            log=log,
-        )
+        run(experiment, directory, **settings)
     except StoppedError as error:
         return Outcome(RunState.STOPPED, str(error), error.number, error.step)
     except NonFiniteError as error:

@@ -25,9 +25,6 @@ class Tracking:
         experiment: what is run
         directory: of the run
         log: where the figures go; ``none`` for ``metrics.csv`` alone
-
-    Raises:
-        InputError: if TensorBoard is wanted and not installed.
     """
 
     def __init__(self, experiment: Experiment, directory: Path, log: Log = "wandb") -> None:

@@ -12,11 +12,9 @@ from experiments.attention.page import attention_page
 from experiments.evaluate.trained import load_trained
 from experiments.figures.render import to_pdf, to_png, to_svg
 from experiments.records.experiment import load_experiment
-from experiments.records.result import RESULT_FILE
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import Attention, Kind, attend
 from transformer.files import write_atomically
-from transformer.pretrained import WEIGHTS_FILE
 
 _ENDINGS = (".html", ".svg", ".pdf", ".png")
 # How many heads --find lists for each measure.
@@ -43,11 +41,7 @@ def show_attention(
     average: int | None,
     output: Path | None,
 ) -> None:
-    """Draw what the heads of a run attend to in a sentence, and print where.
-
-    Raises:
-        InputError: if the run, the sentence, the layer, a head or the file cannot be used.
-    """
+    """Draw what the heads of a run attend to in a sentence, and print where."""
     path = output or directory / "attention.html"
     ending = path.suffix.lower()
     if ending not in _ENDINGS:
@@ -57,7 +51,6 @@ def show_attention(
         raise InputError(f"{path.parent} is not a folder: --output cannot be written")
     config = experiment.config
     layer, heads = _choose(view, config.model.num_layers, config.model.num_heads)
-    _check_finished(directory, average)
     trained = load_trained(directory, average)
     found = attend(
         trained.model, trained.vocabulary, sentence, config.decoding, translation=translation
@@ -94,15 +87,6 @@ def _choose(view: View, num_layers: int, num_heads: int) -> tuple[int, list[int]
             raise InputError(f"there is no head {int(text)}: each layer has heads 1 to {num_heads}")
         heads.append(int(text))
     return layer, sorted(set(heads))
-
-
-def _check_finished(directory: Path, average: int | None) -> None:
-    finished = (directory / RESULT_FILE).is_file() or (directory / WEIGHTS_FILE).is_file()
-    if not finished and average is None:
-        raise InputError(
-            f"{directory} is not finished, as it has no {RESULT_FILE}: train it to its end, or "
-            "give --average 1 for its last checkpoint"
-        )
 
 
 def _panel(layer: int, heads: Sequence[int]) -> Panel:

@@ -71,7 +71,7 @@ class Checkpoints(lightning.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state of a checkpoint."""
         self._best = state_dict["best"]
-        self._intervals = state_dict.get("intervals", 0)
+        self._intervals = state_dict["intervals"]
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Save at the interval, or at the end."""

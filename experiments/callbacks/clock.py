@@ -61,7 +61,7 @@ class Clock(lightning.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the counts of a checkpoint."""
         self._before = state_dict["seconds"]
-        self._device_before = state_dict.get("device_seconds", self._before)
+        self._device_before = state_dict["device_seconds"]
         self.source_tokens = state_dict["source_tokens"]
         self.target_tokens = state_dict["target_tokens"]
 

@@ -1,4 +1,4 @@
-"""Write ``metrics.csv``, and log metrics by step."""
+"""``metrics.csv``, and the x-axes of what loggers get."""
 
 from __future__ import annotations
 
@@ -22,29 +22,70 @@ from experiments.records.ownership import is_first_rank
 from transformer.files import write_atomically
 
 
-class MetricsCsv(lightning.Callback):
-    """Appends each line as soon as it is known.
+class LogMetrics(lightning.Callback):
+    """Appends a line to ``metrics.csv`` for each logged step and each validation.
+
+    Loggers get the step as in ``metrics.csv`` (Lightning itself counts it only after logging), the
+    target tokens seen, and how many there were a second since the last logged step, without
+    validations.
 
     Args:
         directory: of the run
+        clock: a callback before this one, which counts the tokens
         every: steps between logged steps
         resumed_step: lines of later steps are dropped, as these steps are taken again
     """
 
-    def __init__(self, directory: Path, *, every: int, resumed_step: int) -> None:
+    def __init__(self, directory: Path, clock: Clock, *, every: int, resumed_step: int) -> None:
         self._path = directory / METRICS_FILE
-        self._every = every
+        self._clock, self._every = clock, every
+        self._seconds, self._tokens = 0.0, 0  # of the clock, where the interval begins
+        self._paused_at = 0.0
         if is_first_rank():
             self._drop_after(resumed_step)
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Write the figures of a logged step."""
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
+        """Begin the first interval."""
+        self._begin_interval()
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Log the figures of a logged step."""
         if completes_step(trainer) and trainer.global_step % self._every == 0:
+            seconds = self._clock.seconds - self._seconds
+            tokens = self._clock.target_tokens - self._tokens
+            pl_module.log("train_tokens_per_second", tokens / max(seconds, 1e-9))
+            self._begin_interval()
+            self._log_axes(trainer, pl_module)
             self._append(trainer, TRAINING_COLUMNS)
+
+    def on_validation_start(self, *args: Any, **kwargs: Any) -> None:
+        """Leave validation out of the speed."""
+        self._paused_at = self._clock.seconds
+
+    def on_validation_epoch_end(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
+    ) -> None:
+        """Log the axes of a validation."""
+        self._log_axes(trainer, pl_module)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Write the figures of a validation."""
+        self._seconds += self._clock.seconds - self._paused_at
         self._append(trainer, VALIDATION_COLUMNS)
+
+    def _begin_interval(self) -> None:
+        self._seconds, self._tokens = self._clock.seconds, self._clock.target_tokens
+
+    def _log_axes(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        # Lightning takes the figure of this name for the step.
+        module.log("step", float(trainer.global_step))
+        module.log("tokens_seen", float(self._clock.target_tokens))
 
     def _append(self, trainer: lightning.Trainer, names: tuple[str, ...]) -> None:
         if trainer.is_global_zero:
@@ -59,61 +100,3 @@ class MetricsCsv(lightning.Callback):
         kept = io.StringIO(newline="")
         csv.writer(kept).writerows([COLUMNS, *(line for line in lines if int(line[0]) <= step)])
         write_atomically(self._path, kept.getvalue())
-
-
-class LogAxes(lightning.Callback):
-    """Gives loggers, with each figure, its step as in ``metrics.csv``, the target tokens seen, and
-    how many there were a second since the last logged step.
-
-    Lightning itself counts a step only after logging it.
-
-    Args:
-        clock: a callback before this one, which counts the tokens
-        every: steps between logged steps
-    """
-
-    def __init__(self, clock: Clock, *, every: int) -> None:
-        self._clock, self._every = clock, every
-        self._seconds, self._tokens = 0.0, 0  # of the clock, where the interval begins
-        self._paused_at = 0.0
-
-    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
-        """Begin the first interval."""
-        self._begin_interval()
-
-    def _begin_interval(self) -> None:
-        self._seconds, self._tokens = self._clock.seconds, self._clock.target_tokens
-
-    def on_validation_start(self, *args: Any, **kwargs: Any) -> None:
-        """Leave validation out of the speed."""
-        self._paused_at = self._clock.seconds
-
-    def on_validation_end(self, *args: Any, **kwargs: Any) -> None:
-        """Count on."""
-        self._seconds += self._clock.seconds - self._paused_at
-
-    def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        *args: Any,
-        **kwargs: Any,
-    ) -> None:
-        """Log them at a logged step."""
-        if completes_step(trainer) and trainer.global_step % self._every == 0:
-            seconds = self._clock.seconds - self._seconds
-            tokens = self._clock.target_tokens - self._tokens
-            pl_module.log("train_tokens_per_second", tokens / max(seconds, 1e-9))
-            self._begin_interval()
-            self._log(trainer, pl_module)
-
-    def on_validation_epoch_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
-        """Log them at a validation."""
-        self._log(trainer, pl_module)
-
-    def _log(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        # Lightning takes the figure of this name for the step.
-        module.log("step", float(trainer.global_step))
-        module.log("tokens_seen", float(self._clock.target_tokens))

@@ -77,11 +77,7 @@ class StopEarly(lightning.Callback):
             self._checkpoints.write_at_this_step()
 
     def on_train_batch_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Stop once the previous step is complete, with its validation and its checkpoint.
-
-        Raises:
-            StoppedError: if a signal has come.
-        """
+        """Stop once the previous step is complete, with its validation and its checkpoint."""
         if self._ending:
             raise StoppedError(self._received or signal.SIGTERM, trainer.global_step)
 

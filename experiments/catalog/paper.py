@@ -5,7 +5,7 @@ The defaults of the configuration are the paper's base model, so only difference
 
 from __future__ import annotations
 
-from experiments.catalog import multi30k
+from experiments.catalog import small
 from experiments.records.experiment import Experiment
 from transformer.config import Config, DataConfig, override
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_DE_SMALL, WMT14_EN_FR
@@ -59,7 +59,7 @@ WMT14_EN_DE_FIRST = Experiment(
     description="a small model on WMT14's News Commentary, EN-DE, for a first try",
     # The model of multi30k, with batches for sentences twice as long.
     config=override(
-        multi30k.recipe(WMT14_EN_DE_SMALL),
+        small.recipe(WMT14_EN_DE_SMALL),
         tokens_per_batch=2_000,
         max_steps=10_000,
         warmup_steps=500,

@@ -111,11 +111,7 @@ CRAFT = Experiment(
 
 
 def experiment_of_treebank(name: str) -> Experiment:
-    """The Penn Treebank of ``treebank:FOLDER`` in the paper's setting.
-
-    Raises:
-        InputError: if the folder lacks sections.
-    """
+    """The Penn Treebank of ``treebank:FOLDER`` in the paper's setting."""
     folder = name.removeprefix(TREEBANK)
     if not folder:
         raise InputError("treebank: needs a folder, as in treebank:treebank_3/parsed/mrg/wsj")

@@ -29,9 +29,6 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
     """The experiment with each ``FIELD=VALUE`` or ``SECTION.FIELD=VALUE`` applied.
 
     The settings become part of its name.
-
-    Raises:
-        InputError: for an unknown field, or a value that does not fit it.
     """
     if not settings:
         return experiment

@@ -29,11 +29,7 @@ def constrain_to_trees(
 
 
 def parse_lines(sentences: Sequence[str], lines: Sequence[str]) -> list[Tree]:
-    """The trees over the sentences that ``lines`` describe.
-
-    Raises:
-        InputError: if a line describes no tree over its sentence.
-    """
+    """The trees over the sentences that ``lines`` describe."""
     return [delinearise(x, y.split()) for x, y in zip(lines, sentences, strict=True)]
 
 

@@ -7,40 +7,41 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from experiments.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
 from experiments.display import Display
-from experiments.evaluate.parsing import constrain_to_trees, score_parses
-from experiments.records.checkpoints import has_checkpoints, to_average
-from experiments.records.experiment import Experiment
+from experiments.evaluate.options import DecodingOptions
+from experiments.evaluate.parsing import score_parses
+from experiments.evaluate.trained import (
+    Text,
+    TrainedModel,
+    choose_checkpoints,
+    load_average,
+    load_decoder,
+    text_of_split,
+)
+from experiments.records.checkpoints import to_average
+from experiments.records.data import recorded_data
+from experiments.records.experiment import Experiment, load_experiment
 from experiments.records.outputs import Sample, hypotheses_path, samples_path
 from experiments.records.progress import Progress, RunState
 from experiments.records.provenance import commit, versions
-from experiments.records.result import Averaged, Parses, Result
-from transformer.config import DecodingConfig, to_dict
-from transformer.corpus import Corpus
+from experiments.records.result import Averaged, Parses, Result, parse_scores
+from transformer.config import to_dict
 from transformer.data.prepared import PreparedCorpus
-from transformer.data.vocabulary import Vocabulary
-from transformer.decoding.incremental import check_cache
+from transformer.data.text import read_aligned
 from transformer.errors import InputError
 from transformer.evaluation.bleu import Bleu, bleu, sentence_chrf, tokenised_bleu
 from transformer.evaluation.counts import count_parameters, nominal_flops, training_flops
-from transformer.evaluation.perplexity import Decode, Perplexity, perplexity, translate
+from transformer.evaluation.perplexity import Perplexity, perplexity
 from transformer.files import write_atomically, write_json
-from transformer.model.encoder_decoder import Transformer
-from transformer.training.checkpoints import average_weights
 from transformer.training.precision import effective_precision
-from transformer.variant import build
 
 if TYPE_CHECKING:  # a translation needs no Lightning, whose import takes seconds
     import lightning.pytorch as lightning
 
     from experiments.callbacks.clock import Clock
-
-Text = tuple[list[str], list[str]]
 
 # Rows of the embedding with which the parameters add up to the paper's column.
 _PAPER_VOCAB_SIZE = 40_960
@@ -61,6 +62,17 @@ class Scores:
     tokenised_bleu: Bleu | None = None
     parses: Parses | None = None
 
+    def figures(self, prefix: str = "") -> dict[str, Any]:
+        """The fields of a :class:`Result` that these scores fill."""
+        found = {
+            "bleu": self.bleu and self.bleu.score,
+            "tokenised_bleu": self.tokenised_bleu and self.tokenised_bleu.score,
+            "perplexity": self.perplexity.per_token,
+            "perplexity_per_char": self.perplexity.per_char,
+            "parses": self.parses,
+        }
+        return {f"{prefix}{name}": value for name, value in found.items()}
+
 
 @explain_out_of_memory(lambda: "while scoring", _FEWER_AT_ONCE)
 def score_run(
@@ -77,19 +89,17 @@ def score_run(
         InputError: if it has no checkpoint that can be read.
         OutOfMemoryError: if there is not enough memory.
     """
-    vocabulary, device = corpus.vocabulary(), trainer.strategy.root_device
+    config, device = experiment.config, trainer.strategy.root_device
+    vocabulary = corpus.vocabulary()
 
     def score_mean(checkpoints: list[Path], split: str, name: str) -> Scores:
         text = corpus.text(split)
-        scores = score(
-            load_average(experiment, checkpoints, device),
-            vocabulary,
-            text,
-            experiment.config.decoding,
-            experiment.config.data.corpus,
-            hypotheses_file=hypotheses_path(directory, name),
-            display=display,
+        model = load_average(experiment, checkpoints, device)
+        trained = TrainedModel(
+            experiment=experiment, model=model, vocabulary=vocabulary, averaged=len(checkpoints)
         )
+        path = hypotheses_path(directory, name)
+        scores = score(trained, text, hypotheses_file=path, display=display)
         write_samples(samples_path(directory, name), text, scores.translations)
         return scores
 
@@ -99,18 +109,11 @@ def score_run(
         for split in experiment.splits
         if corpus.has(split)
     }
-    averaged, count = None, experiment.config.training.also_average
+    averaged, count = None, config.training.also_average
     more = checkpoints if count is None else to_average(directory, count)
     if more != checkpoints:
         valid = score_mean(more, "valid", "valid-averaged")
-        averaged = Averaged(
-            checkpoints=len(more),
-            bleu=valid.bleu and valid.bleu.score,
-            tokenised_bleu=valid.tokenised_bleu and valid.tokenised_bleu.score,
-            perplexity=valid.perplexity.per_token,
-            perplexity_per_char=valid.perplexity.per_char,
-            parses=valid.parses,
-        )
+        averaged = Averaged(checkpoints=len(more), **valid.figures())
     return _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
 
 
@@ -123,125 +126,60 @@ def _result(
     checkpoints: int,
     averaged: Averaged | None,
 ) -> Result:
-    config = experiment.config
-    valid, test = scores["valid"], scores.get("test")
-    precision = effective_precision(config.training.precision, trainer.strategy.root_device)
+    config, device = experiment.config, trainer.strategy.root_device
+    precision = effective_precision(config.training.precision, device)
     peak = nominal_peak(device_name(), precision)
+    valid = scores["valid"]
+    figures = valid.figures() | (scores["test"].figures("test_") if "test" in scores else {})
     return Result(
         experiment=experiment.name,
         seed=config.training.seed,
-        bleu=valid.bleu and valid.bleu.score,
         bleu_signature=valid.bleu and valid.bleu.signature,
-        perplexity=valid.perplexity.per_token,
-        perplexity_per_char=valid.perplexity.per_char,
+        tokenised_bleu_signature=valid.tokenised_bleu and valid.tokenised_bleu.signature,
+        averaged=averaged,
+        averaged_checkpoints=checkpoints,
         parameters=count_parameters(config.model),
         parameters_paper_vocab=count_parameters(config.model, _PAPER_VOCAB_SIZE),
         steps=trainer.global_step,
         source_tokens=clock.source_tokens,
         target_tokens=clock.target_tokens,
         flops=training_flops(config.model, clock.source_tokens, clock.target_tokens),
+        flops_nominal=None if peak is None else nominal_flops(clock.device_seconds, peak),
         train_seconds=clock.seconds,
         tokens_per_second=clock.target_tokens / clock.seconds,
         device=device_name(),
+        devices=trainer.world_size,
         precision=precision,
-        averaged_checkpoints=checkpoints,
+        peak_memory_bytes=peak_memory(device),
+        data_digest=corpus.manifest.digest,
+        corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
         versions=versions(),
         commit=commit(),
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        devices=trainer.world_size,
-        flops_nominal=None if peak is None else nominal_flops(clock.device_seconds, peak),
-        test_bleu=test.bleu.score if test and test.bleu else None,
-        test_perplexity=test.perplexity.per_token if test else None,
-        test_perplexity_per_char=test.perplexity.per_char if test else None,
-        tokenised_bleu=valid.tokenised_bleu and valid.tokenised_bleu.score,
-        tokenised_bleu_signature=valid.tokenised_bleu and valid.tokenised_bleu.signature,
-        test_tokenised_bleu=test.tokenised_bleu.score if test and test.tokenised_bleu else None,
-        averaged=averaged,
-        data_digest=corpus.manifest.digest,
-        corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
-        parses=valid.parses,
-        test_parses=test.parses if test else None,
-        peak_memory_bytes=peak_memory(trainer.strategy.root_device),
+        **figures,
     )
 
 
-def choose_checkpoints(
-    experiment: Experiment, directory: Path, average: int | None = None
-) -> list[Path]:
-    """The last ``average`` checkpoints; if None, as many as configured or as there are.
-
-    Raises:
-        InputError: if the run has no checkpoint, or fewer than asked for.
-    """
-    if average is not None and average < 1:
-        raise InputError(f"average is {average}, but must be at least 1")
-    paths = to_average(directory, average or experiment.config.training.average_checkpoints)
-    if not paths and has_checkpoints(directory):
-        raise InputError(
-            f"none of the checkpoints of {directory} can be read: train again, or copy them again"
-        )
-    if not paths:
-        raise InputError(f"{directory} has no checkpoint yet: train it first")
-    if average is not None and len(paths) < average:
-        raise InputError(
-            f"{directory} holds {len(paths)} of the {average} checkpoints to average: "
-            "train longer, with average_checkpoints set to as many"
-        )
-    return paths
-
-
-def load_average(
-    experiment: Experiment, checkpoints: list[Path], device: torch.device
-) -> Transformer:
-    """The model with the mean of the checkpoints' weights.
-
-    Raises:
-        InputError: if it is a variant that is not known here, has changed, or breaks the cache.
-    """
-    model = build(experiment.config.model)
-    model.load_state_dict(average_weights(checkpoints))
-    model.to(device).eval()
-    if experiment.config.model.model is not None:
-        check_cache(model)
-    return model
-
-
 def score(
-    model: Transformer,
-    vocabulary: Vocabulary,
+    trained: TrainedModel,
     text: Text,
-    decoding: DecodingConfig,
-    corpus: Corpus,
     *,
-    decode: Decode | None = None,
     hypotheses_file: Path | None = None,
     display: Display,
 ) -> Scores:
     """Translate or parse ``text``, source and reference lines, and score that.
 
     Args:
-        corpus: on which the model was trained
-        decode: the search, if not our own
         hypotheses_file: where to write the translations
     """
     source, reference = text
     display.start(RunState.EVALUATE)
     on_progress = show_lines(display, len(source))
-    constrain = None
-    if corpus.task == "parsing":
-        constrain = constrain_to_trees(corpus, vocabulary, model.embedding.weight.device)
-    hypotheses = translate(
-        model,
-        vocabulary,
-        source,
-        decoding,
-        decode=decode,
-        constrain=constrain,
-        on_progress=on_progress,
-    )
+    hypotheses = trained.decode(source, on_progress=on_progress)
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
-    likely = perplexity(model, vocabulary, source, reference)
+    likely = perplexity(trained.model, trained.vocabulary, source, reference)
+    corpus = trained.experiment.config.data.corpus
     if corpus.task == "parsing":
         parses = score_parses(source, reference, hypotheses)
         return Scores(translations=hypotheses, perplexity=likely, parses=parses)
@@ -285,3 +223,43 @@ def show_lines(display: Display, lines: int) -> Callable[[int], None]:
         )
 
     return update
+
+
+def evaluate_run(
+    directory: Path,
+    options: DecodingOptions,
+    *,
+    split: str,
+    source: Path | None,
+    reference: Path | None,
+    output: Path | None,
+) -> None:
+    """Print the scores of a run on a split, or on the lines of two files."""
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference belong together")
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"{output.parent} is not a folder: --output cannot be written")
+    experiment = load_experiment(directory)
+    text = (
+        read_aligned(source, reference)
+        if source is not None and reference is not None
+        else text_of_split(experiment, split, recorded_data(directory))
+    )
+    trained = load_decoder(directory, options)
+    with Display(None) as display:
+        scores = score(trained, text, hypotheses_file=output, display=display)
+    for name, found in (("BLEU", scores.bleu), ("tokenised BLEU", scores.tokenised_bleu)):
+        if found is not None:
+            print(f"{name} {found.score:.2f}  {found.signature}")
+    if scores.parses is not None:
+        print(parse_scores(scores.parses))
+    print(
+        f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
+        f"{scores.perplexity.per_char:.3f} per character"
+    )
+    decoding = trained.experiment.config.decoding
+    averaged = f", {trained.averaged} checkpoints averaged" if trained.averaged > 1 else ""
+    print(
+        f"{len(text[0]):,} lines, beam {decoding.beam_size}, "
+        f"alpha {decoding.length_penalty}{averaged}"
+    )

@@ -1,35 +1,38 @@
-"""Load a trained model, and translate with it."""
+"""Load the model of a run; translate and parse with it."""
 
 from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 import torch
 
 from experiments.devices import default_device
-from experiments.display import Display
 from experiments.evaluate.options import DecodingOptions
 from experiments.evaluate.parsing import constrain_to_trees, parse_lines
-from experiments.evaluate.scoring import Text, choose_checkpoints, load_average, score
-from experiments.records.data import recorded_data, run_vocabulary
+from experiments.records.checkpoints import has_checkpoints, to_average
+from experiments.records.data import run_vocabulary
 from experiments.records.experiment import Experiment, load_experiment
-from experiments.records.result import parse_scores
-from transformer.config import DecodingConfig, override
+from transformer.config import override
 from transformer.data.fetch.testsets import sacrebleu_text
 from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest
-from transformer.data.text import MAX_LINE, bounded_lines, decode_line, read_aligned
+from transformer.data.text import MAX_LINE, bounded_lines, decode_line
 from transformer.data.trees import escape, to_penn
 from transformer.data.vocabulary import Vocabulary
+from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError, require
 from transformer.evaluation.perplexity import Decode, translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.pretrained import WEIGHTS_FILE, load_weights
+from transformer.training.checkpoints import average_weights
+from transformer.variant import build
+
+Text = tuple[list[str], list[str]]
 
 # Lines of standard input that are translated at a time.
 _LINES_AT_ONCE = 512
@@ -37,14 +40,42 @@ _LINES_AT_ONCE = 512
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedModel:
-    """A trained model with its experiment and vocabulary; ``averaged`` counts the checkpoints in
-    its weights.
+    """A trained model with its experiment and vocabulary.
+
+    ``averaged`` counts the checkpoints in its weights; ``search`` is None for our own.
     """
 
     experiment: Experiment
     model: Transformer
     vocabulary: Vocabulary
     averaged: int
+    search: Decode | None = None
+
+    def decode(
+        self,
+        lines: Sequence[str],
+        *,
+        on_progress: Callable[[int], None] | None = None,
+        first_line: int = 1,
+    ) -> list[str]:
+        """Translate or parse lines, as the model was trained to do.
+
+        Args:
+            on_progress: called with the number of lines done so far
+            first_line: the number of the first one in the text that they are from
+        """
+        corpus, device = self.experiment.config.data.corpus, self.model.embedding.weight.device
+        is_parser = corpus.task == "parsing"
+        return translate(
+            self.model,
+            self.vocabulary,
+            lines,
+            self.experiment.config.decoding,
+            decode=self.search,
+            constrain=constrain_to_trees(corpus, self.vocabulary, device) if is_parser else None,
+            on_progress=on_progress,
+            first_line=first_line,
+        )
 
 
 def load_trained(
@@ -74,47 +105,65 @@ def load_trained(
     )
 
 
-def open_decoder(
-    directory: Path, options: DecodingOptions
-) -> tuple[TrainedModel, DecodingConfig, Decode | None]:
-    """The model of ``directory``, how it decodes, and the search if it is not our own.
+def choose_checkpoints(
+    experiment: Experiment, directory: Path, average: int | None = None
+) -> list[Path]:
+    """The last ``average`` checkpoints; if None, as many as configured or as there are."""
+    if average is not None and average < 1:
+        raise InputError(f"average is {average}, but must be at least 1")
+    paths = to_average(directory, average or experiment.config.training.average_checkpoints)
+    if not paths and has_checkpoints(directory):
+        raise InputError(
+            f"none of the checkpoints of {directory} can be read: train again, or copy them again"
+        )
+    if not paths:
+        raise InputError(f"{directory} has no checkpoint yet: train it first")
+    if average is not None and len(paths) < average:
+        raise InputError(
+            f"{directory} holds {len(paths)} of the {average} checkpoints to average: "
+            "train longer, with average_checkpoints set to as many"
+        )
+    return paths
 
-    Raises:
-        InputError: if the run cannot be used, or the engine is not installed.
-    """
+
+def load_average(
+    experiment: Experiment, checkpoints: list[Path], device: torch.device
+) -> Transformer:
+    """The model with the mean of the checkpoints' weights."""
+    model = build(experiment.config.model)
+    model.load_state_dict(average_weights(checkpoints))
+    model.to(device).eval()
+    if experiment.config.model.model is not None:
+        check_cache(model)
+    return model
+
+
+def load_decoder(directory: Path, options: DecodingOptions) -> TrainedModel:
+    """The model of ``directory``, with the experiment changed by the options."""
     changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
     given = {name: value for name, value in changes.items() if value is not None}
-    config = override(load_experiment(directory).config, **given)
-    if config.data.corpus.task == "parsing" and options.engine == "ctranslate2":
+    experiment = load_experiment(directory)
+    experiment = replace(experiment, config=override(experiment.config, **given))
+    if experiment.config.data.corpus.task == "parsing" and options.engine == "ctranslate2":
         raise InputError("CTranslate2 cannot be held to trees: parse with --engine torch")
-    trained = load_trained(directory, options.average)
-    decode = open_ctranslate2(trained, config.decoding) if options.engine != "torch" else None
-    return trained, config.decoding, decode
+    trained = replace(load_trained(directory, options.average), experiment=experiment)
+    return trained if options.engine == "torch" else with_ctranslate2(trained)
 
 
-def open_ctranslate2(
-    trained: TrainedModel, decoding: DecodingConfig, folder: Path | None = None
-) -> Decode:
-    """The search by CTranslate2 with the weights of ``trained``, or of its export in ``folder``.
-
-    Raises:
-        InputError: if CTranslate2 is not installed.
-    """
+def with_ctranslate2(trained: TrainedModel, folder: Path | None = None) -> TrainedModel:
+    """The same model searched by CTranslate2, or its export in ``folder``."""
     require("ctranslate2")
     from experiments.export.ctranslate2_engine import CTranslate2Decoder
 
-    return CTranslate2Decoder(trained.model, trained.vocabulary, decoding, folder=folder).decode
+    decoding = trained.experiment.config.decoding
+    engine = CTranslate2Decoder(trained.model, trained.vocabulary, decoding, folder=folder)
+    return replace(trained, search=engine.decode)
 
 
 def translate_stream(
     directory: Path, stream: IO[bytes], options: DecodingOptions | None = None
 ) -> Iterator[str]:
-    """Translate each line, in order, some hundred lines at a time.
-
-    Raises:
-        InputError: if the run cannot be used, or a line is not UTF-8. A line that is too long stays
-            empty, with a warning.
-    """
+    """Translate each line, in order, some hundred lines at a time."""
     for _, translation in _decode_stream(directory, stream, options):
         yield translation
 
@@ -122,11 +171,7 @@ def translate_stream(
 def parse_stream(
     directory: Path, stream: IO[bytes], options: DecodingOptions | None = None
 ) -> Iterator[str]:
-    """Parse each line, a sentence with spaces between its words, into a tree in brackets.
-
-    Raises:
-        InputError: if the run cannot be used or is no parser, or a line is not UTF-8.
-    """
+    """Parse each line, a sentence with spaces between its words, into a tree in brackets."""
     corpus = load_experiment(directory).config.data.corpus
     if corpus.task != "parsing":
         raise InputError(f"{directory} does not parse, it translates: use translate {directory}")
@@ -142,22 +187,11 @@ def _decode_stream(
     change: Callable[[str], str] = str,
 ) -> Iterator[tuple[str, str]]:
     """Each line after ``change``, with what the model makes of it."""
-    trained, decoding, decode = open_decoder(directory, options or DecodingOptions())
-    corpus, device = trained.experiment.config.data.corpus, trained.model.embedding.weight.device
-    parses = corpus.task == "parsing"
-    constrain = constrain_to_trees(corpus, trained.vocabulary, device) if parses else None
+    trained = load_decoder(directory, options or DecodingOptions())
     lines = (change(_read_line(*line)) for line in enumerate(bounded_lines(stream), start=1))
     first_line = 1
     while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
-        decoded = translate(
-            trained.model,
-            trained.vocabulary,
-            chunk,
-            decoding,
-            decode=decode,
-            constrain=constrain,
-            first_line=first_line,
-        )
+        decoded = trained.decode(chunk, first_line=first_line)
         yield from zip(chunk, decoded, strict=True)
         first_line += len(chunk)
 
@@ -169,66 +203,11 @@ def _read_line(number: int, line: bytes) -> str:
     return decode_line(line, "standard input", number)
 
 
-def evaluate_run(
-    directory: Path,
-    options: DecodingOptions,
-    *,
-    split: str,
-    source: Path | None,
-    reference: Path | None,
-    output: Path | None,
-) -> None:
-    """Print the scores of a run on a split, or on the lines of two files.
-
-    Raises:
-        InputError: if the run, the split or a file cannot be used.
-    """
-    if (source is None) != (reference is None):
-        raise InputError("--source and --reference belong together")
-    if output is not None and not output.parent.is_dir():
-        raise InputError(f"{output.parent} is not a folder: --output cannot be written")
-    experiment = load_experiment(directory)
-    text = (
-        read_aligned(source, reference)
-        if source is not None and reference is not None
-        else text_of_split(experiment, split, recorded_data(directory))
-    )
-    trained, decoding, decode = open_decoder(directory, options)
-    with Display(None) as display:
-        scores = score(
-            trained.model,
-            trained.vocabulary,
-            text,
-            decoding,
-            experiment.config.data.corpus,
-            decode=decode,
-            hypotheses_file=output,
-            display=display,
-        )
-    for name, bleu in (("BLEU", scores.bleu), ("tokenised BLEU", scores.tokenised_bleu)):
-        if bleu is not None:
-            print(f"{name} {bleu.score:.2f}  {bleu.signature}")
-    if scores.parses is not None:
-        print(parse_scores(scores.parses))
-    print(
-        f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
-        f"{scores.perplexity.per_char:.3f} per character"
-    )
-    averaged = f", {trained.averaged} checkpoints averaged" if trained.averaged > 1 else ""
-    print(
-        f"{len(text[0]):,} lines, beam {decoding.beam_size}, "
-        f"alpha {decoding.length_penalty}{averaged}"
-    )
-
-
 def text_of_split(experiment: Experiment, split: str, recorded: Manifest | None = None) -> Text:
     """Source and reference lines of ``valid``, ``test`` or a set that sacreBLEU knows.
 
     Args:
         recorded: the data that the run started with
-
-    Raises:
-        InputError: if there is no such split, or the data has changed.
     """
     corpus = experiment.config.data.corpus
     if split in ("valid", "test"):

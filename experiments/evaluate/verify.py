@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.catalog.find import find_experiment
-from experiments.records.checkpoints import damaged_checkpoints, step_checkpoints
+from experiments.records.checkpoints import is_sound, step_checkpoints
 from experiments.records.checksums import check_files, read_checksums
 from experiments.records.data import recorded_data, run_vocabulary
 from experiments.records.experiment import CONFIG_FILE, load_experiment
@@ -18,9 +18,6 @@ from transformer.errors import InputError
 def verify_all(name: str, vocab_size: int | None) -> None:
     """Check the data of an experiment, or a run with its checkpoints and data; print each file that
     has changed, and how many were checked.
-
-    Raises:
-        InputError: if a file has changed, or there is nothing to check.
     """
     directory = Path(name)
     if (directory / CONFIG_FILE).is_file():
@@ -49,13 +46,11 @@ def _of_run(directory: Path) -> Iterator[tuple[Path | str, str]]:
 
 
 def _of_unfinished(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Also of runs that finished before checksums were recorded."""
     try:
         run_vocabulary(directory)
         problem = ""
     except InputError:
         problem = "changed since the run began; restore it from the prepared corpus"
     yield directory / VOCABULARY_FILE, problem
-    damaged = damaged_checkpoints(directory)
     for _, path in step_checkpoints(directory):
-        yield path, "damaged; train continues from an earlier one" if path in damaged else ""
+        yield path, "" if is_sound(path) else "damaged; train continues from an earlier one"

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
+from experiments.evaluate.trained import TrainedModel
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
-from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences, length_penalty
-from transformer.evaluation.perplexity import Decode
 from transformer.model.encoder_decoder import Transformer
 
 # Scores closer than this differ by the rounding of fp32 alone.
@@ -57,14 +56,11 @@ class EngineComparison:
         return "\n".join([*listed, summary])
 
 
-def compare_engines(
-    model: Transformer,
-    vocabulary: Vocabulary,
-    config: DecodingConfig,
-    lines: Sequence[str],
-    decode: Decode,
-) -> EngineComparison:
-    """Translate ``lines``, except blank ones, by our own search and by ``decode``."""
+def compare_engines(trained: TrainedModel, lines: Sequence[str]) -> EngineComparison:
+    """Translate ``lines``, except blank ones, by our own search and by that of ``trained``."""
+    model, vocabulary, decode = trained.model, trained.vocabulary, trained.search
+    config = trained.experiment.config.decoding
+    assert decode is not None
     numbers = [number for number, line in enumerate(lines, start=1) if line.strip()]
     sources = vocabulary.encode([lines[number - 1] for number in numbers])
     started = time.perf_counter()

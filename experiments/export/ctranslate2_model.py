@@ -40,9 +40,6 @@ def write_ctranslate2_model(
 
     Args:
         quantization: what CTranslate2 calls a type, such as int8 or float16; None for float32
-
-    Raises:
-        InputError: for a variant, which CTranslate2 would compute as the paper's model.
     """
     if type(model) is not Transformer:
         raise InputError(

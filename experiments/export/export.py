@@ -12,8 +12,8 @@ import torch
 from experiments.evaluate.trained import (
     TrainedModel,
     load_trained,
-    open_ctranslate2,
     text_of_split,
+    with_ctranslate2,
 )
 from experiments.export.check import compare_engines
 from experiments.records.data import recorded_data
@@ -73,9 +73,7 @@ def export_run(
     size = sum(file.stat().st_size for file in output.iterdir())
     print(f"{output}  {size / 2**20:.1f} MiB")
     if lines:
-        decoding = trained.experiment.config.decoding
-        decode = open_ctranslate2(trained, decoding, folder=output)
-        print(compare_engines(trained.model, trained.vocabulary, decoding, lines, decode))
+        print(compare_engines(with_ctranslate2(trained, output), lines))
 
 
 def _write(trained: TrainedModel, format: str, folder: Path, quantization: str | None) -> None:

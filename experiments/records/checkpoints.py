@@ -52,7 +52,7 @@ def newest_sound(directory: Path) -> tuple[int, Path] | None:
     found = step_checkpoints(directory)
     while found:
         step, path = found.pop()
-        if _is_sound(path):
+        if is_sound(path):
             return step, path
         rename(path, path.with_name(f"{path.name}.damaged"))
         then = "continuing from the one before it" if found else "starting over"
@@ -66,16 +66,12 @@ def to_average(directory: Path, count: int) -> list[Path]:
     Those written when the run was stopped are left out, so that the average does not depend on how
     often it was.
     """
-    sound = [path for _, path in step_checkpoints(directory) if _is_sound(path)]
+    sound = [path for _, path in step_checkpoints(directory) if is_sound(path)]
     return [path for path in sound if is_regular(path) or path == sound[-1]][-count:]
 
 
-def damaged_checkpoints(directory: Path) -> list[Path]:
-    """The checkpoints of the run in ``directory`` that cannot be read."""
-    return [path for _, path in step_checkpoints(directory) if not _is_sound(path)]
-
-
-def _is_sound(path: Path) -> bool:
+def is_sound(path: Path) -> bool:
+    """Whether a checkpoint can be read."""
     import torch
 
     try:

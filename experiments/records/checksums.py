@@ -1,7 +1,4 @@
-"""Checksums of a finished run's files, in ``SHA256SUMS``.
-
-Runs that finished before there were any have no such file, and nothing is checked.
-"""
+"""``SHA256SUMS``: the checksums of a finished run's files, as ``sha256sum -c`` reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pathlib import Path
 
 from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE
 from experiments.records.outputs import METRICS_FILE
-from experiments.records.result import RESULT_FILE
+from experiments.records.result import RESULT_FILE, Result, content_of
 from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
 from transformer.files import write_atomically
@@ -31,11 +28,11 @@ _RECORDED = (
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
-def record_checksums(directory: Path, result: bytes) -> None:
-    """Record all that a run leaves, with the content of the ``result`` that is saved next."""
+def record_checksums(directory: Path, result: Result) -> None:
+    """Record all that a run leaves, with the ``result`` that is saved next."""
     paths = sorted(path for pattern in _RECORDED for path in directory.glob(pattern))
     sums = {path.relative_to(directory).as_posix(): sha256_of(path) for path in paths}
-    write_checksums(directory, sums | {RESULT_FILE: hashlib.sha256(result).hexdigest()})
+    write_checksums(directory, sums | {RESULT_FILE: hashlib.sha256(content_of(result)).hexdigest()})
 
 
 def write_checksums(directory: Path, sums: Mapping[str, str]) -> None:
@@ -45,11 +42,7 @@ def write_checksums(directory: Path, sums: Mapping[str, str]) -> None:
 
 
 def read_checksums(directory: Path) -> dict[str, str]:
-    """The checksum of each file of a finished run; empty if it has none, or has not finished.
-
-    Raises:
-        InputError: if the record is damaged.
-    """
+    """The checksum of each file of a finished run; empty if it has none, or has not finished."""
     path = directory / SUMS_FILE
     if not path.is_file() or not (directory / RESULT_FILE).is_file():
         return {}
@@ -72,11 +65,7 @@ def check_files(directory: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path
 
 
 def check_unchanged(directory: Path) -> None:
-    """Check the files of a finished run that tables are made from, all but its checkpoints.
-
-    Raises:
-        InputError: if one has changed or is missing.
-    """
+    """Check the files of a finished run that tables are made from, all but its checkpoints."""
     sums = read_checksums(directory)
     small = {name: x for name, x in sums.items() if not name.startswith(f"{CHECKPOINTS}/")}
     problems = [f"{path} {problem}" for path, problem in check_files(directory, small) if problem]

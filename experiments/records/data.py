@@ -1,4 +1,4 @@
-"""Record the data that a run started with."""
+"""``data.json``: the data that a run started with, and no other is used for it."""
 
 from __future__ import annotations
 
@@ -16,31 +16,16 @@ from transformer.files import write_atomically, write_json
 
 
 def recorded_data(directory: Path) -> Manifest | None:
-    """The data of the run in ``directory``; None before its first step, and for old runs that did
-    not record it.
-
-    Raises:
-        InputError: if the file is damaged.
-    """
+    """The data of the run in ``directory``; None before its first step."""
     path = directory / DATA_FILE
     return read_manifest(path) if path.exists() else None
 
 
 def record_data(directory: Path, corpus: PreparedCorpus) -> None:
-    """Record which data the run uses, and copy its vocabulary.
-
-    Raises:
-        InputError: if the run has recorded no data, but has another vocabulary.
-    """
-    vocabulary, content = directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes()
+    """Record which data the run uses, and copy its vocabulary."""
     if not (directory / DATA_FILE).exists():
-        if vocabulary.exists() and vocabulary.read_bytes() != content:
-            raise InputError(
-                f"{vocabulary} is not the vocabulary of the data as it is now: restore the data, "
-                "or start a new run in another --directory"
-            )
         write_json(directory / DATA_FILE, to_dict(corpus.manifest))
-    write_atomically(vocabulary, content)
+    write_atomically(directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes())
 
 
 def share_data(directory: Path, others: Iterable[Path]) -> None:
@@ -62,11 +47,7 @@ def share_data(directory: Path, others: Iterable[Path]) -> None:
 
 
 def run_vocabulary(directory: Path) -> Vocabulary:
-    """The vocabulary of the run, or of the export, in ``directory``.
-
-    Raises:
-        InputError: if it is not the one that the run started with.
-    """
+    """The vocabulary of the run, or of the export, in ``directory``."""
     path, recorded = directory / VOCABULARY_FILE, recorded_data(directory)
     expected = None if recorded is None else recorded.files[VOCABULARY_FILE].sha256
     if expected is not None and path.exists() and sha256_of(path) != expected:

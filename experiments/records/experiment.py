@@ -91,9 +91,5 @@ def load_experiment(directory: Path) -> Experiment:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read an experiment from the JSON file of a run or of a search.
-
-    Raises:
-        InputError: if it is missing, damaged or of another version.
-    """
+    """Read an experiment from the JSON file of a run or of a search."""
     return from_dict(Experiment, read_json(path), str(path))

@@ -33,7 +33,7 @@ class Sample:
     translation: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Samples:
     samples: tuple[Sample, ...]
 
@@ -44,11 +44,7 @@ def samples_path(directory: Path, split: str) -> Path:
 
 
 def read_samples(directory: Path, split: str) -> list[Sample]:
-    """The best and worst translations of ``split``, best first; empty if there are none.
-
-    Raises:
-        InputError: if the file cannot be read.
-    """
+    """The best and worst translations of ``split``, best first; empty if there are none."""
     path = samples_path(directory, split)
     if not path.is_file():
         return []
@@ -72,11 +68,14 @@ def read_metrics(directory: Path) -> tuple[list[list[str]], int]:
 
 def training_losses(directory: Path) -> dict[int, float]:
     """The training loss by step; empty before the first logged step."""
-    lines, _ = read_metrics(directory)
-    return {int(line[0]): float(line[1]) for line in lines if line[1]}
+    return _curve(directory, 1)
 
 
 def valid_perplexities(directory: Path) -> dict[int, float]:
     """Perplexity on the validation set by step; empty before the first validation."""
+    return _curve(directory, -1)
+
+
+def _curve(directory: Path, column: int) -> dict[int, float]:
     lines, _ = read_metrics(directory)
-    return {int(line[0]): float(line[-1]) for line in lines if line[-1]}
+    return {int(line[0]): float(line[column]) for line in lines if line[column]}

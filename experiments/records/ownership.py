@@ -13,7 +13,7 @@ from experiments.records.attempt import read_attempt
 from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
-from transformer.files import make_directory, read_json, remove_unfinished, write_json
+from transformer.files import make_directory, remove_unfinished, write_json
 
 # A run whose process has just been killed may hold its lock for a moment longer.
 _LOCK_SECONDS = 10
@@ -38,18 +38,11 @@ def claim(directory: Path, experiment: Experiment, *, make: bool = True) -> None
 
 
 def check_configuration(directory: Path, experiment: Experiment) -> None:
-    """Check that ``directory`` belongs to this experiment, or to none yet.
-
-    Raises:
-        InputError: if it belongs to another configuration; the message says what differs.
-    """
+    """Check that ``directory`` belongs to this experiment, or to none yet."""
     if not (directory / CONFIG_FILE).exists():
         return
-    wanted = to_dict(experiment.config)
-    if read_json(directory / CONFIG_FILE).get("config") == wanted:
-        return
     found = load_experiment(directory)
-    changes = differences(to_dict(found.config), wanted)
+    changes = differences(to_dict(found.config), to_dict(experiment.config))
     if found.config.data.corpus.name != experiment.config.data.corpus.name:
         # Everything in another corpus differs; its name is enough to say so.
         corpus = "data.corpus."
@@ -73,9 +66,6 @@ def lock_directory(directory: Path, *, make: bool) -> Generator[None]:
 
     Args:
         make: create the directory if it is missing
-
-    Raises:
-        InputError: if it cannot be made or is in use.
     """
     if not is_first_rank():
         yield
@@ -94,11 +84,7 @@ def lock_directory(directory: Path, *, make: bool) -> Generator[None]:
 
 
 def check_not_removed(directory: Path) -> None:
-    """Check that nobody has removed the run's directory since it was claimed.
-
-    Raises:
-        InputError: if somebody has, even if another program has made the directory again.
-    """
+    """Check that nobody has removed the run's directory since it was claimed."""
     if is_first_rank() and not (directory / CONFIG_FILE).is_file():
         raise InputError(
             f"{directory} was removed, or emptied, while the run was writing to it: start it again"

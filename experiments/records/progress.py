@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
@@ -49,13 +47,7 @@ class RunState(StrEnum):
     GIVEN_UP = "given up"
 
 
-_FINAL = (
-    RunState.DONE,
-    RunState.STOPPED,
-    RunState.REFUSED,
-    RunState.DIVERGED,
-    RunState.FAILED,
-)
+_FINAL = {"done", "stopped", "refused", "diverged", "failed"}
 _EXIT_STATES = {0: RunState.DONE, 2: RunState.REFUSED, STOPPED_EXIT_CODE: RunState.STOPPED}
 
 
@@ -92,18 +84,10 @@ def write_progress(directory: Path, progress: Progress) -> None:
 
 
 def read_progress(directory: Path) -> Progress | None:
-    """Read the latest progress of the run in ``directory``; None if there is none yet."""
-    path = directory / PROGRESS_FILE
+    """The latest progress of the run in ``directory``; None if there is none that can be read."""
     try:
-        return parse_progress(read_json(path)) if path.is_file() else None
-    except InputError:
-        return None
-
-
-def parse_progress(values: Mapping[str, Any]) -> Progress | None:
-    """Read progress from a JSON object; None if it is unreadable, since only displays need it."""
-    try:
-        return from_dict(Progress, {**values, "stage": RunState(values["stage"])})
+        values = read_json(directory / PROGRESS_FILE)
+        return from_dict(Progress, values | {"stage": RunState(values["stage"])})
     except (InputError, KeyError, ValueError):
         return None
 

@@ -124,37 +124,26 @@ class Result:
 
 def score_lines(result: Result) -> list[str]:
     """What is printed of a finished run: a line for each text and each signature."""
-    lines = [_line("valid", result.bleu, result.tokenised_bleu, result.parses, result.perplexity)]
+    lines = [_line("valid", result)]
     if (mean := result.averaged) is not None:
-        line = _line("valid", mean.bleu, mean.tokenised_bleu, mean.parses, mean.perplexity)
-        lines.append(f"{line}  (mean of {mean.checkpoints} checkpoints)")
+        lines.append(f"{_line('valid', mean)}  (mean of {mean.checkpoints} checkpoints)")
     if result.test_perplexity is not None:
-        lines.append(
-            _line(
-                "test",
-                result.test_bleu,
-                result.test_tokenised_bleu,
-                result.test_parses,
-                result.test_perplexity,
-            )
-        )
-    signatures = {
-        "BLEU": result.bleu_signature,
-        "tokenised BLEU": result.tokenised_bleu_signature,
-    }
-    return lines + [f"{name}: {text}" for name, text in signatures.items() if text is not None]
+        lines.append(_line("test", result, "test_"))
+    if result.bleu_signature is not None:
+        lines.append(f"BLEU: {result.bleu_signature}")
+    if result.tokenised_bleu_signature is not None:
+        lines.append(f"tokenised BLEU: {result.tokenised_bleu_signature}")
+    return lines
 
 
-def _line(
-    split: str,
-    bleu: float | None,
-    tokenised_bleu: float | None,
-    parses: Parses | None,
-    perplexity: float,
-) -> str:
+def _line(split: str, scores: Result | Averaged, prefix: str = "") -> str:
+    bleu, tokenised, parses, perplexity = (
+        getattr(scores, f"{prefix}{name}")
+        for name in ("bleu", "tokenised_bleu", "parses", "perplexity")
+    )
     parts = [split.ljust(5)]
     parts += [] if bleu is None else [f"BLEU {bleu:.2f}"]
-    parts += [] if tokenised_bleu is None else [f"tokenised BLEU {tokenised_bleu:.2f}"]
+    parts += [] if tokenised is None else [f"tokenised BLEU {tokenised:.2f}"]
     parts += [] if parses is None else [parse_scores(parses)]
     return "  ".join([*parts, f"perplexity {perplexity:.2f}"])
 

@@ -24,8 +24,11 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(shared_cache: Path, _own_surroundings: None, monkeypatch: pytest.MonkeyPatch):
+def _surroundings_of_runs(
+    shared_cache: Path, _own_surroundings: None, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("DATA_CACHE", str(shared_cache))
+    monkeypatch.setenv("WANDB_MODE", "disabled")
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +52,7 @@ def finished(
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Start:
-    """Start a command in a process of its own; tracking is off unless a test asks for it."""
+    """Start a command in a process of its own."""
     numbers = itertools.count()
 
     def begin(
@@ -59,7 +62,7 @@ def begin(tmp_path: Path) -> Start:
         spare_memory: int | None = None,
         **environment: str,
     ) -> Running:
-        merged = {**os.environ, "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", **environment}
+        merged = {**os.environ, **environment}
         streams = tmp_path / f"streams-{next(numbers)}"
         return start(
             streams,

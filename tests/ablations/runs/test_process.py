@@ -28,7 +28,7 @@ from experiments.records.result import load_result
 from tests.ablations.runs.processes import Finished
 from tests.ablations.storm.processes import parent_of
 from tests.experiments.conftest import Command, Start
-from tests.experiments.run.test_attempt import ATTEMPT
+from tests.experiments.records.test_records import ATTEMPT
 from tests.experiments.samples import tiny_experiment
 
 _PATIENCE_SECONDS = 240.0

@@ -13,7 +13,7 @@ from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import read_checksums, record_checksums
 from experiments.records.ownership import claim
-from experiments.records.result import content_of, load_result, save_result
+from experiments.records.result import load_result, save_result
 from tests.ablations.samples import result, small_plan
 from transformer.config import override
 from transformer.errors import InputError
@@ -102,7 +102,7 @@ def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_pat
     for cell in (BASE, NARROW):
         found = load_result(cell.directory(source))
         assert found is not None
-        record_checksums(cell.directory(source), content_of(found))
+        record_checksums(cell.directory(source), found)
     path = directory / "result.json"
     path.write_text(path.read_text().replace('"bleu": 20.0', '"bleu": 30.0'))
     with pytest.warns(UserWarning, match=rf"left out: {path} changed since the run finished"):

@@ -22,11 +22,6 @@ from experiments.run import run
 from tests.experiments.samples import assert_same_end, tiny_experiment
 
 
-@pytest.fixture(autouse=True)
-def _no_tracking(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-
-
 def _signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send a signal in the middle of a step, once."""
     original = ShowTraining.on_train_batch_end

@@ -56,19 +56,11 @@ def test_the_test_set_is_scored_by_its_name_or_its_files(
     assert output.read_bytes() == (finished / "test.hypotheses.txt").read_bytes()
 
 
-def test_options_change_how_it_decodes(finished: Path, command: Command):
-    options = ("--beam-size", "1", "--length-penalty", "1.5", "--average", "1")
-    ended = command("experiments", "evaluate", finished, *options)
-    assert ended.stdout.splitlines()[3] == "13 lines, beam 1, alpha 1.5"
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ("--split tset", "unknown split 'tset': did you mean 'test'?"),
         ("--average 3", "holds 2 of the 3 checkpoints to average"),
-        ("--average 0", "average is 0, but must be at least 1"),
-        ("--beam-size 0", "beam_size is 0, but must be at least 1"),
         ("--length-penalty nan", "length_penalty is nan, but must be at least 0"),
         ("--source FOLDER/test.en", "--source and --reference belong together"),
         ("--source FOLDER/test.en --reference nowhere", "nowhere"),

@@ -50,17 +50,13 @@ def test_the_scores_are_sacrebleus_and_lie_in_their_intervals() -> None:
     )
 
 
-def test_a_chance_difference_is_noise_and_the_result_is_the_same_each_time() -> None:
-    found = compare_lines(("one", GOOD), ("other", AS_GOOD), REFERENCES)
-    assert found.difference != 0 and found.p_value > 0.05
-    assert found.verdict == "the difference is within noise"
-    assert compare_lines(("one", GOOD), ("other", AS_GOOD), REFERENCES) == found
-
-
 @pytest.mark.parametrize(
     ("one", "other"), [(GOOD, GOOD), (["a"] * 211, ["b"] * 211)], ids=["same", "both at 0"]
 )
 def test_equal_scores_are_no_difference(one: list[str], other: list[str]) -> None:
+    chance = compare_lines(("one", GOOD), ("other", AS_GOOD), REFERENCES)
+    assert chance.difference != 0 and chance.p_value > 0.05
+    assert chance.verdict == "the difference is within noise"
     found = compare_lines(("one", one), ("other", other), REFERENCES)
     assert (found.difference, found.p_value) == (0, 1)
     assert found.verdict == "the difference is within noise"

@@ -13,14 +13,15 @@ import torch
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
 from experiments.catalog.find import find_experiment
-from experiments.evaluate.trained import load_trained, text_of_split
+from experiments.evaluate.trained import TrainedModel, load_trained, text_of_split, with_ctranslate2
 from experiments.export import ctranslate2_engine
 from experiments.export.check import compare_engines
 from experiments.export.ctranslate2_engine import CTranslate2Decoder
 from experiments.export.ctranslate2_model import write_ctranslate2_model
+from experiments.records.experiment import Experiment
 from experiments.run import run
 from tests.samples import TINY_MODEL, number_pairs, random_sentences, tiny_model
-from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, override
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, Config, DecodingConfig, ModelConfig, override
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer
@@ -77,7 +78,7 @@ def test_each_row_of_table_3_has_our_scores(
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
-@pytest.mark.parametrize("beam_size", [1, 2, 4])
+@pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_the_same_hypotheses_as_ours(
     positions: str, beam_size: int, alpha: float, vocabulary: Vocabulary
@@ -157,19 +158,26 @@ def test_a_sentence_with_too_many_positions_is_left_to_our_search(
     assert found == dict(decode_sentences(model, sources, decoding))
 
 
-def test_a_comparison_separates_ties_from_differences(vocabulary: Vocabulary) -> None:
+def test_a_comparison_separates_ties_from_differences(
+    vocabulary: Vocabulary, tiny_config: Config
+) -> None:
     model = lively_model(TINY_MODEL, end=3.0)
     with torch.no_grad():  # two word-pieces that are alike
         model.embedding.weight[9] = model.embedding.weight[8]
-    decoding = DecodingConfig(beam_size=1)
+    config = override(tiny_config, beam_size=1)
+    trained = TrainedModel(
+        experiment=Experiment(name="tiny", description="", config=config),
+        model=model,
+        vocabulary=vocabulary,
+        averaged=1,
+        search=lambda _: enumerate([[8], [9], [10, 11], [8]]),
+    )
     lines = ["one two", "", "three", "four five", "six"]
 
     mine = [[8], [8], [8], [8]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("experiments.export.check.decode_sentences", lambda *_: enumerate(mine))
-        found = compare_engines(
-            model, vocabulary, decoding, lines, lambda _: enumerate([[8], [9], [10, 11], [8]])
-        )
+        found = compare_engines(trained, lines)
     assert [(x.line, x.tie) for x in found.differences] == [(3, True), (4, False)]
     *listed, summary = str(found).splitlines()
     assert listed[0].startswith("line 3: tie, ") and listed[1].startswith("line 4: differs, ")
@@ -188,11 +196,11 @@ def test_a_thousand_sentences_of_a_trained_model(tmp_path: Path) -> None:
     lines = [line for split in ("valid", "test") for line in text_of_split(experiment, split)[0]]
     assert len(lines) >= 1_000
     for beam_size in (1, 4):
-        decoding = DecodingConfig(beam_size=beam_size)
-        decoder = CTranslate2Decoder(trained.model, trained.vocabulary, decoding)
-        found = compare_engines(
-            trained.model, trained.vocabulary, decoding, lines[:1_000], decoder.decode
+        config = override(experiment.config, beam_size=beam_size)
+        searched = dataclasses.replace(
+            trained, experiment=dataclasses.replace(experiment, config=config)
         )
+        found = compare_engines(with_ctranslate2(searched), lines[:1_000])
         assert all(x.tie for x in found.differences), str(found)
         assert len(found.differences) < 5, str(found)
 

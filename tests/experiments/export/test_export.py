@@ -108,12 +108,6 @@ def test_only_an_export_is_overwritten(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--format", "onnx"), 'Invalid value "onnx" for --format'),
-        ((), "parameter --format requires an argument"),
-        (
-            ("--format", "ctranslate2", "--quantization", "int4"),
-            'Invalid value "int4" for --quantization',
-        ),
         (("--format", "safetensors", "--quantization", "int8"), "are for --format ctranslate2"),
         (("--format", "ctranslate2", "--check", "0"), "check is 0, but must be at least 1"),
         (("--format", "ctranslate2", "--average", "3"), "holds 2 of the 3 checkpoints to average"),
@@ -140,14 +134,6 @@ def test_an_export_for_ctranslate2_is_not_taken_for_a_run(
         assert ended.code == 2
         (line,) = ended.lines
         assert "is an export for CTranslate2: give the run, with --engine ctranslate2" in line
-
-
-def test_an_export_has_no_checkpoints_to_average(finished: Path, command: Command, tmp_path: Path):
-    output = tmp_path / "export"
-    command("experiments", "export", finished, "--format", "safetensors", "--output", output)
-    ended = command("experiments", "evaluate", output, "--average", "2")
-    assert ended.code == 2
-    assert "is an export and holds no checkpoints to average" in ended.lines[0]
 
 
 @pytest.mark.parametrize(

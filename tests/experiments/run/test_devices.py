@@ -69,19 +69,11 @@ def test_only_one_process_of_all_machines_is_the_first_rank(monkeypatch: pytest.
     ("device", "fp32", "bf16"),
     [
         ("Tesla K80", 2.8e12, None),
-        ("Tesla P100-SXM2-16GB", 9.5e12, None),
-        ("Tesla V100-PCIE-32GB", 14.0e12, None),
-        ("NVIDIA A100-SXM4-40GB", 19.5e12, 312e12),
         ("NVIDIA A100 80GB PCIe", 19.5e12, 312e12),
-        ("NVIDIA H100 80GB HBM3", 67e12, 989e12),
-        ("NVIDIA H100 PCIe", 51e12, 756e12),
-        ("NVIDIA H200", 67e12, 989e12),
-        ("NVIDIA L4", 30.3e12, 121e12),
         ("NVIDIA GeForce RTX 4090", 82.6e12, 165.2e12),
         # not the devices whose names these begin with
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None, None),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None, None),
-        ("NVIDIA A10G", None, None),
         ("Intel(R) Xeon(R) Processor @ 2.50GHz, 2 threads", None, None),
     ],
 )
@@ -127,16 +119,3 @@ def test_a_step_that_does_not_fit_into_memory_says_what_to_change(
     assert progress is not None
     assert (progress.stage, progress.message) == ("failed", message)
     assert final_state(directory, 1, 0.0) == RunState.FAILED
-
-
-def test_train_reports_a_model_that_does_not_fit(folder: Path, command: Command, tmp_path: Path):
-    module = tmp_path / "wide.py"
-    module.write_text(
-        "from pathlib import Path\n"
-        "from tests.experiments.samples import tiny_experiment\n"
-        f"EXPERIMENT = tiny_experiment(Path({str(folder)!r}), d_ff=10**13)\n"
-    )
-    ended = command("experiments", "train", module, "--directory", tmp_path / "run")
-    assert ended.code == 1, ended
-    assert ended.lines[-1].startswith("out of memory in step 1 of training: ")
-    assert "Traceback" not in ended.stderr

@@ -12,8 +12,8 @@ from filelock import FileLock
 import experiments.evaluate.scoring
 import experiments.records.ownership
 import experiments.run
-from experiments.callbacks.metrics import MetricsCsv
-from experiments.catalog.cldr import CLDR
+from experiments.callbacks.metrics import LogMetrics
+from experiments.catalog.small import CLDR
 from experiments.records.experiment import load_experiment
 from experiments.records.ownership import claim
 from experiments.run import run
@@ -60,8 +60,8 @@ def test_a_directory_in_use_is_refused(
 @pytest.mark.parametrize(
     ("moment", "anew"),
     [
-        ((MetricsCsv, "_append"), False),
-        ((MetricsCsv, "_append"), True),
+        ((LogMetrics, "_append"), False),
+        ((LogMetrics, "_append"), True),
         ((experiments.run, "score_run"), True),
         ((experiments.evaluate.scoring, "_result"), True),
     ],
@@ -73,7 +73,6 @@ def test_a_directory_that_is_removed_ends_the_run_in_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     directory, original = tmp_path / "run", getattr(*moment)
 
     def remove_first(*arguments: Any, **settings: Any) -> Any:
@@ -106,22 +105,9 @@ def test_a_directory_that_cannot_be_made_is_refused_with_the_reason(
 
 
 def test_a_run_whose_data_is_refused_leaves_its_directory_to_the_next(
-    finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Path, folder: Path, tmp_path: Path
 ):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     with pytest.raises(InputError, match="more than the text allows"):
         run(tiny_experiment(folder, vocab_size=5_000), tmp_path)
     assert not (tmp_path / "config.json").exists()
     claim(tmp_path, tiny_experiment(folder))
-
-
-def test_a_damaged_configuration_and_one_of_another_version_are_refused(
-    finished: Path, folder: Path, tmp_path: Path
-):
-    text = (finished / "config.json").read_text()
-    (tmp_path / "config.json").write_text(text[:50])
-    with pytest.raises(InputError, match=r"config\.json cannot be read as JSON"):
-        run(tiny_experiment(folder), tmp_path)
-    (tmp_path / "config.json").write_text(text.replace('"d_ff"', '"width"'))
-    with pytest.raises(InputError, match="does not fit this version of the project"):
-        load_experiment(tmp_path)

@@ -12,7 +12,7 @@ from rich.console import Console
 import experiments.display
 from experiments.display import Display
 from experiments.evaluate.scoring import show_lines
-from experiments.records.progress import Progress, RunState, read_progress, write_progress
+from experiments.records.progress import Progress, RunState, read_progress
 
 
 def _console(terminal: bool) -> tuple[Console, StringIO]:
@@ -45,12 +45,6 @@ def test_without_a_terminal_a_line_is_printed_now_and_then_and_at_the_end(
     assert out.getvalue().splitlines() == [f"train {step}/1000  {figures}" for step in shown]
 
 
-def test_figures_that_are_not_known_are_left_out():
-    console, out = _console(terminal=False)
-    Display(None, console).update(Progress(stage=RunState.TRAIN, step=1, max_steps=5))
-    assert out.getvalue().strip() == "train 1/5"
-
-
 def test_a_terminal_shows_a_bar_with_messages_above_it():
     console, out = _console(terminal=True)
     with Display(None, console) as display:
@@ -62,12 +56,6 @@ def test_a_terminal_shows_a_bar_with_messages_above_it():
     for part in ("train", "250/1000", "loss 2.346", "12,346 tokens/s", "1 min 01 s left"):
         assert part in out.getvalue()
     assert "resuming at step 250 of 1000\n" in out.getvalue()
-
-
-def test_a_message_is_one_line_however_long():
-    console, out = _console(terminal=False)
-    Display(None, console).say("word " * 60)
-    assert out.getvalue().count("\n") == 1
 
 
 def test_progress_json_follows_the_stages(tmp_path: Path):
@@ -93,17 +81,6 @@ def test_progress_json_follows_the_stages(tmp_path: Path):
     last = read_progress(tmp_path)
     assert first is not None and last is not None
     assert (first.step, last.step) == (1, 1_000)
-
-
-@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"stage": "unheard of"}'])
-def test_progress_that_cannot_be_read_is_none(content: str | None, tmp_path: Path):
-    write_progress(tmp_path, _progress(7))
-    found = read_progress(tmp_path)
-    assert found is not None and (found.stage, found.step) == ("train", 7)
-    (tmp_path / "progress.json").unlink()
-    if content is not None:
-        (tmp_path / "progress.json").write_text(content)
-    assert read_progress(tmp_path) is None
 
 
 def test_no_time_left_is_estimated_from_the_first_lines_of_a_text(tmp_path: Path):

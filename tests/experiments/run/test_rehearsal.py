@@ -114,18 +114,3 @@ def test_en_fr_with_packed_members_in_a_plain_archive(
         monkeypatch.setenv("DATA_MIRROR", server.url)
         assert prepare(file, monkeypatch) == 0
     check(prepared(file), WMT14_EN_FR)
-
-
-def test_a_login_page_of_the_network_costs_no_downloaded_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    served = archives(WMT14_EN_DE)
-    file = declare(tmp_path / "rehearsal.py", WMT14_EN_DE, served)
-    fill_sacrebleu(tmp_path / "sacrebleu", "de")
-    with ScriptedServer(served).running() as server:
-        monkeypatch.setenv("DATA_MIRROR", server.url)
-        server.scripts = {EUROPARL: [cut(700), other(b"<html>Log in</html>", "text/html")]}
-        assert prepare(file, monkeypatch) == 2
-        assert f"{server.url}{EUROPARL} is not the declared file" in capsys.readouterr().err
-        assert prepare(file, monkeypatch) == 0
-        assert server.ranges[:3] == [None, "bytes=700-", "bytes=700-"]

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from experiments.records.checkpoints import step_checkpoints
-from experiments.records.experiment import load_experiment
 from experiments.records.progress import read_progress
-from experiments.records.result import Result, load_result, score_lines
+from experiments.records.result import Result, load_result
 from tests.experiments.samples import last_checkpoint, tiny_experiment
 from transformer.data.module import TranslationDataModule
 from transformer.data.prepare.prepare import prepare
@@ -37,10 +36,6 @@ def _metrics(directory: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_config_json_is_the_experiment(finished: Path, folder: Path):
-    assert load_experiment(finished) == tiny_experiment(folder)
-
-
 def test_the_result_has_every_field(written: str):
     values = json.loads(written)
     assert (values["experiment"], values["seed"]) == ("numbers", 3)
@@ -53,17 +48,6 @@ def test_the_result_has_every_field(written: str):
     unknown = {name for name, value in values.items() if value is None}
     # Not configured; a CPU has no nominal peak; it translates.
     assert unknown == {"averaged", "flops_nominal", "parses", "test_parses"}
-
-
-def test_an_old_result_without_tokenised_bleu_can_be_read(written: str, tmp_path: Path):
-    values = json.loads(written)
-    for name in ("tokenised_bleu", "tokenised_bleu_signature", "test_tokenised_bleu", "averaged"):
-        del values[name]
-    (tmp_path / "result.json").write_text(json.dumps(values))
-    old = load_result(tmp_path)
-    assert old is not None
-    lines = score_lines(old)
-    assert len(lines) == 3 and all("tokenised" not in line for line in lines)
 
 
 def test_the_figures_of_the_result_agree(result: Result, folder: Path):
@@ -101,14 +85,6 @@ def test_the_last_two_checkpoints_and_the_best_are_kept(finished: Path, folder: 
     assert best["global_step"] == min(losses, key=losses.__getitem__)
     module = TransformerModule(tiny_experiment(folder).config)
     module.load_state_dict(last_checkpoint(finished)["state_dict"])
-
-
-def test_translations_are_plain_text_with_a_line_for_each_source(finished: Path, folder: Path):
-    for split in ("valid", "test"):
-        sources = (folder / f"{split}.en").read_text().splitlines()
-        hypotheses = (finished / f"{split}.hypotheses.txt").read_text(encoding="utf-8")
-        assert hypotheses.endswith("\n")
-        assert hypotheses.count("\n") == len(sources)
 
 
 def test_the_vocabulary_is_copied_and_progress_is_done(finished: Path, folder: Path):

@@ -31,7 +31,7 @@ from experiments.run import run
 from experiments.tracking import Tracking
 from experiments.wandb_runs import track_table, tracking_mode
 from tests.experiments.conftest import Command
-from tests.experiments.run.test_attempt import ATTEMPT
+from tests.experiments.records.test_records import ATTEMPT
 from tests.experiments.samples import tiny_experiment
 from transformer.config import to_dict
 from transformer.errors import InputError
@@ -112,18 +112,6 @@ def test_the_history_holds_the_metrics_under_names_of_their_own(
     assert not logged & {field.name for field in dataclasses.fields(Result)}
 
 
-@pytest.mark.parametrize(
-    ("value", "mode"), [(None, "offline"), ("disabled", "disabled"), ("", "offline")]
-)
-def test_tracking_is_offline_unless_asked_for_more(
-    value: str | None, mode: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delenv("WANDB_MODE")
-    if value is not None:
-        monkeypatch.setenv("WANDB_MODE", value)
-    assert tracking_mode() == mode
-
-
 class _Quiet(http.server.BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
@@ -139,39 +127,42 @@ def answering() -> Iterator[str]:
 
 
 @pytest.fixture
-def silent() -> Iterator[str]:
-    """A server that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-@pytest.fixture
 def closed() -> str:
     """A port on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("asked", [{"WANDB_MODE": "online"}, {"WANDB_API_KEY": _KEY}])
-def test_tracking_is_online_if_asked_for_and_the_server_answers(
-    asked: dict[str, str], answering: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("asked", "mode"),
+    [
+        ({}, "offline"),
+        ({"WANDB_MODE": "disabled"}, "disabled"),
+        ({"WANDB_MODE": "online"}, "online"),
+        ({"WANDB_API_KEY": _KEY}, "online"),
+    ],
+)
+def test_tracking_is_offline_unless_asked_for_more(
+    asked: dict[str, str], mode: str, answering: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("WANDB_MODE")
     monkeypatch.setenv("WANDB_BASE_URL", answering)
     for name, value in asked.items():
         monkeypatch.setenv(name, value)
-    assert tracking_mode() == "online"
+    assert tracking_mode() == mode
 
 
-@pytest.mark.parametrize("server", ["silent", "closed"])
-def test_a_dead_network_is_noticed_within_seconds_and_means_offline(
-    server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+def test_a_silent_server_is_noticed_within_seconds_and_means_offline(
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(experiments.wandb_runs, "_PROBE_SECONDS", 0.5)
     monkeypatch.setenv("WANDB_MODE", "online")
-    monkeypatch.setenv("WANDB_BASE_URL", request.getfixturevalue(server))
     started = time.monotonic()
-    with pytest.warns(UserWarning, match="does not answer: tracking offline"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.warns(UserWarning, match="does not answer: tracking offline"),
+    ):
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
         assert tracking_mode() == "offline"
     assert time.monotonic() - started < 5
 
@@ -229,7 +220,6 @@ def test_a_silent_server_delays_the_end_only_for_a_while(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(experiments.wandb_runs, "_FINISH_SECONDS", 0.1)
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     release = threading.Event()
     with (
         pytest.warns(UserWarning, match="W&B does not answer: sync its folder later"),
@@ -256,11 +246,15 @@ def test_each_attempt_has_its_own_wandb_run_which_names_the_one_before(
 ):
     init = _Init()
     monkeypatch.setattr(wandb, "init", init)
+    experiment = dataclasses.replace(
+        tiny_experiment(folder), labels={"row": "A-h1"}, reported={"bleu": 24.9}
+    )
     ids: list[str] = []
     for number in (1, 2):
         write_attempt(tmp_path, dataclasses.replace(ATTEMPT, number=number, wandb_ids=tuple(ids)))
-        with Tracking(tiny_experiment(folder), tmp_path):
-            pass
+        with Tracking(experiment, tmp_path) as tracking:
+            assert tracking._run is not None
+            assert dict(tracking._run.summary) == {"paper/bleu": 24.9}
         last = wandb_id(tmp_path)
         assert last is not None
         ids.append(last)
@@ -268,33 +262,18 @@ def test_each_attempt_has_its_own_wandb_run_which_names_the_one_before(
     assert ids[0] != ids[1]
     first, second = (given["config"] for given in init.given)
     assert (first["resumed_from"], second["resumed_from"]) == (None, ids[0])
-    assert second["cell"] == "base/seed-1"
+    assert (second["cell"], second["row"]) == ("base/seed-1", "A-h1")
     assert (second["attempt"], second["host"]) == (2, "node7")
     assert init.given[1]["name"] == "numbers-seed3-attempt2"
     assert {given["group"] for given in init.given} == {"tests/tiny"}
 
 
-def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
+def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path):
     with pytest.warns(UserWarning, match="W&B does not take the table: "):
         track_table(
             tmp_path, "table3-quick", ["row", "BLEU"], [["base"]],
             figures={}, config={}, group="table3-quick", tags=(),
         )  # fmt: skip
-
-
-def test_labels_and_the_papers_figures_are_tracked(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    init = _Init()
-    monkeypatch.setattr(wandb, "init", init)
-    experiment = dataclasses.replace(
-        tiny_experiment(folder), labels={"row": "A-h1"}, reported={"bleu": 24.9}
-    )
-    with Tracking(experiment, tmp_path) as tracking:
-        assert tracking._run is not None
-        assert dict(tracking._run.summary) == {"paper/bleu": 24.9}
-    assert init.given[0]["config"]["row"] == "A-h1"
 
 
 def _csv_figures(directory: Path) -> dict[int, dict[str, float]]:

@@ -42,10 +42,9 @@ def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
 
 
 def test_two_ranks_take_the_global_batches_of_one_process(
-    folder: Path, begin: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, begin: Start, tmp_path: Path
 ):
     """Without dropout, which is drawn separately for each shard of a batch."""
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     one, two = tmp_path / "one", tmp_path / "two"
     experiment = tiny_experiment(folder, ("valid",), max_steps=12, dropout=0.0)
     alone = result_of(experiment, one)
@@ -86,10 +85,7 @@ def test_torchs_launcher_begins_the_ranks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("taken_over", [False, True])
-def test_ranks_end_together(
-    taken_over: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
+def test_ranks_end_together(taken_over: bool, folder: Path, tmp_path: Path):
     directory, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
     experiment = tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000)
     claim(directory, experiment)
@@ -116,44 +112,10 @@ def test_ranks_end_together(
 
 
 @pytest.mark.slow
-def test_two_processes_take_the_steps_of_one(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    one, two = tmp_path / "one", tmp_path / "two"
-    alone = result_of(tiny_experiment(folder, max_steps=10), one, accumulate=2)
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.experiments.run.train_on_two", folder, two],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended
-    assert sorted(ended.stdout.split()) == ["None", "Result"]
-    assert _losses(two, "loss") == pytest.approx(_losses(one, "loss"), abs=1e-5)
-    assert _losses(two, "train_perplexity") == pytest.approx(
-        _losses(one, "train_perplexity"), rel=1e-5
-    )
-    assert _losses(two, "gradient_norm") == pytest.approx(_losses(one, "gradient_norm"), abs=1e-4)
-    together = load_result(two)
-    assert together is not None
-    assert together.steps == alone.steps
-    assert (together.devices, alone.devices) == (2, 1)
-    assert together.source_tokens == alone.source_tokens
-    assert together.target_tokens == alone.target_tokens
-    assert together.perplexity == pytest.approx(alone.perplexity, rel=1e-4)
-    assert [step for step, _ in step_checkpoints(two)] == [9, 10]
-    assert not [
-        line for line in ended.stderr.splitlines() if not line.startswith(("train", "eval"))
-    ]
-
-
-@pytest.mark.slow
 def test_two_ranks_end_when_the_first_has_no_time_left_and_tell_each_other_little(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path
 ):
     """In ten steps of two micro-batches: ten reductions of gradients, and a vote now and then."""
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     ended = subprocess.run(
         [sys.executable, "-m", "tests.experiments.run.stop_two", folder, tmp_path / "two"],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -171,7 +133,6 @@ def test_two_ranks_end_when_the_first_has_no_time_left_and_tell_each_other_littl
 
 
 def test_an_apple_gpu_is_not_used(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
     result = result_of(tiny_experiment(folder, max_steps=3), tmp_path)
     assert result.steps == 3

@@ -1,4 +1,4 @@
-"""Captions of pictures, EN-DE and EN-FR."""
+"""Small experiments for a laptop: the built-in phrases, and captions of pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transformer.config import (
     override,
 )
 from transformer.corpus import Corpus
-from transformer.data.corpora.declared import MULTI30K_EN_DE, MULTI30K_EN_FR
+from transformer.data.corpora.declared import CLDR_EN_DE, MULTI30K_EN_DE, MULTI30K_EN_FR
 
 
 def recipe(corpus: Corpus) -> Config:
@@ -72,4 +72,23 @@ MULTI30K_FR = Experiment(
     description="Multi30k EN-FR, a small model",
     config=recipe(MULTI30K_EN_FR),
     tags=("multi30k",),
+)
+CLDR = Experiment(
+    name="cldr",
+    description="dates, amounts, names and numbers in words, built in; minutes on a CPU",
+    config=Config(
+        model=ModelConfig(
+            vocab_size=500, num_layers=3, d_model=64, d_ff=256, num_heads=8, d_k=8, d_v=8
+        ),
+        data=DataConfig(corpus=CLDR_EN_DE, tokens_per_batch=600),
+        training=TrainingConfig(
+            max_steps=1_600,
+            warmup_steps=250,
+            schedule="linear",
+            learning_rate_factor=0.35,
+            checkpoint_every_steps=500,
+            validate_every_steps=500,
+        ),
+    ),
+    tags=("cldr",),
 )

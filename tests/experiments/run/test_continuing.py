@@ -1,0 +1,227 @@
+"""Runs that were killed, stopped or short of room end as if they had not been."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from experiments.records.checkpoints import step_checkpoints
+from experiments.records.experiment import Experiment, Limits
+from experiments.records.outputs import METRICS_FILE
+from experiments.records.ownership import claim
+from experiments.records.progress import STOPPED_EXIT_CODE
+from experiments.records.result import load_result
+from experiments.run import run
+from tests.ablations.runs.processes import Running
+from tests.experiments.conftest import Command, Start
+from tests.experiments.samples import (
+    assert_same_end,
+    copy_of,
+    forget_result,
+    last_checkpoint,
+    outcome,
+    result_of,
+    tiny_experiment,
+)
+
+_STEPS = 90
+_KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def experiment(folder: Path) -> Experiment:
+    """Ten epochs; no interval divides another or an epoch."""
+    return tiny_experiment(
+        folder, ("valid",), max_steps=_STEPS, checkpoint_every_steps=7, validate_every_steps=11
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    experiment: Experiment, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATA_CACHE", str(shared_cache))
+        patch.setenv("WANDB_MODE", "disabled")
+        run(experiment, directory)
+    return directory
+
+
+def _steps(directory: Path) -> int:
+    """The last step that was logged."""
+    metrics = directory / "metrics.csv"
+    lines = metrics.read_text().splitlines() if metrics.exists() else []
+    first = lines[-1].partition(",")[0] if lines else ""
+    return int(first) if first.isdigit() else 0
+
+
+def _start(begin: Start, directory: Path) -> Running:
+    return begin("ablations.runs.entry", directory, stdin=None)
+
+
+def _disturb(begin: Start, directory: Path, *, times: int, seed: int) -> int:
+    """Stop the run ``times`` times at random steps; return how often it had ended before."""
+    random, late = Random(seed), 0
+    for number in range(times):
+        stop = _steps(directory) + random.randint(1, max(2, _STEPS // (2 * times)))
+        running = _start(begin, directory)
+        running.wait_until(lambda stop=stop: _steps(directory) >= stop)
+        how = _KILLS[(seed + number) % len(_KILLS)]
+        ended = running.finish(how)
+        late += ended.code == 0
+        assert ended.code in (0, -how if how == signal.SIGKILL else STOPPED_EXIT_CODE), ended
+    return late
+
+
+def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
+    experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, experiment)
+    assert _disturb(begin, directory, times=3, seed=0) < 3
+    ended = _start(begin, directory).finish()
+    assert ended.code == 0, ended
+    assert_same_end(directory, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_run_killed_many_times_ends_as_an_undisturbed_one(
+    seed: int, experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, experiment)
+    _disturb(begin, directory, times=9, seed=seed)
+    assert _start(begin, directory).finish().code == 0
+    assert_same_end(directory, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_after_a_checkpoint_of_its_step(
+    number: signal.Signals, experiment: Experiment, begin: Start, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    claim(directory, experiment)
+    running = _start(begin, directory)
+    running.wait_until(lambda: _steps(directory) >= 15)
+    ended = running.finish(number)
+    assert ended.code == STOPPED_EXIT_CODE
+    saved, _ = step_checkpoints(directory)[-1]
+    assert saved == _steps(directory)
+    assert ended.lines[-1] == f"stopped at step {saved}; the same command continues there"
+
+
+def _files(directory: Path) -> dict[Path, int]:
+    """What stands in a directory, by when it was written."""
+    found = (p for p in directory.rglob("*") if p.is_file() and p.name != ".lock")
+    return {path: path.stat().st_mtime_ns for path in found}
+
+
+def _course(directory: Path) -> tuple[list[str], list[int], int]:
+    """The steps of the metrics, those of the checkpoints, and the epoch."""
+    metrics = (directory / METRICS_FILE).read_text(encoding="utf-8").splitlines()
+    return (
+        [line.partition(",")[0] for line in metrics],
+        [step for step, _ in step_checkpoints(directory)],
+        last_checkpoint(directory)["epoch"],
+    )
+
+
+@pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
+def test_a_finished_run_started_again_does_nothing(
+    limits: Limits | None, finished: Path, folder: Path
+):
+    before = _files(finished)
+    assert run(tiny_experiment(folder), finished, limits=limits) == load_result(finished)
+    assert _files(finished) == before
+
+
+@pytest.mark.parametrize("stop", [10, 13])
+def test_a_run_ended_by_max_steps_continues_as_if_it_had_not_been(
+    stop: int, finished: Path, folder: Path, tmp_path: Path
+):
+    experiment = tiny_experiment(folder)
+    first = result_of(experiment, tmp_path, limits=Limits(max_steps=stop))
+    assert first.steps == stop
+    assert first == load_result(tmp_path)
+    run(experiment, tmp_path)
+    assert_same_end(tmp_path, finished)
+
+
+@pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
+def test_a_run_that_was_stopped_before_its_evaluation_is_only_evaluated(
+    limits: Limits | None, finished: Path, folder: Path, tmp_path: Path
+):
+    directory = copy_of(finished, tmp_path / "run")
+    before = load_result(directory)
+    forget_result(directory)
+    after = result_of(tiny_experiment(folder), directory, limits=limits)
+    assert outcome(directory) == outcome(finished)
+    assert before is not None
+    # The checkpoint was written just before the clock stopped; evaluation is no training.
+    assert before.train_seconds / 2 < after.train_seconds <= before.train_seconds
+
+
+def test_a_run_ends_when_its_minutes_are_up_and_is_scored(folder: Path, tmp_path: Path):
+    experiment = tiny_experiment(folder, max_steps=100_000)
+    limits = Limits(max_minutes=0.5 / 60)
+    result = result_of(experiment, tmp_path, limits=limits)
+    assert 0 < result.steps < 100_000
+    assert result.train_seconds >= 0.5
+    assert run(experiment, tmp_path, limits=limits) == result
+    seconds = result.train_seconds + 0.5
+    longer = result_of(experiment, tmp_path, limits=Limits(max_minutes=seconds / 60))
+    assert longer.steps > result.steps
+    assert longer.train_seconds >= seconds
+
+
+def test_a_run_may_continue_with_another_number_of_parts(
+    finished: Path, folder: Path, tmp_path: Path
+):
+    """Steps, epochs, validations and checkpoints stay where they were."""
+    experiment = tiny_experiment(folder)
+    run(experiment, tmp_path, accumulate=3, limits=Limits(max_steps=13))
+    result = result_of(experiment, tmp_path, accumulate=2)
+    expected = load_result(finished)
+    assert expected is not None and result.source_tokens == expected.source_tokens
+    assert _course(tmp_path) == _course(finished)
+
+
+def _half_written(directory: Path) -> list[str]:
+    return [p.name for p in directory.rglob("*") if ".part" in p.name or ".tmp" in p.name]
+
+
+def test_a_checkpoint_that_does_not_fit_ends_the_run_in_one_line(
+    finished: Path, folder: Path, command: Command, tmp_path: Path
+):
+    directory = tmp_path / "run"
+    run(tiny_experiment(folder), directory, limits=Limits(max_steps=20))
+    forget_result(directory)
+    _, newest = step_checkpoints(directory)[-1]
+    size = newest.stat().st_size
+    ended = command("ablations.runs.entry", directory, stdin=None, largest_file=size // 2)
+    assert ended.code == 2
+    assert ended.lines[-1] == f"[Errno 27] File too large: '{newest.with_stem('step-00000030')}'"
+    assert "Traceback" not in ended.stderr
+    assert [step for step, _ in step_checkpoints(directory)] == [10, 20]
+    assert not _half_written(directory)
+    run(tiny_experiment(folder), directory)
+    assert_same_end(directory, finished)
+
+
+def test_data_that_does_not_fit_is_not_left_half_written(
+    folder: Path, command: Command, tmp_path: Path
+):
+    ended = command(
+        "experiments", "prepare", f"files:{folder}", "--vocab-size", "59",
+        largest_file=1_000, DATA_CACHE=str(tmp_path / "cache"),
+    )  # fmt: skip
+    assert ended.code == 2, ended
+    assert len(ended.lines) == 1, ended
+    assert "File too large" in ended.stderr
+    kept = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    assert not any(p.stat().st_size for p in kept)
