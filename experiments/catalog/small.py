@@ -1,4 +1,4 @@
-"""Small experiments for a laptop: the built-in phrases, and captions of pictures."""
+"""Small experiments: the built-in phrases, and captions of pictures."""
 
 from __future__ import annotations
 

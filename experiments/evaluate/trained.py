@@ -1,4 +1,4 @@
-"""Load the model of a run; translate and parse with it."""
+"""Load a trained model, and translate and parse with it."""
 
 from __future__ import annotations
 

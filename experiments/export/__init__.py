@@ -1,1 +1,1 @@
-"""Trained models for other programs, and CTranslate2 for our own search."""
+"""Trained models for other programs, and search by CTranslate2."""

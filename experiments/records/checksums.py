@@ -1,4 +1,4 @@
-"""``SHA256SUMS``: the checksums of a finished run's files, as ``sha256sum -c`` reads them."""
+"""``SHA256SUMS``: checksums of a finished run's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``data.json``: the data that a run started with, and no other is used for it."""
+"""``data.json``: the data that a run started with."""
 
 from __future__ import annotations
 
