@@ -192,7 +192,7 @@ LINES = {
     "ablations/dashboard": 550,
     "ablations/figures": 420,
     "ablations/report": 1_980,
-    "ablations/runs": 1_930,
+    "ablations/runs": 1_940,
     "ablations/search": 1_390,
     "ablations/status": 580,
     "ablations/table1": 970,

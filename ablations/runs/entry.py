@@ -38,6 +38,8 @@ def main(arguments: Sequence[str]) -> int:
     prepare_streams()
     directory, started_at = Path(folder), time.time()
     outcome = _carry_out(directory, int(accumulate), cast(Log, log))
+    for number in stop_signals():  # nothing is left to save, and what is done at exit is not cut
+        signal.signal(number, signal.SIG_IGN)
     if not directory.is_dir():
         print("another attempt has taken this run over", file=sys.stderr, flush=True)
         # Nothing may be written any more; W&B's exit handlers would create the directory again.

@@ -17,10 +17,11 @@ import threading
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from ablations.runs import process
 from ablations.runs.executor import Job, Place, RunProcess
-from experiments.records.progress import STOP_SIGNALS
+from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
 
 # What a run imports, including W&B's launch tools, which each start of W&B looks at. None of these
 # modules touches a GPU or starts a thread.
@@ -122,8 +123,8 @@ def _tell(answers: socket.socket, number: int) -> None:
         answers.sendall(number.to_bytes(_NUMBER_BYTES, signed=True))
 
 
-def _serve(orders: socket.socket) -> int:
-    """Fork what is ordered until the driver is gone; in a run, its exit code."""
+def _serve(orders: socket.socket) -> None:
+    """Fork what is ordered until the driver is gone."""
     # A terminal or a cluster sends these to every process of a job; the driver passes them on.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     for name in _PRELOADED:
@@ -132,16 +133,16 @@ def _serve(orders: socket.socket) -> int:
     while True:
         order, descriptors, *_ = socket.recv_fds(orders, _MOST_BYTES, 2)
         if not order:
-            return 0
+            return
         if os.fork() == 0:
             orders.close()
-            return _carry_out(order, *descriptors)
+            _carry_out(order, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _carry_out(order: bytes, descriptor: int, log: int) -> int:
-    """Fork a run, and tell its number and then how it ended; in the run, its exit code."""
+def _carry_out(order: bytes, descriptor: int, log: int) -> NoReturn:
+    """Fork a run, and tell its number and then how it ended."""
     answers = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if pid := os.fork():
@@ -158,8 +159,14 @@ def _carry_out(order: bytes, descriptor: int, log: int) -> int:
     os.environ.update(variables)
     from ablations.runs.entry import main  # imports torch, which the driver must not
 
-    return main(arguments)
+    try:
+        code = main(arguments)
+    except SystemExit:  # a signal before the run began
+        code = STOPPED_EXIT_CODE
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # what the server has registered to be done at exit is not this process's
 
 
 if __name__ == "__main__":
-    sys.exit(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    _serve(socket.socket(fileno=int(sys.argv[1])))
