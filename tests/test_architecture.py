@@ -198,7 +198,7 @@ LINES = {
     "ablations/table1": 970,
     "ablations/tables": 1_410,
     "ablations/tracking": 340,
-    "bench": 940,
+    "bench": 1_010,
     "experiments": 1_360,
     "experiments/attention": 500,
     "experiments/callbacks": 570,
