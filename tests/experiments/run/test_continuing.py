@@ -60,7 +60,7 @@ def _steps(directory: Path) -> int:
 
 
 def _start(begin: Start, directory: Path) -> Running:
-    return begin("ablations.runs.entry", directory, stdin=None)
+    return begin("ablations.runs.entry", directory, "1", "none", stdin=None)
 
 
 def _disturb(begin: Start, directory: Path, *, times: int, seed: int) -> int:
@@ -203,7 +203,9 @@ def test_a_checkpoint_that_does_not_fit_ends_the_run_in_one_line(
     forget_result(directory)
     _, newest = step_checkpoints(directory)[-1]
     size = newest.stat().st_size
-    ended = command("ablations.runs.entry", directory, stdin=None, largest_file=size // 2)
+    ended = command(
+        "ablations.runs.entry", directory, "1", "none", stdin=None, largest_file=size // 2
+    )
     assert ended.code == 2
     assert ended.lines[-1] == f"[Errno 27] File too large: '{newest.with_stem('step-00000030')}'"
     assert "Traceback" not in ended.stderr

@@ -108,7 +108,9 @@ def test_a_step_that_does_not_fit_into_memory_says_what_to_change(
 ):
     directory = tmp_path / "run"
     claim(directory, tiny_experiment(folder, max_steps=2, d_ff=_WIDE))
-    ended = command("ablations.runs.entry", directory, stdin=None, spare_memory=_SPARE_BYTES)
+    ended = command(
+        "ablations.runs.entry", directory, "1", "none", stdin=None, spare_memory=_SPARE_BYTES
+    )
     assert ended.code == 1, ended
     assert "Traceback" not in ended.stderr
     message = ended.lines[-1]

@@ -38,7 +38,7 @@ def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
     }  # fmt: skip
     words = {name: str(value) for name, value in said.items()}
-    return begin("ablations.runs.entry", directory, stdin=None, **words)
+    return begin("ablations.runs.entry", directory, "1", "none", stdin=None, **words)
 
 
 def test_two_ranks_take_the_global_batches_of_one_process(
