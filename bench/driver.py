@@ -20,6 +20,7 @@ from ablations.tables.cells import TableCells
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE as TABLE3
+from experiments.records.experiment import DATA_FILE
 from experiments.records.result import RESULT_FILE
 
 _RESULTS = Path(__file__).parents[1] / "experiments" / "results"
@@ -37,8 +38,9 @@ class Sleeper:
         """The exit code; None while it sleeps."""
         if time.monotonic() < self.ends_at:
             return None
-        if not (self.directory / RESULT_FILE).exists():
-            shutil.copy(_RESULTS / "table3-quick" / "base" / "seed-1" / RESULT_FILE, self.directory)
+        for name in (RESULT_FILE, DATA_FILE):
+            if not (self.directory / name).exists():
+                shutil.copy(_RESULTS / "table3-quick" / "base" / "seed-1" / name, self.directory)
         return 0
 
 

@@ -98,4 +98,5 @@ def unplanned_runs(plan: Plan, directory: Path) -> list[str]:
         x.parent for x in directory.glob(f"*/seed-*/{RESULT_FILE}") if not number(x.parent)
     )
     names = [path.relative_to(directory).as_posix() for path in finished]
-    return [name for name in names if name not in map(str, plan.cells)]
+    declared = set(map(str, plan.cells))
+    return [name for name in names if name not in declared]
