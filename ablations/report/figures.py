@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from ablations.figures.curves import draw_curves, group_of, mean_curve, read_curve
 from ablations.report.layout import Figure
-from ablations.report.numbers import Agreement, RowNumbers, TableNumbers
+from ablations.report.numbers import Agreement, RowNumbers, TableNumbers, by_seed
 from ablations.runs.attempts import locate
 from ablations.tables.table import Cell
 from experiments.figures import style
@@ -28,9 +28,12 @@ _AGREEMENT = {
     Agreement.OTHER_SIGN: (style.VERMILION, "triangle-up"),
     Agreement.CONTRADICTS: (style.VERMILION, "triangle-up"),
 }
-_SIZES = {
-    "parameters": ("parameters", "parameters of its model"),
-    "flops": ("training FLOPs", "arithmetic of its training"),
+_VERDICTS = {
+    "better": (style.BLUE, "circle"),
+    "better, one seed": (style.BLUE, "circle"),
+    Agreement.WITHIN_NOISE: (style.GREY, "square"),
+    "worse": (style.VERMILION, "triangle-up"),
+    "worse, one seed": (style.VERMILION, "triangle-up"),
 }
 
 
@@ -39,14 +42,15 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
     for measure in table.measures:
         if rows := list(_compared(table, measure)):
             yield draw_agreement(rows, measure, ", with 95 % intervals" * table.has_seeds)
-    if table.has_seeds:
-        yield from (_seeds(table, measure) for measure in table.measures)
+    for measure in table.measures:
+        if rows := _differences(table, measure):
+            yield _draw_differences(table, rows, measure)
     yield from _curves(table)
-    for field, (title, words) in _SIZES.items():
-        if len(rows := list(_sizes(table, field))) > 1:
-            spec = _against(rows, (field, title), ("perplexity", "Perplexity"), log=True)
-            caption = f"Perplexity of each row against the {words}."
-            yield Figure(name=f"perplexity-{field}", spec=spec, caption=caption)
+    if len(rows := list(_sizes(table))) > 1:
+        sizes, scores = ("parameters", "parameters"), ("perplexity", "Perplexity")
+        caption = "Perplexity of each row against the parameters of its model."
+        spec = _against(rows, sizes, scores, log=True)
+        yield Figure(name="perplexity-parameters", spec=spec, caption=caption)
     if rows := [record for row in table.rows for record in _bleu_and_flops(row)]:
         label = "BLEU of the test set"
         yield Figure(
@@ -129,38 +133,77 @@ def _pixels(values: Sequence[float], constant: float, length: int) -> list[float
     return [length * log / (max(logs) - min(logs) or 1) for log in logs]
 
 
-def _seeds(table: TableNumbers, measure: Measure) -> Figure:
-    """Each seed as a point and each row's mean as a tick, the base's mean as a line."""
-    runs = [
-        {"row": row.name, "seed": result.seed, "value": value, "is_base": row.is_base}
-        for row in table.rows
-        for result in row.results
-        if math.isfinite(value := float(getattr(result, measure.name) or math.nan))
-    ]
-    x = style.axis("value", measure.title)
-    order = list(dict.fromkeys(run["row"] for run in runs))
+def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
+    """The rows that can be compared with the base, the best first."""
+    found: list[Record] = []
+    for row in table.rows:
+        score = row.scores[measure.name]
+        if (ours := score.difference) is None or not math.isfinite(ours.mean):
+            continue
+        low, high = ours.interval or (None, None)
+        sign = "lower" if ours.mean < 0 else "higher"
+        better = sign == ("lower" if measure.direction == "minimize" else "higher")
+        verdict = score.verdict or ("better" if better else "worse") + ", one seed"
+        record = {"row": row.name, "difference": ours.mean, "low": low, "high": high}
+        found.append({**record, "verdict": verdict, "others found": row.reference})
+    by_difference = sorted(found, key=lambda record: record["difference"])
+    return by_difference if measure.direction == "minimize" else by_difference[::-1]
+
+
+def _draw_differences(table: TableNumbers, rows: Sequence[Record], measure: Measure) -> Figure:
+    """A forest plot: a line for each row with its difference from the base and the interval."""
+    x = style.axis("difference", f"Δ {measure.title}")
+    order = [row["row"] for row in rows]
     y = {"field": "row", "sort": order, "title": None, "axis": {"grid": True}}
-    mean = {"aggregate": "mean", **x}
-    point = {"x": x, "y": y, "tooltip": style.tooltip("row", "seed", "value")}
+    known = [word for word in _VERDICTS if word in {row["verdict"] for row in rows}]
+    colour, shape = (
+        style.by(
+            "verdict",
+            {word: _VERDICTS[word][look] for word in known},
+            title=None,
+            legend={"orient": "bottom", "symbolOpacity": 1},
+        )
+        for look in (0, 1)
+    )
+    shown = style.tooltip("row", "difference", "low", "high", "verdict", "others found")
+    seeds = list(_differences_by_seed(table, order, measure.name))
+    ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": colour}
+    interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
+    point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
+    of_seed = {"x": x, "y": y, "tooltip": style.tooltip("row", "seed", "difference")}
+    right = {"x": {"value": _WIDTH + 8}}
+    found = {**right, "y": y, "text": {"field": "others found"}}
+    head = {**right, "y": {"value": -8}, "text": {"value": "others found"}}
+    references = [style.layer("text", found, align="left", fontSize=10)]
+    references.append(style.layer("text", head, data=[{}], align="left", fontSize=10))
+    zero = {"x": {"datum": 0, "type": "quantitative"}}
     spec = style.figure(
-        f"{measure.title} by seed",
+        f"{measure.title}: difference from the base",
         width=_WIDTH,
-        height={"step": 15},
-        data={"values": runs},
+        height={"step": 17},
+        data={"values": rows},
         layer=[
-            style.layer(
-                "rule", {"x": mean}, where="datum.is_base", color=style.GREY, strokeDash=[3, 3]
-            ),
-            style.layer("tick", {"x": mean, "y": y}, thickness=2),
-            style.layer("point", point, color=style.BLUE, size=35, opacity=0.9),
+            style.layer("rule", zero, data=[{}], strokeDash=[3, 3], opacity=0.6),
+            *[interval] * any(row["low"] is not None for row in rows),
+            *[style.layer("tick", of_seed, data=seeds, color=style.GREY, size=9)] * bool(seeds),
+            style.layer("point", point, filled=True, size=60, opacity=1),
+            *references * any(row["others found"] for row in rows),
         ],
     )
-    return Figure(
-        name=f"seeds-{measure.name}",
-        spec=spec,
-        caption=f"{measure.title} of each seed as a point, of each row's mean as a tick; the "
-        "dashed line is the base's mean.",
-    )
+    caption = f"{measure.title}: each row's difference from the base, the best row at the top"
+    if table.has_seeds:
+        caption += ", with its 95 % interval and each seed as a tick"
+    return Figure(name=f"differences-{measure.name}", spec=spec, caption=f"{caption}.")
+
+
+def _differences_by_seed(table: TableNumbers, rows: Sequence[str], name: str) -> Iterator[Record]:
+    """The differences of which a mean is taken, in rows of several seeds."""
+    base = {} if table.base is None else by_seed(table.base, name)
+    for row in (row for row in table.rows if row.name in rows):
+        common = {x: y - base[x] for x, y in by_seed(row, name).items() if x in base}
+        if len(common) > 1:
+            for seed, difference in common.items():
+                yield {"row": row.name, "seed": seed, "difference": difference}
 
 
 def _curves(table: TableNumbers) -> Iterator[Figure]:
@@ -181,7 +224,7 @@ def _curves(table: TableNumbers) -> Iterator[Figure]:
         )
 
 
-def _sizes(table: TableNumbers, field: str) -> Iterator[Record]:
+def _sizes(table: TableNumbers) -> Iterator[Record]:
     for row in table.rows:
         perplexity, group = row.means.get("perplexity"), "base" if row.is_base else "rows"
         if perplexity and math.isfinite(perplexity.mean):
@@ -189,7 +232,7 @@ def _sizes(table: TableNumbers, field: str) -> Iterator[Record]:
                 "row": row.name,
                 "group": group_of(row.name) if table.plan.is_compared else group,
                 "perplexity": perplexity.mean,
-                field: fmean(float(getattr(result, field)) for result in row.results),
+                "parameters": row.results[0].parameters,
             }
 
 

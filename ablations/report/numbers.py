@@ -127,7 +127,7 @@ def compute_numbers(directory: Path) -> TableNumbers:
     has_seeds = any(len(row.results) > 1 for row in rows)
     pools: dict[str, Pool] = {}
     for name in plan.measures:
-        alike = {row.name: _by_seed(row, name) for row in rows if _is_comparable(row, name)}
+        alike = {row.name: by_seed(row, name) for row in rows if _is_comparable(row, name)}
         if has_seeds and (found := pool(alike)) is not None:
             pools[name] = found
         for row in rows:
@@ -178,7 +178,8 @@ def _mean(results: Sequence[Result], name: str) -> Estimate | None:
     return estimate([value for value in values if value is not None], scale)
 
 
-def _by_seed(row: RowNumbers, name: str) -> dict[int, float]:
+def by_seed(row: RowNumbers, name: str) -> dict[int, float]:
+    """A row's values of a score by seed."""
     return {x.seed: float(y) for x in row.results if (y := getattr(x, name)) is not None}
 
 
@@ -194,7 +195,7 @@ def _score(row: RowNumbers, base: RowNumbers | None, name: str, pooled: Pool | N
     difference = paper_difference = None
     if base is not None and row.is_of_same_text and not row.is_base:
         if _is_comparable(row, name):
-            ours, theirs = _by_seed(row, name), _by_seed(base, name)
+            ours, theirs = by_seed(row, name), by_seed(base, name)
             difference = paired_difference(ours, theirs, measure.scale)
         if difference and pooled:
             difference = pooled.apply(difference)

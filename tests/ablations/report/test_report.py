@@ -80,8 +80,9 @@ def test_html_needs_no_other_file_and_escapes_what_runs_and_users_wrote(
 def test_figures_show_each_row(reports: dict[str, Path]) -> None:
     root = reports["table3"]
     figures = drawn(root)
-    pairs = [f"{kind}-{name}" for kind in ("agreement", "seeds") for name in ("perplexity", "bleu")]
-    assert list(figures) == [*pairs, "perplexity-parameters", "perplexity-flops"]
+    kinds = ("agreement", "differences")
+    pairs = [f"{kind}-{name}" for kind in kinds for name in ("perplexity", "bleu")]
+    assert list(figures) == [*pairs, "perplexity-parameters"]
     for name in ("agreement-perplexity", "agreement-bleu"):
         assert len(marks(figures[name], "symbol")) == 16
         assert len(marks(figures[name], "rule")) == 2 + 16  # the zeros, and an interval each
@@ -89,6 +90,8 @@ def test_figures_show_each_row(reports: dict[str, Path]) -> None:
         assert (root / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         ElementTree.parse(root / "figures" / f"{name}.svg")
     own = drawn(reports["own"])
+    texts = [text.text for text in marks(own["differences-bleu"], "text")]
+    assert texts.count("better") == 7 and texts[-1] == "others found"
     assert not [name for name in own if "agreement" in name]
     panels = [text.text for text in own["curves"].iter("{http://www.w3.org/2000/svg}text")]
     assert "Learning curves" in panels  # of the base alone, so not in grey
