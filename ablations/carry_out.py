@@ -13,7 +13,7 @@ from ablations.runs.attempts import clear_failures, is_given_up, read_ended
 from ablations.runs.driver import Driver
 from ablations.runs.options import Options
 from ablations.runs.study import Cells
-from ablations.status.from_directory import DirectoryReader
+from ablations.status.status import DirectoryReader
 from ablations.status.view import View
 from transformer.config import Config
 from transformer.errors import InputError

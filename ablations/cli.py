@@ -223,7 +223,7 @@ def status(directory: Directory, /, *, watch: bool = False, json: bool = False) 
 
     Args:
         watch: show it again and again until all is done
-        json: one object, see ablations/status/model.py
+        json: one object, see ablations/status/status.py
     """
     if (directory / LAYERS_FILE).is_file() and not json:
         more = f"run table1 --directory {directory} continues, report shows it"
@@ -246,7 +246,7 @@ def dashboard(
 
     Args:
         directories: of a table or a search, or a folder of them [default: all in runs/]
-        port: or the next one that is free
+        port: another one if this is in use
         host: 0.0.0.0 shows it to the network
         open: open it in a browser
     """

@@ -15,7 +15,7 @@ from ablations.runs.driver import Driver
 from ablations.runs.executor import Place
 from ablations.runs.local import LocalExecutor
 from ablations.runs.options import Options
-from ablations.status.from_directory import DirectoryReader
+from ablations.status.status import DirectoryReader
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.scales import QUICK

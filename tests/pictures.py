@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ablations.dashboard.directories import Directories
+from ablations.dashboard.page import Page
 from ablations.report.report import write_report
-from ablations.status.from_directory import DirectoryReader
+from ablations.status.status import DirectoryReader
 from ablations.status.view import block
 from tests.ablations.dashboard.conftest import serving
 from tests.browser import start_browser
@@ -37,7 +37,7 @@ def main() -> None:
         write_report(table)
         shutil.copyfile(table / "figures" / "curves.svg", PICTURES / "curves.svg")
         _picture(browser, f"{(table / 'report.html').resolve().as_uri()}#rows.open=C-N2", "report")
-        with serving(Directories([table])) as address:
+        with serving(Page([table])) as address:
             _picture(browser, address, "dashboard")
         terminal = Console(record=True, width=80, file=(Path(folder) / "shown").open("w"))
         terminal.print(block(DirectoryReader(table).read(), _LINES))

@@ -1,39 +1,31 @@
-"""Serve the dashboard's pages, changes and files."""
+"""Serve the dashboard's page, reports and scripts."""
 
 from __future__ import annotations
 
-import errno
+import gzip
 import ipaddress
-import json
-import re
 import signal
 import socket
 import sys
 import webbrowser
 from collections.abc import Sequence
-from functools import partial
-from http import HTTPStatus
+from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from ablations.dashboard.directories import TEMPLATES, Directories, Shown, find_directories
-from ablations.files import HTML_FILE
-from ablations.report.layout import render
+from ablations.dashboard.page import TEMPLATES, Page, find_directories
 from ablations.report.write import script_hashes
 from experiments.figures.render import script
 from experiments.records.progress import stop_signals
 from transformer.errors import InputError
 
-TITLE = "Ablations"
-_MOST_PORTS = 50
-# Vega compiles its expressions, and sets styles; nothing else may run or be loaded.
-_POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-)
-_ASSETS = {"dashboard.css": "text/css", "dashboard.js": "text/javascript"}
+_ASSETS = {
+    "/dashboard.css": "text/css",
+    "/dashboard.js": "text/javascript",
+    "/vega.js": "text/javascript",
+}
 
 
 def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bool) -> int:
@@ -50,9 +42,14 @@ def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bo
             raise InputError(
                 f"{directory} is neither the directory of a table or a search nor a folder of them"
             )
-    listening = _listen(host, port)
-    name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
-    address = f"http://{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
+    try:
+        server = Server((host, port), Page(directories or [Path("runs")]))
+    except (OSError, UnicodeError) as error:
+        raise InputError(
+            f"cannot listen at {host}, port {port} ({error}): choose another --host or --port"
+        ) from error
+    name = socket.gethostname() if host == "0.0.0.0" else host
+    address = f"http://{name}:{server.server_port}"
     what = ", ".join(map(str, directories)) or "all in runs"
     print(f"dashboard of {what}: {address} (Ctrl-C ends it)", flush=True)
     if not _is_loopback(host):
@@ -65,47 +62,17 @@ def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bo
 
     for number in stop_signals():
         signal.signal(number, end)
-    shown = Directories(directories or [Path("runs")])
-    with Server(listening, shown, loopback_only=_is_loopback(host)) as server:
+    with server:
         server.serve_forever()
     return 0
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """Listen at ``port``, or at the next free one; the line that says so is printed.
-
-    Raises:
-        InputError: if the address cannot be used.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for candidate in range(port, min(port + _MOST_PORTS, 65_536)):
-        try:
-            listening = socket.create_server((host, candidate), family=family)
-        except (OSError, OverflowError, UnicodeError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-                continue
-            raise InputError(f"cannot listen at {host}, port {candidate} ({error})") from error
-        if candidate != port:
-            print(f"port {port} is in use, so it is {candidate}", flush=True)
-        return listening
-    raise InputError(f"no port from {port} on is free: choose a --port")
-
-
 class Server(ThreadingHTTPServer):
-    """Answers the requests for ``directories`` that reach ``listening``, a bound socket.
+    """Answers the requests that reach the ``address``, a host and a port."""
 
-    Args:
-        loopback_only: refuse requests under other names than this machine's own. Another site
-            could otherwise give its name to this address and read the answers.
-    """
-
-    def __init__(
-        self, listening: socket.socket, directories: Directories, *, loopback_only: bool
-    ) -> None:
-        handler = partial(_Handler, directories=directories, loopback_only=loopback_only)
-        super().__init__(listening.getsockname()[:2], handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listening
+    def __init__(self, address: tuple[str, int], page: Page) -> None:
+        loopback_only = _is_loopback(address[0])
+        super().__init__(address, partial(_Handler, page=page, loopback_only=loopback_only))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print the error, unless the viewer has only left."""
@@ -116,101 +83,53 @@ class Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     timeout = 120  # seconds, of silence within a request and to send an answer
 
-    def __init__(self, *args: Any, directories: Directories, loopback_only: bool) -> None:
-        self._directories, self._loopback_only = directories, loopback_only
+    def __init__(self, *args: Any, page: Page, loopback_only: bool) -> None:
+        self._page, self._loopback_only = page, loopback_only
         super().__init__(*args)
 
     def do_GET(self) -> None:
-        """Answer with a page, a report, what has changed, or an asset."""
+        """Answer with the page, a report, or what the page needs."""
+        # Another site could give its name to this address, and read the answers.
         if self._loopback_only and not _is_loopback(_host_name(self.headers.get("Host", ""))):
             return self.send_error(400, "this address is not this machine's own")
-        path, _, query = self.path.partition("?")
-        match path.split("/")[1:]:
-            case [""]:
-                self._page(TITLE, self._directories.read()[1], "/changes")
-            case ["changes"]:
-                self._changes(query)
-            case ["assets", "vega.js"]:
-                self._answer(script(), "text/javascript", cache="max-age=3600")
-            case ["assets", name] if name in _ASSETS:
-                self._answer((TEMPLATES / name).read_bytes(), _ASSETS[name], cache="no-cache")
-            case ["d", name, *rest] if found := self._directories.read(name)[1]:
-                match rest:
-                    case []:
-                        self._page(f"{name} · {TITLE}", found, f"/d/{name}/changes")
-                    case ["changes"]:
-                        self._changes(query, name)
-                    case ["report"]:
-                        self._report(found[0])
-                    case _:
-                        self.send_error(404)
-            case ["d", _, *_]:
-                self.send_error(404, "there is no table and no search of this name")
-            case _:
-                self.send_error(404)
+        path = unquote(self.path.partition("?")[0])
+        if path == "/":
+            return self._answer(self._page.html().encode())
+        if path in _ASSETS:
+            own = path != "/vega.js"
+            content = (TEMPLATES / path[1:]).read_bytes() if own else script().encode()
+            return self._answer(content, _ASSETS[path])
+        report = self._page.report(Path(path.removeprefix("/report/")))
+        if report is None:
+            return self.send_error(404)
+        return self._answer(report)
 
-    do_HEAD = do_GET
-
-    def _page(self, title: str, shown: Sequence[Shown], changes: str, status: int = 200) -> None:
-        """A page of ``shown`` that polls the address ``changes``; without it only its title."""
-        page = render(
-            TEMPLATES / "page.html.j2",
-            layout="html.j2",
-            title=title,
-            directories=[x.html for x in shown],
-            roots=", ".join(map(str, self._directories.roots)),
-            changes=changes,
-        )
-        self._answer(page, status=status)
-
-    def _changes(self, query: str, name: str | None = None) -> None:
-        """The parts that are newer than the version that the page has, and their version."""
-        has = re.fullmatch(r"since=(\d{1,15})", query)
-        version, shown = self._directories.read(name)
-        since = int(has[1]) if has and int(has[1]) <= version else 0
-        parts = ", ".join(
-            f'{{"name": {json.dumps(x.name)}, "part": {json.dumps(key)}, "value": {part.text}}}'
-            for x in shown
-            for key, part in x.parts.items()
-            if part.version > since
-        )
-        self._answer(f'{{"version": {version}, "parts": [{parts}]}}', "application/json")
-
-    def _report(self, shown: Shown) -> None:
-        """The report in a directory, as it was last written."""
-        try:
-            page = (shown.directory / HTML_FILE).read_bytes()
-        except OSError:
-            why = "there is no report yet: python -m ablations report writes it"
-            return self.send_error(404, why)
-        allowed = _POLICY.replace("script-src 'self'", f"script-src 'self' {script_hashes()}")
-        self._answer(page, policy=allowed)
-
-    def _answer(
-        self,
-        content: str | bytes,
-        media_type: str = "text/html",
-        *,
-        status: int = HTTPStatus.OK,
-        cache: str = "no-store",
-        policy: str = _POLICY,
-    ) -> None:
-        body = content.encode() if isinstance(content, str) else content
-        self.send_response(status)
+    def _answer(self, body: bytes, media_type: str = "text/html") -> None:
+        self.send_response(200)
+        if "gzip" in self.headers.get("Accept-Encoding", ""):
+            body = gzip.compress(body, 1)
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Type", f"{media_type}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", policy)
-        self.send_header("Cache-Control", cache)
+        self.send_header("Content-Security-Policy", _policy())
+        self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse a request with a page that says why."""
-        self._page(message or HTTPStatus(code).phrase, [], "", code)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing for a request."""
+
+
+@cache
+def _policy() -> str:
+    """What pages may load: Vega compiles its expressions and sets styles, and a report has its own
+    scripts in it.
+    """
+    return (
+        f"default-src 'self'; script-src 'self' 'unsafe-eval' {script_hashes()}; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _host_name(header: str) -> str:

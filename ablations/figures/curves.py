@@ -11,7 +11,7 @@ from statistics import fmean
 
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
-from experiments.records.outputs import training_losses, valid_perplexities
+from experiments.records.outputs import valid_perplexities
 
 # Of all curves of a figure together, and the fewest of one of them.
 _MAX_POINTS = 5_000
@@ -20,12 +20,11 @@ _FEWEST = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Validation perplexity, or training loss, by step, of one run or the mean of several."""
+    """Validation perplexity by step, of one run or the mean of several."""
 
     row: str
     seeds: str
     points: tuple[tuple[int, float], ...]
-    is_of_loss: bool = False
 
 
 def group_of(row: str) -> str:
@@ -33,11 +32,11 @@ def group_of(row: str) -> str:
     return row.split("-", 1)[0]
 
 
-def read_curve(directory: Path, row: str, seed: int, *, of_loss: bool = False) -> Curve:
+def read_curve(directory: Path, row: str, seed: int) -> Curve:
     """The curve of the run in ``directory``; empty before the first value."""
-    known = training_losses(directory) if of_loss else valid_perplexities(directory)
-    sound = [(x, y) for x, y in sorted(known.items()) if math.isfinite(y) and y > 0]
-    return Curve(row=row, seeds=str(seed), points=tuple(sound), is_of_loss=of_loss)
+    known = sorted(valid_perplexities(directory).items())
+    sound = ((x, y) for x, y in known if math.isfinite(y) and y > 0)
+    return Curve(row=row, seeds=str(seed), points=tuple(sound))
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:
@@ -66,7 +65,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     """A panel for each group of rows, with the base's curves in grey behind; None without a point.
 
     Args:
-        curves: of any number of rows and seeds, all of the same figure
+        curves: of any number of rows and seeds
         base: the name of the base's row, which is drawn like any other if it is alone
         by_name: True if rows are grouped by their names, as in the paper
     """
@@ -78,10 +77,8 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     if not others:
         behind, others = [], drawn
     titles = _panel_titles(list(dict.fromkeys(curve.row for curve in others)), by_name)
-    is_of_loss = drawn[0].is_of_loss
-    title = "Training loss of runs without a validation yet" if is_of_loss else "Learning curves"
     return style.figure(
-        title + ", the base in grey" * bool(behind),
+        "Learning curves" + ", the base in grey" * bool(behind),
         columns=3,
         concat=[
             _panel(title, [curve for curve in others if titles[curve.row] == title], behind)
@@ -102,15 +99,14 @@ def _panel_titles(rows: Sequence[str], by_name: bool) -> dict[str, str]:
 
 
 def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
-    of = "training loss" if own[0].is_of_loss else "validation perplexity"
     legend = {"orient": "bottom", "columns": 3, "title": None}
-    field, x = of.split()[-1], style.axis("step", "optimiser step")
+    x = style.axis("step", "optimiser step")
     x["scale"]["nice"] = False  # which would begin far below 0
     encoding = {
         "x": x,
-        "y": style.axis(field, of, log=True),
+        "y": style.axis("perplexity", "validation perplexity", log=True),
         "detail": {"field": "seeds"},
-        "tooltip": style.tooltip("row", "seeds", "step", field),
+        "tooltip": style.tooltip("row", "seeds", "step", "perplexity"),
     }
     # From the seventh row on colours repeat, in dashes.
     dashes = [[1, 0]] * len(style.COLOURS) + [[4, 2]] * len(style.COLOURS)
@@ -119,14 +115,14 @@ def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
         for channel, values in (("color", style.COLOURS), ("strokeDash", dashes))
     }
     grey: Spec = {"strokeWidth": 3, "color": style.GREY, "strokeOpacity": 0.55}
-    base = [style.layer("line", encoding, data=_records(behind, field), **grey)] * bool(behind)
-    lines = style.layer("line", {**encoding, **by_row}, data=_records(own, field), strokeWidth=1.5)
+    base = [style.layer("line", encoding, data=_records(behind), **grey)] * bool(behind)
+    lines = style.layer("line", {**encoding, **by_row}, data=_records(own), strokeWidth=1.5)
     return {"title": title, "width": 230, "height": 190, "layer": [*base, lines]}
 
 
-def _records(curves: Sequence[Curve], field: str) -> list[Record]:
+def _records(curves: Sequence[Curve]) -> list[Record]:
     return [
-        {"row": curve.row, "seeds": curve.seeds, "step": step, field: value}
+        {"row": curve.row, "seeds": curve.seeds, "step": step, "perplexity": value}
         for curve in curves
         for step, value in curve.points
     ]

@@ -66,16 +66,7 @@ def read_metrics(directory: Path) -> tuple[list[list[str]], int]:
     return sound, len(lines) - len(sound) + bool(last)
 
 
-def training_losses(directory: Path) -> dict[int, float]:
-    """The training loss by step; empty before the first logged step."""
-    return _curve(directory, 1)
-
-
 def valid_perplexities(directory: Path) -> dict[int, float]:
     """Perplexity on the validation set by step; empty before the first validation."""
-    return _curve(directory, -1)
-
-
-def _curve(directory: Path, column: int) -> dict[int, float]:
     lines, _ = read_metrics(directory)
-    return {int(line[0]): float(line[column]) for line in lines if line[column]}
+    return {int(line[0]): float(line[-1]) for line in lines if line[-1]}

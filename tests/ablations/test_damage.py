@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ablations.cli import PROGRAM
-from ablations.dashboard.reading import Reader
+from ablations.dashboard.page import Reader
 from ablations.files import PLAN_FILE
 from ablations.runs.lock import WHOLE, lock_runs
 from ablations.tables.plan import claim_plan

@@ -15,7 +15,7 @@ from ablations.cli import PROGRAM
 from ablations.costs import measure
 from ablations.costs.estimate import Estimate, describe, plan_table
 from ablations.runs.options import Places
-from ablations.status.from_directory import DirectoryReader
+from ablations.status.status import DirectoryReader
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.progress import Progress, RunState

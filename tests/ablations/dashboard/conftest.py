@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import http.client
-import json
-import socket
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from email.message import Message
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from ablations.dashboard.directories import Directories
+from ablations.dashboard.page import Page
 from ablations.dashboard.server import Server
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
@@ -43,22 +41,15 @@ class Client:
             answer = connection.getresponse()
             return Answer(answer.status, answer.headers, answer.read().decode())
 
-    def changes(self, since: int = 0) -> tuple[dict[str, Any], int]:
-        """The parts that a page of that version gets, by name, and their version."""
-        answer = json.loads(self.get(f"/changes?since={since}").text)
-        return {x["part"]: x["value"] for x in answer["parts"]}, answer["version"]
-
 
 @contextmanager
-def serving(directories: Directories) -> Generator[str]:
+def serving(page: Page) -> Generator[str]:
     """The address of a dashboard that only this machine can reach, while the context is open."""
-    server = Server(socket.create_server(("127.0.0.1", 0)), directories, loopback_only=True)
-    thread = threading.Thread(target=server.serve_forever, args=[0.01])
-    thread.start()
+    server = Server(("127.0.0.1", 0), page)
+    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     with server:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -76,5 +67,5 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def client(root: Path) -> Iterator[Client]:
     """Each request reads the files again."""
-    with serving(Directories([root], interval=0.0)) as address:
+    with serving(Page([root], interval=0.0)) as address:
         yield Client(address)

@@ -1,42 +1,89 @@
-"""Read the status of a directory."""
+"""The status of a table or a search, from files."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
 from ablations.costs.timing import Timing, predict, until_the_last
-from ablations.files import CONFIRM, SEARCH_FILE
 from ablations.runs import identity
 from ablations.runs.attempts import elapsed, locate, number, read_ended
-from ablations.runs.lock import drivers
-from ablations.search.rungs import count_passed
-from ablations.search.search import load_search
-from ablations.status.model import ENDED, Run, Status
+from ablations.search.search import is_search, load_search
 from ablations.tables.plan import load_plan
-from experiments.records.attempt import Attempt, read_attempt
+from experiments.records.attempt import Attempt, Failure, read_attempt
 from experiments.records.progress import Progress, RunState, read_progress
 from experiments.records.result import valid_scores
 from transformer.config import Config
 
-_START_SECONDS = 60.0
-_SILENT_SECONDS = 60.0  # runs report each second
+ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP)
 _FAILED = (RunState.FAILED, RunState.DIVERGED, RunState.REFUSED)
+_SILENT_SECONDS = 60.0  # runs report each second
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """A row of a table with a seed, or a trial of a search; what is unknown is None.
+
+    ``state`` is ``running``, ``failed``, ``given up``, ``stopped``, ``waiting``, ``done`` or
+    ``pruned``. ``attempt`` is the newest one and ``progress`` its last report;
+    ``silent_seconds`` have passed since, if that is too long for a run in progress. ``scores``,
+    those of the validation set, and ``seconds``, its duration, are a finished run's.
+    """
+
+    name: str
+    state: RunState
+    attempt: Attempt | None = None
+    progress: Progress | None = None
+    silent_seconds: float | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    seconds: float | None = None
+    seconds_left: float | None = None
+
+    @property
+    def row(self) -> str:
+        """The name of a table's row; empty for a trial."""
+        return self.name.rpartition("/")[0]
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is in progress and reports."""
+        return self.state == RunState.RUNNING and self.silent_seconds is None
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Those of its attempts, oldest first."""
+        return self.attempt.failures if self.attempt else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Status:
+    """All runs in their order; ``status --json`` prints these fields, and those of a run.
+
+    ``seconds_left`` is until the last run ends with as many at a time as now; None if unknown.
+    """
+
+    title: str
+    runs: tuple[Run, ...]
+    seconds_left: float | None = None
+
+    @property
+    def counts(self) -> Mapping[RunState, int]:
+        """The number of runs in each state that occurs."""
+        return Counter(run.state for run in self.runs)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every run has ended."""
+        return all(run.state in ENDED for run in self.runs)
 
 
 class DirectoryReader:
-    """Reads a directory repeatedly, but finished runs only once.
-
-    Args:
-        directory: of a table or a search
-    """
+    """Reads the directory of a table or a search repeatedly, but finished runs only once."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -48,31 +95,21 @@ class DirectoryReader:
         Raises:
             InputError: if the directory is not a table's or a search's.
         """
-        configs: Mapping[str, Config | None]
-        if (self._directory / SEARCH_FILE).is_file():
+        if is_search(self._directory):
             search = load_search(self._directory)
             title, names = f"search {search.space} at scale {search.scale}", search.names
-            configs, rungs = {"": None}, search.rungs  # trials are still to be sampled
+            configs = {"": search.base}
         else:
             plan = load_plan(self._directory)
-            title, names = f"{plan.table} at scale {plan.scale}", [*map(str, plan.cells)]
-            configs, rungs = plan.configs, ()
-        now, begun = time.time(), self._begun(names)
+            title, names = f"{plan.table} at scale {plan.scale}", tuple(map(str, plan.cells))
+            configs = plan.configs
+        begun = self._begun(names)
         runs = [
-            self._finished.get(name)
-            or (self._read(name, now) if name in begun else Run(name=name, state=RunState.WAITING))
+            self._read(name) if name in begun else Run(name=name, state=RunState.WAITING)
             for name in names
         ]
-        passed = count_passed(rungs, map(_end, runs))
         runs, left = _with_time_left(runs, configs)
-        return Status(
-            title=title,
-            at=now,
-            runs=tuple(runs),
-            seconds_left=left,
-            is_driven=_is_driven(self._directory),
-            passed=passed,
-        )
+        return Status(title=title, runs=tuple(runs), seconds_left=left)
 
     def _begun(self, names: Iterable[str]) -> set[str]:
         """The runs that have a directory, found by one listing of each folder."""
@@ -84,27 +121,12 @@ class DirectoryReader:
             for entry in os.listdir(folder)  # noqa: PTH208 (of many thousand runs)
         }
 
-    def _read(self, name: str, now: float) -> Run:
-        stem = self._directory / name
-        run = _ended(name, stem)
+    def _read(self, name: str) -> Run:
+        run = self._finished.get(name) or _ended(name, self._directory / name)
         if run is None:
-            return _unfinished(name, locate(stem), now)
+            return _unfinished(name, locate(self._directory / name))
         self._finished[name] = run
         return run
-
-
-def _is_driven(directory: Path) -> bool:
-    """Whether a driver works on it; of one on another machine, whether it began just now.
-
-    A search's driver also trains its best trials again.
-    """
-    whole = directory.absolute()
-    is_part = whole.name == CONFIRM and (whole.parent / SEARCH_FILE).is_file()
-    found = chain(drivers(directory), drivers(whole.parent) if is_part else ())
-    return any(
-        age < _START_SECONDS if (running := identity.is_running(name)) is None else running
-        for name, age in found
-    )
 
 
 def _ended(name: str, directory: Path) -> Run | None:
@@ -113,45 +135,43 @@ def _ended(name: str, directory: Path) -> Run | None:
     if ended is None:
         return None
     if (result := ended.result) is not None:
-        attempt = read_attempt(directory)
         return Run(
             name=name,
             state=RunState.DONE,
-            attempt=attempt,
+            attempt=read_attempt(directory),
             scores=valid_scores(result),
             seconds=elapsed(directory, result),
-            failures=attempt.failures if attempt else (),
         )
-    pruned = ended.pruned
-    assert pruned is not None
-    progress = Progress(stage=RunState.DONE, step=pruned.step)
-    scores = {} if pruned.perplexity is None else {"perplexity": pruned.perplexity}
-    return Run(name=name, state=RunState.PRUNED, progress=progress, scores=scores)
+    assert ended.pruned is not None
+    step, perplexity = ended.pruned.step, ended.pruned.perplexity
+    return Run(
+        name=name,
+        state=RunState.PRUNED,
+        progress=Progress(stage=RunState.DONE, step=step),
+        scores={} if perplexity is None else {"perplexity": perplexity},
+    )
 
 
-def _unfinished(name: str, directory: Path, now: float) -> Run:
+def _unfinished(name: str, directory: Path) -> Run:
     attempt, progress = read_attempt(directory), read_progress(directory)
-    if attempt is None and progress is None:
-        return Run(name=name, state=RunState.WAITING)
-    reported, began = progress.updated_at if progress else 0.0, attempt.started_at if attempt else 0
-    fresh = progress if reported >= began else None
-    state = _state(fresh, directory, attempt)
-    heard = max(began, reported) or None
-    silent = now - heard if heard and state == RunState.RUNNING else 0.0
+    began = attempt.started_at if attempt else 0.0
+    if progress is not None and progress.updated_at < began:
+        progress = None  # of an earlier attempt
+    state = _state(progress, directory, attempt)
+    silent = time.time() - (progress.updated_at if progress else began)
     return Run(
         name=name,
         state=state,
         attempt=attempt,
-        # An earlier attempt's progress tells how far it was, not how fast this one is.
-        progress=fresh if state == RunState.RUNNING else progress,
-        heard_at=heard,
-        silent_seconds=silent if silent > _SILENT_SECONDS else None,
-        failures=attempt.failures if attempt else (),
+        progress=progress,
+        silent_seconds=silent if state == RunState.RUNNING and silent > _SILENT_SECONDS else None,
     )
 
 
 def _state(progress: Progress | None, directory: Path, attempt: Attempt | None) -> RunState:
     """The state of a run without a result, by the ``progress`` of its newest attempt."""
+    if progress is None and attempt is None:
+        return RunState.WAITING
     if attempt is not None and attempt.given_up:
         return RunState.GIVEN_UP
     stage = progress.stage if progress else None
@@ -165,27 +185,20 @@ def _state(progress: Progress | None, directory: Path, attempt: Attempt | None) 
     return RunState.RUNNING
 
 
-def _end(run: Run) -> tuple[int, bool]:
-    """The step that a trial has reached, and whether it ended there early."""
-    step = run.progress.step if run.progress else 0
-    return (sys.maxsize if run.state == RunState.DONE else step), run.state == RunState.PRUNED
-
-
 def _with_time_left(
-    runs: Sequence[Run], configs: Mapping[str, Config | None]
+    runs: Sequence[Run], configs: Mapping[str, Config]
 ) -> tuple[list[Run], float | None]:
     """The runs with the time that each still takes, and that of all, None if not known.
 
     Args:
-        configs: of each row; None for trials, which take as long as the others on average
+        configs: of each row
     """
     taken: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if (whole := _whole(run)) is not None:
             taken[run.row].append(whole)
-    known = [Timing(x, fmean(taken[row])) for row, x in configs.items() if x and row in taken]
-    mean = fmean(chain(*taken.values())) if taken else None
-    expected = {row: predict(x, known) if x else mean for row, x in configs.items()}
+    known = [Timing(configs[row], fmean(seconds)) for row, seconds in taken.items()]
+    expected = {row: predict(config, known) for row, config in configs.items()}
     runs = [replace(run, seconds_left=_left(run, expected[run.row])) for run in runs]
     live = [run.seconds_left for run in runs if run.is_live]
     waiting = [expected[x.row] for x in runs if x.state not in ENDED and not x.is_live]
@@ -197,13 +210,11 @@ def _with_time_left(
 
 def _whole(run: Run) -> float | None:
     """How long a run takes from its start to its end; None if it cannot be told yet."""
-    if run.state == RunState.DONE:
-        return run.seconds
     progress = run.progress
-    if run.state != RunState.RUNNING or progress is None or progress.seconds_left is None:
-        return None
+    if run.state != RunState.RUNNING or progress is None or progress.stage != RunState.TRAIN:
+        return run.seconds
     rest = progress.max_steps - progress.step
-    if progress.stage != RunState.TRAIN or rest <= 0:
+    if progress.seconds_left is None or rest <= 0:
         return None
     return progress.seconds_left * progress.max_steps / rest
 
@@ -214,7 +225,6 @@ def _left(run: Run, expected: float | None) -> float | None:
     progress = run.progress
     if progress is None or progress.stage == RunState.PREPARE:
         return expected
-    if progress.seconds_left is not None or progress.stage == RunState.EVALUATE:
+    if progress.stage == RunState.EVALUATE:
         return progress.seconds_left or 0.0
-    share = progress.step / max(1, progress.max_steps)
-    return None if expected is None else expected * (1 - share)
+    return progress.seconds_left

@@ -1,0 +1,177 @@
+"""The dashboard's page, from the files of its directories."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablations.figures.curves import Curve, draw_curves, read_curve
+from ablations.files import HTML_FILE, PLAN_FILE, SEARCH_FILE
+from ablations.report.layout import render
+from ablations.runs.attempts import locate
+from ablations.search.search import is_search, load_search
+from ablations.search.shown import draw_search, in_words, shares_of_importance
+from ablations.search.trials import Trial, best, read_trials
+from ablations.status import view
+from ablations.status.status import DirectoryReader, Run, Status
+from ablations.tables.plan import Plan, load_plan
+from experiments.figures.style import Spec
+from experiments.records.experiment import CONFIG_FILE
+from experiments.records.outputs import METRICS_FILE
+from experiments.records.result import MEASURES
+from transformer.errors import InputError
+from transformer.formats import number
+
+TEMPLATES = Path(__file__).parent / "templates"
+INTERVAL_SECONDS = 2.0
+_DEPTH = 3
+
+
+def find_directories(root: Path) -> Iterator[Path]:
+    """``root`` if it is a table's or a search's directory, else those below it."""
+    for folder, names, files in os.walk(root):
+        depth = len(Path(folder).relative_to(root).parts)
+        if PLAN_FILE in files or SEARCH_FILE in files:
+            yield Path(folder)
+            names.clear()
+        elif CONFIG_FILE in files or depth == _DEPTH:
+            names.clear()  # a single run has many files, but none of ours
+        names[:] = sorted(name for name in names if not name.startswith("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A directory at one time.
+
+    ``grid`` has a table's rows, each with its run for each of the ``seeds``, or None where there is
+    none; a search has neither. ``best`` describes the best trial of a search.
+    """
+
+    status: Status
+    figures: Mapping[str, Spec]
+    seeds: Sequence[int] = ()
+    grid: Sequence[tuple[str, Sequence[Run | None]]] = ()
+    best: str = ""
+
+
+class Reader:
+    """Reads a directory repeatedly, but files that have not changed only once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._status = DirectoryReader(directory)
+        self._curves: dict[str, tuple[int, Curve]] = {}
+        self._search: tuple[object, Mapping[str, Spec], str] = (None, {}, "")
+
+    def read(self) -> Reading:
+        """The directory now.
+
+        Raises:
+            InputError: if it is not a table's or a search's, or a file cannot be read.
+        """
+        status = self._status.read()
+        if is_search(self._directory):
+            if self._search[0] != status.counts:  # figures change when a trial ends
+                self._search = status.counts, *_draw_search(self._directory)
+            _, figures, best_trial = self._search
+            return Reading(status, figures, best=best_trial)
+        plan = load_plan(self._directory)
+        seeds = sorted({cell.seed for cell in plan.cells})
+        runs = {run.name: run for run in status.runs}
+        grid = [
+            (row.name, [runs.get(f"{row.name}/seed-{seed}") for seed in seeds])
+            for row in plan.rows
+            if row.seeds
+        ]
+        return Reading(status, self._draw_table(plan), seeds, grid)
+
+    def _draw_table(self, plan: Plan) -> Mapping[str, Spec]:
+        curves = [self._curve(cell.row, cell.seed, str(cell)) for cell in plan.cells]
+        base = next((row.name for row in plan.rows if not row.changes), None)
+        spec = draw_curves(curves, base, by_name=plan.is_compared)
+        return {} if spec is None else {"curves": spec}
+
+    def _curve(self, row: str, seed: int, name: str) -> Curve:
+        directory = locate(self._directory / name)
+        try:
+            version = (directory / METRICS_FILE).stat().st_mtime_ns
+        except FileNotFoundError:
+            version = 0
+        if name not in self._curves or self._curves[name][0] != version:
+            self._curves[name] = version, read_curve(directory, row, seed)
+        return self._curves[name][1]
+
+
+def _draw_search(directory: Path) -> tuple[Mapping[str, Spec], str]:
+    """The figures of a search, and its best trial in words."""
+    search = load_search(directory)
+    trials = read_trials(search, directory)
+    figures = draw_search(search, trials, shares_of_importance(search, trials))
+    return figures, _describe(best(trials))
+
+
+def _describe(trial: Trial | None) -> str:
+    if trial is None:
+        return ""
+    values = ", ".join(
+        f"{name} {in_words(trial.declared[name], value)}" for name, value in trial.values.items()
+    )
+    return f"{trial.name}, perplexity {number(trial.perplexity, 3)}: {values}"
+
+
+class Page:
+    """The page of the tables and searches below ``roots``, also of those that appear later.
+
+    Args:
+        roots: tables, searches, or folders of them
+        interval: seconds between two readings, which all viewers share
+    """
+
+    def __init__(self, roots: Sequence[Path], interval: float = INTERVAL_SECONDS) -> None:
+        self._roots, self._interval = tuple(roots), interval
+        self._readers: dict[Path, Reader] = {}
+        self._html, self._next = "", 0.0
+        self._lock = threading.Lock()
+
+    def html(self) -> str:
+        """The page as it was at most an interval ago."""
+        with self._lock:
+            if time.monotonic() >= self._next:
+                self._html = self._render()
+                self._next = time.monotonic() + self._interval
+            return self._html
+
+    def report(self, directory: Path) -> bytes | None:
+        """The report in one of the directories, as it was last written."""
+        known = directory in self._find() and (directory / HTML_FILE).is_file()
+        return (directory / HTML_FILE).read_bytes() if known else None
+
+    def _find(self) -> list[Path]:
+        return [directory for root in self._roots for directory in find_directories(root)]
+
+    def _render(self) -> str:
+        self._readers = {x: self._readers.get(x) or Reader(x) for x in self._find()}
+        sections = [_read_section(*pair) for pair in self._readers.items()]
+        return render(
+            TEMPLATES / "page.html.j2",
+            layout="html.j2",
+            sections=sections,
+            roots=", ".join(map(str, self._roots)),
+            view=view,
+            measures=MEASURES,
+        )
+
+
+def _read_section(directory: Path, reader: Reader) -> Mapping[str, object]:
+    reading, problem = None, ""
+    try:
+        reading = reader.read()
+    except (InputError, OSError) as error:
+        problem = str(error)
+    has_report = (directory / HTML_FILE).is_file()
+    about = {"directory": directory, "has_report": has_report}
+    return {**about, "reading": reading, "problem": problem}
