@@ -148,7 +148,7 @@ def run(
             Options(),
         ):
             raise InputError(f"{table} takes --directory, --device and --quick alone")
-        from ablations.table1.run import run_layers
+        from ablations.table1.measure import run_layers
 
         return run_layers(directory, device, quick=quick)
     if scale is None:

@@ -12,12 +12,13 @@ from ablations.table1.paper import HEAD_WIDTH, KERNEL
 
 def make_layer(name: str, d: int, device: torch.device | None = None) -> nn.Module:
     """The layer of that name with input and output of width ``d``."""
+    around = KERNEL // 2
     makers = {
-        paper.ATTENTION: lambda: SelfAttention(),
+        paper.ATTENTION: SelfAttention,
         paper.RECURRENT: lambda: Recurrent(d),
-        paper.CONVOLUTION: lambda: Convolution(nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2)),
+        paper.CONVOLUTION: lambda: Convolution(nn.Conv1d(d, d, KERNEL, padding=around)),
         paper.SEPARABLE: lambda: Convolution(
-            nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2, groups=d), nn.Conv1d(d, d, 1)
+            nn.Conv1d(d, d, KERNEL, padding=around, groups=d), nn.Conv1d(d, d, 1)
         ),
         paper.RESTRICTED: lambda: RestrictedAttention(paper.NEIGHBOURHOOD),
         paper.PROJECTED: lambda: ProjectedAttention(d),

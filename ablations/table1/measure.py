@@ -1,4 +1,4 @@
-"""Measure time, memory and FLOPs of layers."""
+"""Measure layers: time, FLOPs and dependent steps."""
 
 from __future__ import annotations
 
@@ -6,25 +6,97 @@ import math
 import time
 from collections.abc import Collection
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from ablations.report.write import print_page
 from ablations.table1 import paper
 from ablations.table1.layers import Convolution, make_layer
-from ablations.table1.measurements import Timing
+from ablations.table1.measurements import (
+    Measurements,
+    Point,
+    Steps,
+    Timing,
+    claim,
+    wanted_points,
+)
+from ablations.table1.paper import NAMES, PATHS, STEP_LENGTHS
+from ablations.table1.report import write_layers_report
+from experiments.devices import default_device, device_name
+from experiments.records.ownership import lock_directory
+from experiments.records.provenance import commit
+from transformer.errors import InputError
+from transformer.files import make_directory
+from transformer.kernels.threads import torch_threads
+from transformer.progress import show_progress
 
-# Samples of each layer: the least, and the most where they are quick.
-_LEAST_SAMPLES, _MOST_SAMPLES = 5, 15
+_SAMPLES = 5
 # A sample is the mean over as many passes as take this long, so that a clock's ticks do not matter.
 _SAMPLE_SECONDS = 0.005
-# From so many on, no more samples are taken than the least.
-_POINT_SECONDS = 4.0
+# Of a CPU: how much one layer gains by several depends on how torch divides it, not on Table 1.
+_THREADS = 1
 _WIDTH = 64  # of layers whose steps are counted
 # The operations of autograd's graph that multiply matrices.
 _PRODUCTS = ("AddmmBackward", "MmBackward", "BmmBackward", "ConvolutionBackward")
+
+
+def run_layers(directory: Path | None, device_type: str | None, *, quick: bool = False) -> int:
+    """Measure what a directory lacks, then write and print the report; the exit code.
+
+    Args:
+        device_type: None for a GPU if there is one
+        quick: the small sizes only; a later call without it measures the others
+    """
+    device = torch.device(device_type) if device_type else default_device()
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device is cuda, but torch finds no GPU here; use --device cpu")
+    root = directory or Path("runs") / f"table1-{device.type}"
+    make_directory(root)
+    with lock_directory(root, make=False), torch_threads(_THREADS):
+        kind = "cuda" if device.type == "cuda" else "cpu"
+        here = Measurements(kind=kind, device=device_name(device), torch=torch.__version__)
+        found = claim(root, here)
+        print(f"Table 1 in {root}: {found.device}, fp32", flush=True)
+        try:
+            if not found.steps:
+                found.steps = [
+                    Steps(what=what, name=name, n=n, steps=count(name, n))
+                    for what, count, names in _COUNTS
+                    for name in names
+                    for n in STEP_LENGTHS
+                ]
+            _measure(root, found, device, quick=quick)
+        except KeyboardInterrupt:
+            print("stopped; the same command continues from here")
+            raise
+        page = write_layers_report(root)
+    print_page(page, root)
+    return 0
+
+
+def _measure(root: Path, found: Measurements, device: torch.device, *, quick: bool) -> None:
+    if device.type == "cuda":
+        # Products of matrices do without TF32 by default, but convolutions and LSTMs would use it.
+        torch.backends.cudnn.allow_tf32 = False
+    measured = {(point.d, point.n) for point in found.points}
+    lacking = [size for size in wanted_points(quick) if size not in measured]
+    done = 0  # a point takes about as long as it has numbers
+    with show_progress("timing layers", sum(d * n for d, n in lacking)) as show:
+        for d, n in lacking:
+            flops = {name: count_flops(name, n, d) for name in NAMES}
+            kept = [x for x in NAMES if device.type == "cuda" or _is_quick(x, flops[x])]
+            layers = measure_layers(kept, n, d, device)
+            found.points.append(Point(n=n, d=d, commit=commit(), flops=flops, layers=layers))
+            found.save(root)
+            show(done := done + d * n)
+
+
+def _is_quick(name: str, flops: int) -> bool:
+    return flops <= (paper.MOST_FLOPS_RECURRENT if name == paper.RECURRENT else paper.MOST_FLOPS)
 
 
 def measure_layers(
@@ -43,11 +115,8 @@ def measure_layers(
     for name, layer in layers.items():
         _time_pass(layer, x)
         passes[name] = math.ceil(_SAMPLE_SECONDS / sum(_time_pass(layer, x)))
-        timings[name] = Timing(forward=[], backward=[], memory=_memory(layer, x))
-    start = time.perf_counter()
-    for sample in range(_MOST_SAMPLES):
-        if sample >= _LEAST_SAMPLES and time.perf_counter() - start > _POINT_SECONDS:
-            break
+        timings[name] = Timing(forward=[], backward=[])
+    for _ in range(_SAMPLES):
         for name, layer in layers.items():
             taken = [_time_pass(layer, x) for _ in range(passes[name])]
             timings[name].forward.append(sum(there for there, _ in taken) / len(taken))
@@ -60,12 +129,8 @@ def _time_pass(layer: nn.Module, x: Tensor) -> tuple[float, float]:
     start = _clock(x.device)
     output = layer(x)
     middle = _clock(x.device)
-    _backward(layer, x, output)
-    return middle - start, _clock(x.device) - middle
-
-
-def _backward(layer: nn.Module, x: Tensor, output: Tensor) -> None:
     torch.autograd.grad(output, [x, *layer.parameters()], x.detach())
+    return middle - start, _clock(x.device) - middle
 
 
 def _clock(device: torch.device) -> float:
@@ -74,33 +139,6 @@ def _clock(device: torch.device) -> float:
         return time.process_time()
     torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-def _memory(layer: nn.Module, x: Tensor) -> int:
-    """Bytes that training needs in addition to weights and input.
-
-    On a GPU, the peak of what is allocated during a pass less what was before. On a CPU, where
-    torch keeps no such account: what the forward pass saves for the backward one, each piece of
-    memory once, with the input if it is saved.
-    """
-    if x.device.type == "cuda":
-        before = torch.cuda.memory_allocated(x.device)
-        torch.cuda.reset_peak_memory_stats(x.device)
-        _backward(layer, x, layer(x))
-        return torch.cuda.max_memory_allocated(x.device) - before
-    weights = {weight.untyped_storage().data_ptr() for weight in layer.parameters()}
-    saved: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            saved[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = layer(x)  # kept, so that no memory is used twice
-    del output
-    return sum(saved.values())
 
 
 def count_flops(name: str, n: int, d: int) -> int:
@@ -170,8 +208,11 @@ def _layer_of_stack(name: str, number: int) -> nn.Module:
     Convolutions look back, as in the decoders of section 4: with a kernel around the position, wide
     gaps would leave the sequence at both ends.
     """
-    if name not in (paper.DILATED, paper.CONTIGUOUS):
+    if name != paper.DILATED:
         return make_layer(name, _WIDTH)
-    gap = paper.KERNEL**number if name == paper.DILATED else 1
+    gap = paper.KERNEL**number
     before = nn.ConstantPad1d((gap * (paper.KERNEL - 1), 0), 0.0)
     return Convolution(before, nn.Conv1d(_WIDTH, _WIDTH, paper.KERNEL, dilation=gap))
+
+
+_COUNTS = (("sequential", sequential_operations, NAMES), ("path", path_length, PATHS))

@@ -4,53 +4,52 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import fmean, linear_regression, median, quantiles
 
 from ablations.files import CSV_FILE
 from ablations.report.layout import Column, Figure, Grid
 from ablations.report.write import write_files
 from ablations.table1 import paper
-from ablations.table1.fit import COSTS, crossing, exponents, growth, power, with_interval
-from ablations.table1.measurements import Measurements, load, wanted_points
-from ablations.table1.paper import LAYER_TYPES, NAMES, PATHS, WIDTHS
+from ablations.table1.measurements import Measurements, Point, load
+from ablations.table1.paper import ATTENTION, LAYER_TYPES, NAMES, PROJECTED, RECURRENT, WIDTHS
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from transformer import formats
 
 _TEMPLATE = Path(__file__).parent / "templates" / "table1.j2"
-_COLUMNS = (
-    *("layer", "n", "d", "flops", "forward_seconds", "backward_seconds"),
-    *("seconds", "seconds_low", "seconds_high", "memory_bytes", "samples"),
+_COLUMNS = ("layer", "n", "d", "flops", "seconds", "seconds_low", "seconds_high", "samples")
+_CAPTION = (
+    "Time of a pass forward and backward against the length n: a panel for each width d, a line "
+    "for each layer, on logarithmic axes. Points are medians, bars quartiles."
 )
 
 
 def write_layers_report(directory: Path) -> str:
-    """Write the report into a directory: HTML, Markdown, CSV and figures.
-
-    Returns:
-        The report for the terminal.
-
-    Raises:
-        InputError: if the directory has no measurements of Table 1, or damaged ones.
-    """
+    """Write the report into a directory, finished or not; the report for the terminal."""
     found = load(directory)
-    tables = {CSV_FILE: _to_csv(_points(found))}
-    return write_files(directory, _TEMPLATE, compose(found), _figures(found), tables)
+    rows = _rows(found)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for row in rows:
+        writer.writerow(f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
+    figures = [Figure(name="time", spec=_draw_times(rows), caption=_CAPTION)] if rows else []
+    exports = {CSV_FILE: text.getvalue()}
+    return write_files(directory, _TEMPLATE, compose(found), figures, exports)
 
 
 def compose(found: Measurements) -> dict[str, object]:
-    """The values of the report's templates, finished or not."""
+    """The values of the report's templates."""
     commits = dict.fromkeys(point.commit for point in found.points)
     return {
         "title": paper.TITLE,
         "headline": f"{found.summary}, torch {found.torch}, fp32, one sequence at a time.",
         "results": _results(found),
         "crossings": _crossings(found),
-        "exponents": [_exponents(found, index) for index in range(2)] if found.points else [],
-        "steps": _steps(found),
-        "left_out": list(_left_out(found)),
         "facts": (
             ("device", found.device),
             ("torch", found.torch),
@@ -65,166 +64,136 @@ def compose(found: Measurements) -> dict[str, object]:
 
 def _results(found: Measurements) -> Grid:
     """The paper's table with ours next to each of its columns."""
-    names = [f"{x.name} *" if x.name in paper.NOT_IN_TABLE else x.name for x in LAYER_TYPES]
-    sequential = [growth(found, "sequential", x.name, x.sequential) for x in LAYER_TYPES]
-    measured = [paper.DILATED if x.name == paper.CONVOLUTION else x.name for x in LAYER_TYPES]
-    paths = [growth(found, "path", x, PATHS[x]) if x in PATHS else "" for x in measured]
+    large = [x for x in found.points if x.n >= paper.LEAST_N and x.d >= paper.LEAST_D]
+    flops = [{(p.n, p.d): p.flops[name] for p in large} for name in NAMES]
+    times = [
+        {(p.n, p.d): median(p.layers[name].samples) for p in large if name in p.layers}
+        for name in NAMES
+    ]
+    paths = [paper.DILATED if name == paper.CONVOLUTION else name for name in NAMES]
     complexity, operations, path = "complexity", "sequential operations", "maximum path length"
+    names = [f"{x} *" if x in paper.NOT_IN_TABLE else x for x in NAMES]
     return Grid(
         [
             Column("layer", names),
             Column("paper", [f"O({x.complexity})" for x in LAYER_TYPES], complexity, "theirs"),
-            Column(
-                "FLOPs", [power(found, x, "FLOPs") for x in NAMES], complexity, "ours", optional=1
-            ),
-            Column("time", [power(found, x, "time") for x in NAMES], complexity, "ours"),
-            Column("", sequential, operations, "ours"),
+            Column("FLOPs", [_powers(x) for x in flops], complexity, "ours", optional=1),
+            Column("time", [_powers(x) for x in times], complexity, "ours"),
+            Column("", [_counts(found, "sequential", x) for x in NAMES], operations, "ours"),
             Column("paper", [f"O({x.sequential})" for x in LAYER_TYPES], operations, "theirs"),
-            Column("", paths, path, "ours"),
+            Column("", [_counts(found, "path", x) for x in paths], path, "ours"),
             Column("paper", [f"O({x.path})" for x in LAYER_TYPES], path, "theirs"),
         ]
     )
 
 
+def _counts(found: Measurements, what: str, name: str) -> str:
+    """The dependent steps at the least and at the greatest length."""
+    counts = sorted((x.n, x.steps) for x in found.steps if (x.what, x.name) == (what, name))
+    ends = dict.fromkeys(formats.count(steps) for _, steps in (*counts[:1], *counts[-1:]))
+    return " to ".join(ends)
+
+
+def _powers(costs: Mapping[tuple[int, int], float]) -> str:
+    """The exponents of n and d in a cost by both: ``n^1.98·d^1.02``."""
+    by_width = {(d, n): cost for (n, d), cost in costs.items()}
+    fitted = zip("nd", (fit_exponent(costs), fit_exponent(by_width)), strict=True)
+    return "·".join(f"{letter}^{x:.2f}" for letter, x in fitted if x is not None)
+
+
+def fit_exponent(costs: Mapping[tuple[int, int], float]) -> float | None:
+    """The exponent with which a cost grows with its first key, at each value of the second.
+
+    The common slope of lines on logarithmic axes; None if each has one point only.
+    """
+    lines: dict[int, list[tuple[float, float]]] = {}
+    for (size, held), cost in costs.items():
+        lines.setdefault(held, []).append((math.log(size), math.log(cost)))
+    x: list[float] = []
+    y: list[float] = []
+    for line in lines.values():
+        middle_x, middle_y = (fmean(values) for values in zip(*line, strict=True))
+        x += [each - middle_x for each, _ in line]
+        y += [each - middle_y for _, each in line]
+    return linear_regression(x, y, proportional=True).slope if any(x) else None
+
+
 def _crossings(found: Measurements) -> Grid:
     """For each d, the length from which attention is slower than the LSTM."""
     heads = ("d", "by FLOPs", "by time", "with projections, by FLOPs", "with projections, by time")
-    layers = [
-        (name, cost) for name in (paper.ATTENTION, paper.PROJECTED) for cost in ("FLOPs", "time")
+    rows: list[list[str]] = []
+    for d in WIDTHS:
+        points = [point for point in found.points if point.d == d]
+        rows.append([f"{d:,}"])
+        for name in (ATTENTION, PROJECTED):
+            flops = {point.n: point.flops[name] / point.flops[RECURRENT] for point in points}
+            rows[-1] += [find_crossing(flops), find_crossing(_times(points, name))]
+    return Grid.of(heads, rows)
+
+
+def _times(points: Sequence[Point], name: str) -> dict[int, float]:
+    """The time of a layer over the LSTM's by length, of samples that were taken in turn."""
+    ratios: dict[int, float] = {}
+    for point in points:
+        ours, theirs = (point.layers.get(x) for x in (name, RECURRENT))
+        if ours and theirs:
+            pairs = zip(ours.samples, theirs.samples, strict=True)
+            ratios[point.n] = median(x / y for x, y in pairs)
+    return ratios
+
+
+def find_crossing(ratios: Mapping[int, float]) -> str:
+    """The length at which the ratio of two costs rises above 1 for the last time, interpolated on
+    logarithmic axes, or the side of the measured lengths on which it lies.
+    """
+    if not ratios:
+        return formats.MISSING
+    rises = [
+        n * (longer / n) ** (math.log(1 / before) / math.log(after / before))
+        for (n, before), (longer, after) in pairwise(sorted(ratios.items()))
+        if before < 1 <= after
     ]
-    return Grid.of(
-        heads,
-        [(f"{d:,}", *(crossing(found, name, d, cost) for name, cost in layers)) for d in WIDTHS],
-    )
+    if rises:
+        return f"{rises[-1]:,.0f}"
+    return f"< {min(ratios):,}" if ratios[max(ratios)] > 1 else f"> {max(ratios):,}"
 
 
-def _exponents(found: Measurements, index: int) -> Grid:
-    """The exponents of n or of d in every cost, next to the paper's."""
-    rows = [
-        (
-            each.name,
-            str(each.powers[index] or ""),
-            *(with_interval(exponents(found, each.name, cost)[index]) for cost in COSTS),
-        )
-        for each in LAYER_TYPES
-    ]
-    return Grid.of((f"exponent of {'nd'[index]}", "paper", *COSTS), rows)
-
-
-def _steps(found: Measurements) -> Grid:
-    """Every count of dependent steps by length, and its growth."""
-    kinds = [("sequential", x.name, x.sequential) for x in LAYER_TYPES]
-    kinds += [("path", *path) for path in PATHS.items()]
-    words = {"sequential": "operations", "path": "path"}
-    rows = [
-        (
-            f"{words[what]}, {name}",
-            *(
-                formats.count(counts[n]) if n in counts else formats.MISSING
-                for n in paper.STEP_LENGTHS
-            ),
-            growth(found, what, name, form),
-        )
-        for what, name, form in kinds
-        if (counts := found.counts(what, name))
-    ]
-    return Grid.of(("count", *(f"n = {n:,}" for n in paper.STEP_LENGTHS), "growth"), rows)
-
-
-def _left_out(found: Measurements) -> Iterator[str]:
-    """A line for each layer and width that lack lengths, with the reason."""
-    for name in NAMES:
-        for d in WIDTHS:
-            slow = [point for point in found.points if point.d == d and name in point.left_out]
-            if slow:
-                lengths = ", ".join(f"{point.n:,}" for point in slow)
-                least = formats.duration(slow[0].left_out[name])
-                yield f"{name}, d = {d:,}: n = {lengths} (a pass would take {least} or more)"
-    if lacking := len(wanted_points()) - len(found.points):
-        yield f"{lacking} pairs of n and d are not measured yet: run table1 continues"
-
-
-def _points(found: Measurements) -> list[Record]:
-    """All points: sizes, FLOPs, medians and quartiles in seconds, bytes."""
+def _rows(found: Measurements) -> list[Record]:
+    """All points: sizes, FLOPs, medians and quartiles in seconds."""
     rows: list[Record] = []
-    for point in found.points:
+    for point in sorted(found.points, key=lambda point: (point.d, point.n)):
         for name, timing in point.layers.items():
             low, middle, high = quantiles(timing.samples, n=4)
-            times = (median(timing.forward), median(timing.backward), middle, low, high)
-            cells = (point.flops[name], *times, timing.memory, len(timing.samples))
-            rows.append(dict(zip(_COLUMNS, (name, point.n, point.d, *cells), strict=True)))
+            cells = (name, point.n, point.d, point.flops[name], middle, low, high)
+            rows.append(dict(zip(_COLUMNS, (*cells, len(timing.samples)), strict=True)))
     return rows
 
 
-def _figures(found: Measurements) -> list[Figure]:
-    rows = _points(found)
-    where = "saved for backward" if found.kind == "cpu" else "at the peak of a pass"
-    time = Figure(
-        name="time",
-        spec=_draw_costs(rows, "seconds", "seconds forward and backward", "~g"),
-        caption="Time of a pass forward and backward against the length n: a panel for each width "
-        "d, a line for each layer, on logarithmic axes. Points are medians, bars quartiles.",
-    )
-    memory = Figure(
-        name="memory",
-        spec=_draw_costs(rows, "memory_bytes", f"bytes {where}", "~s"),
-        caption="Memory against the length n: a panel for each width d, a line for each layer.",
-    )
-    return [time, memory] if rows else []
-
-
-def _to_csv(rows: Sequence[Record]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for row in rows:
-        writer.writerow(f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
-    return file.getvalue()
-
-
-def _draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spec:
-    """A cost against n on logarithmic axes: a panel for each d, a line for each layer.
-
-    Args:
-        rows: ``layer``, ``n``, ``d``, the field, and its range if it has one: of ``seconds`` from
-            ``seconds_low`` to ``seconds_high``
-        field: such as ``seconds``
-        title: of the axis, with its unit
-        form: of its labels, in d3's notation
-    """
-    names = list(dict.fromkeys(row["layer"] for row in rows))
+def _draw_times(rows: Sequence[Record]) -> Spec:
+    """Time against n on logarithmic axes: a panel for each d, a line for each layer."""
     legend = {"orient": "bottom", "columns": 3, "title": None, "symbolOpacity": 1}
     colour, shape = (
-        style.by("layer", dict(zip(names, looks, strict=False)), legend=legend)
+        style.by("layer", dict(zip(NAMES, looks, strict=True)), legend=legend)
         for looks in (style.COLOURS, style.SHAPES)
     )
     x = style.axis("n", "length n", log=True, form=",d")
     x["axis"]["values"] = [4**power for power in range(2, 7)]
-    y = style.axis(field, title, log=True, form=form)
-    y["axis"]["values"] = [10**power for power in range(-5, 12)]
-    ends = [end for end in (f"{field}_low", f"{field}_high") if end in rows[0]]
-    shown = {
-        "x": x,
-        "y": y,
-        "color": colour,
-        "tooltip": style.tooltip("layer", "n", "d", field, *ends),
-    }
-    layers = [
+    y = style.axis("seconds", "seconds forward and backward", log=True, form="~g")
+    y["axis"]["values"] = [10**power for power in range(-5, 2)]
+    tooltip = style.tooltip("layer", "n", "d", "seconds", "seconds_low", "seconds_high")
+    shown = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
+    ends = {"y": {**y, "field": "seconds_low"}, "y2": {"field": "seconds_high"}}
+    panel = [
+        style.layer("rule", {"x": x, **ends, "color": colour}, strokeWidth=2, opacity=0.5),
         style.layer("line", shown, strokeWidth=1.5),
         style.layer("point", {**shown, "shape": shape}, filled=True, size=35, opacity=1),
     ]
-    if ends:
-        bars = {"x": x, "y": {**y, "field": ends[0]}, "y2": {"field": ends[1]}, "color": colour}
-        layers.insert(0, style.layer("rule", bars, strokeWidth=2, opacity=0.5))
+    header = {"labelExpr": "'d = ' + format(datum.value, ',')"}
     return style.figure(
-        f"{title[0].upper()}{title[1:]}, by width d",
+        "Seconds forward and backward, by width d",
         data={"values": rows},
         columns=3,
-        facet={
-            "field": "d",
-            "title": None,
-            "header": {"labelExpr": "'d = ' + format(datum.value, ',')"},
-        },
+        facet={"field": "d", "title": None, "header": header},
         resolve={"axis": {"x": "independent", "y": "independent"}},
-        spec={"width": 230, "height": 210, "layer": layers},
+        spec={"width": 230, "height": 210, "layer": panel},
     )

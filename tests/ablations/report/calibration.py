@@ -26,7 +26,6 @@ from ablations.report.statistics import (
     rank_correlation,
     required_seeds,
 )
-from ablations.table1.fit import fit_slope
 from experiments.evaluate import significance
 
 # Rows and seeds; a quarter of the runs is missing in the second list.
@@ -247,27 +246,12 @@ def comparison() -> Iterator[Finding]:
     yield Finding("compare: 95 % interval of BLEU", designs, "95", [percent(covered)], 91, 100)
 
 
-def exponents() -> Iterator[Finding]:
-    """Straight lines through points with noise, as Table 1 fits them."""
-    random = np.random.default_rng(4)
-    x = np.arange(5.0)
-    held: list[bool] = []
-    for noise in random.standard_normal((4_000, 3, 5)):
-        lines = [list(zip(x.tolist(), (2 * x + line).tolist(), strict=True)) for line in noise]
-        slope = fit_slope(lines)
-        assert slope is not None
-        held.append(abs(slope.value - 2) <= slope.half_width)
-    claim = "95 % interval of Table 1's exponents"
-    yield Finding(claim, "3 widths, 5 lengths", "95", [percent(held)], 93.5, 96.5)
-
-
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     equal_spreads,
     unequal_spreads,
     correlations,
     seeds_needed,
     comparison,
-    exponents,
 )
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from ablations.cli import PROGRAM
 from ablations.report.layout import Grid
-from ablations.table1 import measure, measurements, run
+from ablations.table1 import measure, measurements, paper
 from ablations.table1.measurements import Measurements, Point, Steps, Timing, load
 from ablations.table1.paper import ATTENTION, NAMES, RECURRENT
-from ablations.table1.report import compose, write_layers_report
+from ablations.table1.report import compose, find_crossing, fit_exponent, write_layers_report
 
 RUN = "run table1 --device cpu --directory out"
 COMMITTED = Path(__file__).parents[3] / "experiments" / "results" / "table1"
@@ -28,8 +28,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measurements, "LENGTHS", (16, 32))
     monkeypatch.setattr(measurements, "WIDTHS", (64,))
-    monkeypatch.setattr(run, "STEP_LENGTHS", (4, 8))
-    monkeypatch.setattr(measure, "_MOST_SAMPLES", measure._LEAST_SAMPLES)
+    monkeypatch.setattr(measure, "STEP_LENGTHS", (4, 8))
     return tmp_path / "out"
 
 
@@ -45,7 +44,7 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_it_measures_and_after_ctrl_c_continues(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measure_layers = run.measure_layers
+    measure_layers = measure.measure_layers
 
     def interrupted(names: list[str], n: int, *words: Any) -> dict[str, Timing]:
         if n == 32:
@@ -53,18 +52,18 @@ def test_it_measures_and_after_ctrl_c_continues(
         return measure_layers(names, n, *words)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "measure_layers", interrupted)
+        patch.setattr(measure, "measure_layers", interrupted)
         assert call(RUN, patch) != 0
     assert "stopped; the same command continues from here" in capsys.readouterr().out
     before = load(place)
     assert sizes(before) == [(64, 16)]
-    monkeypatch.setattr(run, "path_length", None)  # what is counted is not counted again
+    monkeypatch.setattr(measure, "_COUNTS", None)  # what is counted is not counted again
     assert call(RUN, monkeypatch) == 0
     found = load(place)
     assert sizes(found) == [(64, 16), (64, 32)]
     assert (found.steps, found.points[0]) == (before.steps, before.points[0])
     assert all(set(point.layers) == set(NAMES) for point in found.points)
-    assert found.counts("path", RECURRENT) == {4: 4, 8: 8}
+    assert Steps(what="path", name=RECURRENT, n=8, steps=8) in found.steps
     for name in ("report.md", "report.html", "results.csv", "figures/time.svg"):
         assert (place / name).stat().st_size > 500, name
     capsys.readouterr()
@@ -72,14 +71,13 @@ def test_it_measures_and_after_ctrl_c_continues(
     assert "2 of 2 pairs of length n and width d measured" in capsys.readouterr().out
 
 
-def test_a_layer_that_would_take_too_long_is_left_out_and_named(
+def test_a_layer_with_too_many_flops_is_left_out(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "LIMIT_SECONDS", 0.0)
+    monkeypatch.setattr(paper, "MOST_FLOPS_RECURRENT", 48 * 16 * 64**2)
     assert call(RUN, monkeypatch) == 0
     short, long = load(place).points
-    assert short.left_out == {} and set(long.left_out) == set(NAMES)
-    assert "recurrent, d = 64: n = 32 (a pass" in (place / "report.md").read_text()
+    assert set(short.layers) == set(NAMES) == {*long.layers, RECURRENT}
 
 
 def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
@@ -154,11 +152,11 @@ def made_up() -> Measurements:
         for n in (64, 256, 512, 1024, 2048):
             costs = {ATTENTION: n * n * d, RECURRENT: n * d * d}
             layers = {
-                name: Timing(forward=[cost * 4e-12] * 5, backward=[cost * 6e-12] * 5, memory=n * d)
+                name: Timing(forward=[cost * 4e-12] * 5, backward=[cost * 6e-12] * 5)
                 for name, cost in costs.items()
             }
             flops = dict.fromkeys(NAMES, 1) | costs
-            found.add(Point(n=n, d=d, commit="abc", flops=flops, layers=layers, left_out={}))
+            found.points.append(Point(n=n, d=d, commit="abc", flops=flops, layers=layers))
     for n in (8, 16, 32):
         found.steps.append(Steps(what="path", name=RECURRENT, n=n, steps=n))
         found.steps.append(Steps(what="sequential", name=ATTENTION, n=n, steps=2))
@@ -171,16 +169,25 @@ def rows(found: Measurements, name: str) -> dict[str, tuple[str, ...]]:
     return {row[0]: row[1:] for row in grid.rows}
 
 
-def test_the_report_shows_exponents_crossings_and_growth() -> None:
+def test_the_report_shows_exponents_crossings_and_steps() -> None:
     found = made_up()
     results = rows(found, "results")
     assert results[ATTENTION][:5] == ("O(n²·d)", "n^2.00·d^1.00", "n^2.00·d^1.00", "2", "O(1)")
     assert results[RECURRENT][1:3] == ("n^1.00·d^2.00", "n^1.00·d^2.00")
-    assert results[RECURRENT][5:] == ("1.00·n", "O(n)")
+    assert results[RECURRENT][5:] == ("8 to 32", "O(n)")
     crossings = rows(found, "crossings")
     assert crossings["256"][:2] == ("256", "256")
     assert crossings["1,024"][:2] == ("1,024", "1,024")
     # Where one of the two was left out, nothing is claimed beyond.
     for cut in found.points[-2:]:
-        found.points[found.points.index(cut)] = replace(cut, layers={}, left_out={RECURRENT: 9.0})
+        found.points[found.points.index(cut)] = replace(cut, layers={})
     assert rows(found, "crossings")["1,024"][:2] == ("1,024", "> 512")
+
+
+def test_exponents_and_crossings_of_made_up_costs() -> None:
+    costs = {(n, d): 7.0 * n**2 * d for n in (3, 5, 11) for d in (2, 13)}
+    assert fit_exponent(costs) == pytest.approx(2)
+    assert fit_exponent({(3, 2): 1.0, (3, 5): 2.0}) is None
+    assert find_crossing({32: 0.32, 64: 0.64, 128: 1.28}) == "100"
+    assert find_crossing({32: 1.1, 64: 0.64, 128: 1.28}) == "100"
+    assert (find_crossing({32: 1.1, 64: 1.2}), find_crossing({32: 0.1})) == ("< 32", "> 32")
