@@ -282,8 +282,8 @@ def report(directory: Directory, /, *, variant: Variants = (), open: bool = Fals
 def wandb(directory: Directory, /, *, entity: str | None = None, project: str | None = None) -> int:
     """Push what was tracked offline to W&B, with a workspace to look at it.
 
-    The runs of a table or a search, then the table, then the panels of its report as a saved view,
-    whose address is printed. What was pushed before is skipped. Needs an account: run wandb login,
+    The runs of a table or a search, then the table, then a saved view of results, curves and the
+    report's figures, whose address is printed. What was pushed before is skipped. Needs an account: run wandb login,
     or set WANDB_API_KEY.
 
     Args:

@@ -8,13 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ablations.files import SEARCH_FILE
 from ablations.runs import identity
 from ablations.runs.supervise import PROCESS_FILE
-from ablations.search.search import load_search
+from ablations.search.search import is_search, load_search
 from ablations.tables.plan import load_plan
 from ablations.tracking.table_run import track_table_run
-from ablations.tracking.workspace import Subject, save_workspace
+from ablations.tracking.workspace import save_workspace
 from experiments.records.result import RESULT_FILE
 from experiments.wandb_runs import answers, one_line, server
 from experiments.wandb_runs import project as default_project
@@ -31,7 +30,13 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
         InputError: if ``directory`` is not a table's or a search's or has no offline run, if there
             is no login or no answer, or if W&B refuses a run.
     """
-    subject = _subject(directory)
+    if is_search(directory):
+        search = load_search(directory)
+        labels = {"search": search.space, "scale": search.scale}
+        parameters = [each.name for each in search.parameters]
+    else:
+        plan = load_plan(directory)
+        labels, parameters = {"table": plan.table, "scale": plan.scale}, []
     if not any(directory.rglob(_OFFLINE)):
         raise InputError(
             f"{directory} has no run that W&B tracked offline: they are made by run and search "
@@ -41,29 +46,20 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
         account = _log_in()
     entity = entity or os.environ.get("WANDB_ENTITY") or account
     project = project or default_project()
-    if subject.kind == "table" and _is_out_of_date(directory):
+    if not parameters and _is_out_of_date(directory):
         track_table_run(directory, offline=True)
     files = sorted(directory.rglob(_OFFLINE))
     new = [file for file in files if not _is_pushed(file)]
     waiting = [file for file in new if not _is_live(file)]
     if waiting:
         _sync(waiting, entity, project)
-    said = f"{len(waiting)} pushed to {entity}/{project}, {len(files) - len(new)} pushed before"
-    live = len(new) - len(waiting)
-    print(f"{said}, {live} left out as they still run" if live else said)
+    live = f", {len(new) - len(waiting)} left out as they still run" * (len(new) > len(waiting))
+    before = f"{len(files) - len(new)} pushed before"
+    print(f"{len(waiting)} pushed to {entity}/{project}, {before}{live}")
     with show_activity("saving the workspace"):
-        address = save_workspace(directory, subject, entity, project)
+        address = save_workspace(directory, labels, parameters, entity, project)
     print(address)
     return 0
-
-
-def _subject(directory: Path) -> Subject:
-    if (directory / SEARCH_FILE).is_file():
-        search = load_search(directory)
-        parameters = tuple(each.name for each in search.parameters)
-        return Subject("search", search.space, search.scale, parameters)
-    plan = load_plan(directory)
-    return Subject("table", plan.table, plan.scale)
 
 
 def _log_in() -> str:
@@ -107,11 +103,7 @@ def _is_live(file: Path) -> bool:
 
 
 def _sync(files: Sequence[Path], entity: str, project: str) -> None:
-    """Push files by ``wandb sync``, which continues with the others if one fails.
-
-    Raises:
-        InputError: if some have not arrived.
-    """
+    """Push files by ``wandb sync``, which continues with the others if one fails."""
     command = [sys.executable, "-m", "wandb", "sync", "--entity", entity, "--project", project]
     with show_activity(f"pushing {len(files)} runs"):
         ended = subprocess.run(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import fmean
 
 from ablations.files import FIGURES
-from ablations.report.numbers import RowNumbers, TableNumbers, compute_numbers
-
-_MILLION = 1e6
+from ablations.report.numbers import RowNumbers, compute_numbers
+from ablations.tables.plan import Plan
 
 
 def track_table_run(root: Path, *, offline: bool = False) -> None:
@@ -25,7 +23,7 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
 
     table = compute_numbers(root)
     plan = table.plan
-    rows = [_line(table, row) for row in table.rows]
+    rows = [_line(plan, row) for row in table.rows]
     names = {"table": plan.table, "scale": plan.scale}
     track_table(
         root,
@@ -40,28 +38,16 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
     )
 
 
-def _line(table: TableNumbers, row: RowNumbers) -> dict[str, str | float | None]:
+def _line(plan: Plan, row: RowNumbers) -> dict[str, str | float | None]:
     """A row by column: numbers, or text, or None if there is no value yet."""
-    done = row.results
-    line: dict[str, str | float | None] = {"row": row.name}
-    line["changes"] = " ".join(f"{name}={row.settings[name]}" for name in sorted(row.changed))
+    changes = " ".join(f"{name}={row.settings[name]}" for name in sorted(row.changed))
+    line: dict[str, str | float | None] = {"row": row.name, "changes": changes}
     for name, score in row.scores.items():
-        difference, in_paper = score.difference, score.paper_difference
-        line |= {
-            name: score.ours and score.ours.mean,
-            f"{name}_deviation": score.ours and score.ours.deviation,
-            f"{name}_difference": difference and difference.mean,
-            f"paper_{name}": score.paper,
-            f"paper_{name}_difference": None if in_paper is None else round(in_paper, 2),
-        }
-    line |= {
-        "seeds": len(done),
-        "seeds_planned": len(row.seeds),
-        "parameters_millions": done[0].parameters / _MILLION if done else None,
-        "paper_parameters_millions": row.reported.parameters_millions,
-        "tokens_per_second": fmean(x.tokens_per_second for x in done) if done else None,
-        "train_seconds": fmean(x.train_seconds for x in done) if done else None,
-        **{name: row.settings[name] for name in table.plan.shown},
-    }
-    compared = table.plan.is_compared
-    return {name: value for name, value in line.items() if compared or name[:6] != "paper_"}
+        line[name] = score.ours and score.ours.mean
+        line[f"{name}_deviation"] = score.ours and score.ours.deviation
+        line[f"{name}_difference"] = score.difference and score.difference.mean
+        if plan.is_compared:
+            line[f"paper_{name}"] = score.paper
+    line["seeds"] = len(row.results)
+    line["parameters"] = row.results[0].parameters if row.results else None
+    return line | {name: row.settings[name] for name in plan.shown}

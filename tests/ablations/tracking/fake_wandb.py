@@ -19,12 +19,10 @@ _OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
 
 @dataclass
 class Arrived:
-    """What has arrived of one run: its first record, history, summary and files."""
+    """What has arrived of one run: its record, configuration and files."""
 
     record: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    summary: dict[str, Any] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
 
 
@@ -66,9 +64,6 @@ class FakeWandb:
         files = [{"name": x, "uploadUrl": f"{address}/{x}"} for x in given["files"]]
         return {"createRunFiles": {"runID": given["run"], "uploadHeaders": [], "files": files}}
 
-    def _ArtifactType(self, given: dict[str, Any]) -> Any:
-        return {"project": {"artifact": None}}
-
     def _CreateArtifact(self, given: dict[str, Any]) -> Any:
         sequence = {"latestArtifact": None}
         artifact = {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}
@@ -84,79 +79,55 @@ class FakeWandb:
         edges = [] if view is None else [{"node": {"id": view["name"], **view}}]
         return {"project": {"allViews": {"edges": edges}}}
 
-    def stream(self, name: str, posted: dict[str, Any]) -> None:
-        """Take a piece of a run's history and summary."""
-        for file, chunk in (posted.get("files") or {}).items():
-            lines = [json.loads(line) for line in chunk["content"]] if ".json" in file else []
-            if file == "wandb-history.jsonl":
-                self.runs[name].history[chunk["offset"] :] = lines
-            elif file == "wandb-summary.json":
-                self.runs[name].summary |= lines[-1]
 
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    fake: FakeWandb
 
-def _handler(fake: FakeWandb) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+    def _answer(self, body: Any = None, status: int = 200) -> None:
+        content = json.dumps(body or {}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
-        def _answer(self, body: Any = None, status: int = 200) -> None:
-            content = json.dumps(body or {}).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
+    def _body(self) -> bytes:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        return gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
 
-        def _body(self) -> bytes:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            zipped = self.headers.get("Content-Encoding") == "gzip"
-            return gzip.decompress(body) if zipped else body
+    def do_GET(self) -> None:
+        self._answer()
 
-        def do_GET(self) -> None:
-            self._answer()
+    do_HEAD = do_GET
 
-        do_HEAD = do_GET
+    def do_PUT(self) -> None:
+        self._body()
+        _, _, run, name = self.path.split("/", 3)
+        self.fake.runs[run].files.add(name)
+        self._answer()
 
-        def do_PUT(self) -> None:
-            self._body()
-            _, _, run, name = self.path.split("/", 3)
-            fake.runs[run].files.add(name)
-            self._answer()
-
-        def do_POST(self) -> None:
-            content = self._body()
-            if not self.headers.get("Content-Type", "").startswith("application/json"):
-                self._answer()  # telemetry
-                return
-            body = json.loads(content)
-            if self.path == "/graphql":
-                given = body.get("variables") or {}
-                if fake.refused and given.get("groupName") == fake.refused:
-                    self._answer({"errors": [{"message": "no space left for you"}]}, 400)
-                    return
-                self._answer({"data": fake.graphql(body["query"], given)})
-            elif self.path.endswith("/file_stream"):
-                fake.stream(self.path.split("/")[-2], body)
-                self._answer()
-            else:
-                self._answer(status=404)
-
-    return Handler
-
-
-class _Server(http.server.ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that hang up."""
+    def do_POST(self) -> None:
+        content = self._body()
+        if self.path != "/graphql":  # telemetry, and what a run has logged
+            return self._answer()
+        body = json.loads(content)
+        given = body.get("variables") or {}
+        if self.fake.refused and given.get("groupName") == self.fake.refused:
+            return self._answer({"errors": [{"message": "no space left for you"}]}, 400)
+        return self._answer({"data": self.fake.graphql(body["query"], given)})
 
 
 @contextmanager
 def fake_wandb() -> Generator[FakeWandb]:
     """A server on this machine while the context is open."""
     fake = FakeWandb()
-    with _Server(("127.0.0.1", 0), _handler(fake)) as server:
+    handler = type("Handler", (_Handler,), {"fake": fake})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         fake.url = f"http://127.0.0.1:{server.server_port}"
         yield fake
