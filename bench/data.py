@@ -34,7 +34,7 @@ def measure_data(load: Workload, turns: int) -> Figures:
     number = len(pairs.lengths)
     with tempfile.TemporaryDirectory() as folder:
         sides = (pairs[pair] for pair in range(number))
-        write_store(Path(folder), ((s.tolist(), t.tolist()) for s, t in sides), load.vocab_size)
+        write_store(Path(folder), [[(s.tolist(), t.tolist()) for s, t in sides]], load.vocab_size)
         store = TokenStore(Path(folder))
         plan = BatchPlan(Buckets.of(store.lengths), load.tokens_per_batch, seed=1)
         per_batch = max(1, int(load.tokens_per_batch / store.lengths.mean(axis=0).max()))

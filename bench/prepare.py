@@ -20,9 +20,8 @@ from experiments.catalog.find import find_experiment
 from experiments.devices import peak_memory
 from transformer.config import Config, DataConfig, ModelConfig, override
 from transformer.data.corpora.folders import folder_corpus
-from transformer.data.fetch.cache import cache_directory, check_space
+from transformer.data.fetch.cache import cache_directory
 from transformer.data.fetch.texts import fetch
-from transformer.data.prepare.parallel import default_workers
 from transformer.data.prepare.prepare import prepare
 from transformer.data.text import read_aligned
 from transformer.data.vocabulary import SAMPLE_PAIRS
@@ -33,8 +32,6 @@ PARSER.add_argument("name", help="an experiment, whose training text is multipli
 PARSER.add_argument("--pairs", type=int, default=200_000, help="(default: %(default)s)")
 add_output(PARSER)
 
-# The text, clean, and encoded, twice.
-_PAIR_BYTES = 1_000
 _VALID_PAIRS = 100
 
 Lines = Sequence[str]
@@ -43,12 +40,11 @@ Lines = Sequence[str]
 def measure_preparation(source: Lines, target: Lines, pairs: int, vocab_size: int) -> Figures:
     """Prepare ``pairs`` pairs made of the given ones in both ways.
 
-    The memory is the most that this process has held, without the children that clean and encode.
+    The memory is the most that this process has held.
     """
     cache = cache_directory()
-    check_space(cache, pairs * _PAIR_BYTES, "the text and what is made of it")
     with tempfile.TemporaryDirectory(dir=cache) as name:
-        folder, workers = Path(name), default_workers()
+        folder, cores = Path(name), os.cpu_count() or 1
         files = folder / "train.src", folder / "train.tgt"
         multiply(source, target, pairs, files)
         multiply(source, target, _VALID_PAIRS, (folder / "valid.src", folder / "valid.tgt"))
@@ -56,15 +52,15 @@ def measure_preparation(source: Lines, target: Lines, pairs: int, vocab_size: in
         data = DataConfig(corpus=folder_corpus(folder, ("src", "tgt")))
         config = override(Config(data=data), vocab_size=vocab_size)
         start = time.perf_counter()
-        prepare(config, workers=workers)
+        prepare(config)
         seconds = time.perf_counter() - start
         memory = peak_memory(torch.device("cpu"))
         start = time.perf_counter()
-        prepare_plainly(files, vocab_size, folder / "plain", workers)
+        prepare_plainly(files, vocab_size, folder / "plain", cores)
         plain_seconds = time.perf_counter() - start
         return {
             "pairs": pairs,
-            "cores": workers,
+            "cores": cores,
             "pairs_per_second": pairs / seconds,
             "plain_pairs_per_second": pairs / plain_seconds,
             "ratio": plain_seconds / seconds,

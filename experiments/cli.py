@@ -60,21 +60,16 @@ def list_() -> None:
 
 
 @command("prepare multi30k", "prepare files:my_corpus --vocab-size 2000")
-def prepare(name: Name, /, *, vocab_size: VocabSize = None, workers: int | None = None) -> None:
+def prepare(name: Name, /, *, vocab_size: VocabSize = None) -> None:
     """Fetch, clean and encode the data of an experiment.
 
     train does this by itself; use this command to do it beforehand, for example on a machine with
     a network. It prints how many lines were read, kept and dropped, and why. If it is stopped, the
     same command continues; if the data is complete, it does nothing.
-
-    Args:
-        workers: processes [default: one for each core]
     """
     from transformer.data.prepare.prepare import prepare as prepare_corpus
 
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers is {workers}, but must be at least 1")
-    corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config, workers=workers)
+    corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config)
     for entry in corpus.report():
         reasons = "".join(f", {n:,} dropped: {reason}" for reason, n in entry.dropped.items())
         print(

@@ -181,7 +181,7 @@ DOORS = {
         "experiments.export.ctranslate2_engine",
     },
     "babel": {"transformer.data.corpora.cldr"},
-    "loky": {"transformer.data.prepare.parallel", "experiments.figures.render"},
+    "loky": {"experiments.figures.render"},
 }
 
 

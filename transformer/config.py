@@ -22,26 +22,43 @@ Positions = Literal["sinusoidal", "learned"]
 Precision = Literal["auto", "bf16", "fp32"]
 Schedule = Literal["inverse_sqrt", "linear", "cosine"]
 
+# What a field must be, by its name.
+_AT_LEAST = {
+    **dict.fromkeys(("num_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v"), 1),
+    **dict.fromkeys(("max_positions", "max_length_ratio", "max_steps", "warmup_steps"), 1),
+    **dict.fromkeys(("checkpoint_every_steps", "validate_every_steps", "log_every_steps"), 1),
+    **dict.fromkeys(("average_checkpoints", "threads", "beam_size"), 1),
+    **dict.fromkeys(("seed", "learning_rate_factor", "length_penalty", "max_extra_length"), 0),
+    **{"vocab_size": 8, "max_length": 2, "also_average": 2},
+}
+_ABOVE_0 = ("adam_epsilon", "clip_norm", "checkpoint_every_minutes")
+_FRACTIONS = ("dropout", "label_smoothing", "adam_beta1", "adam_beta2")
+_CHOICES = {
+    "positions": get_args(Positions),
+    "precision": get_args(Precision),
+    "schedule": get_args(Schedule),
+}
+
 
 def _check(condition: bool, name: str, value: object, expected: str) -> None:
     if not condition:
         raise InputError(f"{name} is {value!r}, but must be {expected}")
 
 
-def _check_at_least(config: object, minimum: float, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        _check(minimum <= value < math.inf, name, value, f"at least {minimum}")
-
-
-def _check_fraction(config: object, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        _check(0.0 <= value < 1.0, name, value, "at least 0 and below 1")
-
-
-def _check_choice(name: str, value: object, choices: object) -> None:
-    _check(value in get_args(choices), name, value, f"one of {', '.join(get_args(choices))}")
+def _check_fields(config: Any) -> None:
+    """Check each field by the tables above; None stands for a setting that is off."""
+    for each in dataclasses.fields(config):
+        name, value = each.name, getattr(config, each.name)
+        if value is None:
+            continue
+        if name in _AT_LEAST:
+            _check(_AT_LEAST[name] <= value < math.inf, name, value, f"at least {_AT_LEAST[name]}")
+        elif name in _ABOVE_0:
+            _check(0 < value < math.inf, name, value, "above 0")
+        elif name in _FRACTIONS:
+            _check(0.0 <= value < 1.0, name, value, "at least 0 and below 1")
+        elif name in _CHOICES:
+            _check(value in _CHOICES[name], name, value, f"one of {', '.join(_CHOICES[name])}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,14 +84,9 @@ class ModelConfig:
     model: str | None = None
 
     def __post_init__(self) -> None:
-        _check_at_least(self, 1, "num_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v")
-        _check_at_least(self, 1, "max_positions")
-        _check_at_least(self, 8, "vocab_size")
-        _check_fraction(self, "dropout")
-        _check_choice("positions", self.positions, Positions)
-        if self.model is not None:
-            named = re.fullmatch(r"[\w.]+:\w+@\w+", self.model)
-            _check(named is not None, "model", self.model, "as transformer.variant_name names it")
+        _check_fields(self)
+        named = self.model is None or re.fullmatch(r"[\w.]+:\w+@\w+", self.model)
+        _check(bool(named), "model", self.model, "as transformer.variant_name names it")
         _check(self.d_model % 2 == 0, "d_model", self.d_model, "even (pairs of sine and cosine)")
 
 
@@ -95,9 +107,7 @@ class DataConfig:
     drop_duplicates: bool = False
 
     def __post_init__(self) -> None:
-        _check_at_least(self, 2, "max_length")
-        if self.max_length_ratio is not None:
-            _check_at_least(self, 1, "max_length_ratio")
+        _check_fields(self)
         _check(
             self.tokens_per_batch >= self.max_length,
             "tokens_per_batch",
@@ -143,23 +153,8 @@ class TrainingConfig:
     log_every_steps: int = 50
 
     def __post_init__(self) -> None:
-        _check_at_least(self, 1, "max_steps", "warmup_steps", "average_checkpoints")
-        _check_at_least(self, 1, "checkpoint_every_steps", "validate_every_steps")
-        _check_at_least(self, 1, "log_every_steps")
-        _check_at_least(self, 0, "seed", "learning_rate_factor")
+        _check_fields(self)
         _check(self.seed < 2**63, "seed", self.seed, "below 2**63")
-        _check_fraction(self, "label_smoothing", "adam_beta1", "adam_beta2")
-        _check(self.adam_epsilon > 0, "adam_epsilon", self.adam_epsilon, "above 0")
-        _check_choice("precision", self.precision, Precision)
-        _check_choice("schedule", self.schedule, Schedule)
-        if self.also_average is not None:
-            _check_at_least(self, 2, "also_average")
-        if self.threads is not None:
-            _check_at_least(self, 1, "threads")
-        if self.clip_norm is not None:
-            _check(self.clip_norm > 0, "clip_norm", self.clip_norm, "above 0")
-        if (minutes := self.checkpoint_every_minutes) is not None:
-            _check(0 < minutes < math.inf, "checkpoint_every_minutes", minutes, "above 0")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,8 +170,7 @@ class DecodingConfig:
     max_extra_length: int = 50
 
     def __post_init__(self) -> None:
-        _check_at_least(self, 1, "beam_size")
-        _check_at_least(self, 0, "length_penalty", "max_extra_length")
+        _check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -40,8 +40,6 @@ class TextFile:
             raise InputError(f"{self.location} is a download and needs its sha256")
         if "://" in self.location and not self.is_download:
             raise InputError(f"{self.location} is no https:// address: fetch it, and give its path")
-        if self.bytes is not None and self.bytes < 1:
-            raise InputError(f"bytes is {self.bytes}, but must be at least 1")
 
     @property
     def is_download(self) -> bool:

@@ -12,22 +12,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from transformer.errors import InputError
 
 _UNFINISHED = ".part"
 # What a file system says that cannot sync a folder.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
-_MOST_DIGITS = 20  # as many as a seed of 64 bits has
-
-
-def unfinished(path: Path) -> Path:
-    """Where new content of ``path`` is written before it is renamed.
-
-    The name is new each time: a process on another machine may be writing the same file.
-    """
-    return path.with_name(f".{path.name}.{os.urandom(4).hex()}{_UNFINISHED}")
 
 
 def remove_unfinished(directory: Path) -> None:
@@ -69,7 +60,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
     """A file to write that replaces ``path`` in the end; nothing is left behind if that fails."""
-    temporary = unfinished(path)
+    # A name of its own: a process on another machine may be writing the same file.
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_UNFINISHED}")
     try:
         with temporary.open("wb") as file:
             yield file
@@ -96,32 +88,16 @@ def to_json(value: object) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Read an object that :func:`write_json` wrote."""
     try:
-        return parse_json(path.read_bytes())
+        value = json.loads(path.read_bytes().decode())
+        if not isinstance(value, dict):
+            raise ValueError("it is not an object")
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path} cannot be read as JSON ({error}); delete it to have it made again"
         ) from error
-
-
-def parse_json(content: bytes) -> dict[str, Any]:
-    """The JSON object in ``content``; a ValueError for anything else that JSON may hold."""
-    try:
-        value = json.loads(content.decode(), parse_int=_integer)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    if not isinstance(value, dict):
-        raise ValueError("it is not an object")
-    if b"\\ud" in content.lower():  # half of a pair could be read, but neither written nor printed
-        json.dumps(value, ensure_ascii=False).encode()
-    return value
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        raise ValueError(f"a number has {len(digits)} digits")
-    return int(digits)
+    return cast(dict[str, Any], value)
 
 
 def load_file(path: Path, kind: str) -> ModuleType:

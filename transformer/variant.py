@@ -91,7 +91,7 @@ def variant_name(variant: type[Transformer] | str) -> str:
         file = Path(module) if module.endswith(".py") else None
     else:
         module, kind = variant.__module__, variant.__qualname__
-        file = None if _is_installed(module) else _file_of(variant)
+        file = None if _is_installed(module) else Path(inspect.getfile(variant))
     if file is not None:
         trust(file)
         module = file.stem
@@ -110,13 +110,6 @@ def has_changed(name: str) -> bool:
 def class_name(name: str) -> str:
     """The class alone of a variant's name."""
     return name.partition("@")[0].rpartition(":")[2]
-
-
-def _file_of(variant: type[Transformer]) -> Path:
-    try:
-        return Path(inspect.getfile(variant))
-    except (TypeError, OSError) as error:
-        raise InputError(f"{variant.__qualname__} is in no file: write it into one") from error
 
 
 def trust(*paths: Path) -> None:
@@ -183,15 +176,15 @@ def _collect(module: str, name: str, seen: set[tuple[str, str]], needed: set[str
 
 def _statements(module: str) -> list[ast.stmt]:
     path = _source(module)
-    try:
-        return _parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Python: {error}") from error
+    return _parse(path, path.read_bytes())
 
 
 @functools.cache
-def _parse(source: bytes) -> list[ast.stmt]:
-    return ast.parse(source).body
+def _parse(path: Path, source: bytes) -> list[ast.stmt]:
+    try:
+        return ast.parse(source).body
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as Python: {error}") from error
 
 
 @functools.cache
@@ -209,15 +202,11 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 def _neighbour(module: str, statement: ast.ImportFrom) -> str | None:
     """The module of the same package from which a statement imports, if it is one."""
-    package = module.rpartition(".")[0]
-    name = statement.module or ""
+    package, name = module.rpartition(".")[0], statement.module or ""
     full = ".".join(filter(None, (package, name))) if statement.level == 1 else name
-    beside = full.rpartition(".")[0] == package and statement.level < 2
-    return (
-        full
-        if beside and (_source(module).parent / f"{name.rpartition('.')[2]}.py").is_file()
-        else None
-    )
+    is_beside = full.rpartition(".")[0] == package and statement.level < 2
+    file = _source(module).parent / f"{name.rpartition('.')[2]}.py"
+    return full if is_beside and file.is_file() else None
 
 
 def _without_docstrings(statement: ast.stmt) -> ast.stmt:

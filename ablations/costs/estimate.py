@@ -117,7 +117,7 @@ def plan_table(
     # Finished runs took as long as they took, as many at a time as there were.
     slowdown = 1.0 if speed.as_ran else sharing
     costs = tuple(_costs(configs, numbers, finished, speed, ranks / slowdown))
-    cost = preparation_cost([config.data.corpus for config in configs.values()], workers=1)
+    cost = preparation_cost([config.data.corpus for config in configs.values()])
     return Estimate(
         table=plan.title,
         scale=plan.scale,

@@ -16,7 +16,7 @@ from experiments.devices import nominal_peak
 from experiments.records.result import Result
 from transformer.config import Config, ModelConfig, TrainingConfig
 from transformer.errors import InputError, unknown_name
-from transformer.evaluation.counts import nominal_flops, run_flops, training_flops
+from transformer.evaluation.counts import run_flops, training_flops
 
 # CUDA's names of GPUs that need not be in this machine.
 _GPUS = {
@@ -105,9 +105,7 @@ def nominal_speed(name: str, configs: Mapping[str, Config]) -> Speed:
 def _share_of_the_paper() -> float:
     tokens = TrainingConfig().max_steps * _PAPER_TOKENS
     peak = nominal_peak(_GPUS["P100"], "fp32") or 0.0
-    return training_flops(ModelConfig(), tokens, tokens) / nominal_flops(
-        _PAPER_DEVICE_SECONDS, peak
-    )
+    return training_flops(ModelConfig(), tokens, tokens) / (_PAPER_DEVICE_SECONDS * peak)
 
 
 def read_finished(plan: Plan, root: Path) -> dict[Cell, Result]:

@@ -33,7 +33,7 @@ from transformer.data.prepared import PreparedCorpus
 from transformer.data.text import read_aligned
 from transformer.errors import InputError
 from transformer.evaluation.bleu import Bleu, bleu, sentence_chrf, tokenised_bleu
-from transformer.evaluation.counts import count_parameters, nominal_flops, training_flops
+from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.evaluation.perplexity import Perplexity, perplexity
 from transformer.files import write_atomically, write_json
 from transformer.training.precision import effective_precision
@@ -144,7 +144,7 @@ def _result(
         source_tokens=clock.source_tokens,
         target_tokens=clock.target_tokens,
         flops=training_flops(config.model, clock.source_tokens, clock.target_tokens),
-        flops_nominal=None if peak is None else nominal_flops(clock.device_seconds, peak),
+        flops_nominal=None if peak is None else clock.device_seconds * peak,
         train_seconds=clock.seconds,
         tokens_per_second=clock.target_tokens / clock.seconds,
         device=device_name(),

@@ -18,10 +18,11 @@ from experiments.records.checkpoints import has_checkpoints, to_average
 from experiments.records.data import run_vocabulary
 from experiments.records.experiment import Experiment, load_experiment
 from transformer.config import override
-from transformer.data.fetch.testsets import sacrebleu_text
+from transformer.data.corpora.declared import sacrebleu_set
+from transformer.data.fetch.texts import fetch
 from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest
-from transformer.data.text import MAX_LINE, bounded_lines, decode_line
+from transformer.data.text import MAX_LINE, decode_line, lines_of, read_aligned
 from transformer.data.trees import escape, to_penn
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding.incremental import check_cache
@@ -188,7 +189,7 @@ def _decode_stream(
 ) -> Iterator[tuple[str, str]]:
     """Each line after ``change``, with what the model makes of it."""
     trained = load_decoder(directory, options or DecodingOptions())
-    lines = (change(_read_line(*line)) for line in enumerate(bounded_lines(stream), start=1))
+    lines = (change(_read_line(*line)) for line in enumerate(lines_of(stream), start=1))
     first_line = 1
     while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
         decoded = trained.decode(chunk, first_line=first_line)
@@ -216,4 +217,5 @@ def text_of_split(experiment: Experiment, split: str, recorded: Manifest | None 
                 f"the corpus {corpus.name} has no test set: give --source, --reference"
             )
         return prepare(experiment.config, expected=recorded).text(split)
-    return sacrebleu_text(split, f"{corpus.source_language}-{corpus.target_language}")
+    text = sacrebleu_set(split, f"{corpus.source_language}-{corpus.target_language}")
+    return read_aligned(fetch(text.source), fetch(text.target))

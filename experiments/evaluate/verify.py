@@ -10,7 +10,7 @@ from experiments.records.checkpoints import is_sound, step_checkpoints
 from experiments.records.checksums import check_files, read_checksums
 from experiments.records.data import recorded_data, run_vocabulary
 from experiments.records.experiment import CONFIG_FILE, load_experiment
-from transformer.data.prepare.verify import verify
+from transformer.data.prepare.prepare import verify
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError
 

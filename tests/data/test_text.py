@@ -1,22 +1,20 @@
-"""Text files as in real corpora, damaged ones included."""
+"""Text files as in real corpora, damaged ones included, and the joint vocabulary."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import lzma
-import tracemalloc
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from transformer.data.text import (
-    MAX_LINE,
-    aligned_lines,
-    read_lines,
-    read_text,
-)
+from tests.samples import number_pairs
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer.data.text import MAX_LINE, aligned_lines, read_text
+from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.errors import InputError
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -35,15 +33,13 @@ def write(path: Path, content: bytes) -> Path:
     ("content", "lines"),
     [
         (b"one\ntwo\n", ["one", "two"]),
-        (b"one\ntwo", ["one", "two"]),
-        (b"one\r\ntwo\r\n", ["one", "two"]),
+        (b"one\r\ntwo", ["one", "two"]),
         (b"one\n\ntwo\n", ["one", "", "two"]),
         (b"", []),
         # A byte-order mark is removed at the start only.
         (b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n", ["one", "\ufefftwo"]),
         ("one\u2028more\ntwo\u0085more\n".encode(), ["one more", "two more"]),
-        (b"one\x0bmore\x0cmore\x1cmore\n", ["one more more more"]),
-        (b"one\rmore\n", ["one more"]),
+        (b"one\x0bmore\x0cmore\x1cmore\rmore\n", ["one more more more more"]),
         ("\u00a0one \u3000\t\t two\u2029x\u2009\n".encode(), ["one two x"]),
     ],
 )
@@ -52,63 +48,91 @@ def test_lines_end_with_lf_or_crlf_only(content: bytes, lines: list[str], tmp_pa
 
 
 @pytest.mark.parametrize("ending", PACKERS)
-def test_files_are_decompressed_by_suffix(ending: str, tmp_path: Path) -> None:
-    path = write(tmp_path / f"text.en{ending}", PACKERS[ending]("eins\nzwölf\n".encode()))
-    assert read_text(path) == ["eins", "zwölf"]
+def test_files_are_decompressed_by_suffix_and_damaged_ones_named(
+    ending: str, tmp_path: Path
+) -> None:
+    path, pack = tmp_path / f"text.en{ending}", PACKERS[ending]
+    assert read_text(write(path, pack("eins\nzwölf\n".encode()))) == ["eins", "zwölf"]
+    packed = pack(b"12 34 56\n" * 4_001)
+    altered = packed[:-20] + bytes(12) + packed[-8:]
+    for content in (packed[: len(packed) // 2], altered, b"plain text\n" * 7):
+        with pytest.raises(InputError, match=f"{path} cannot be read"):
+            read_text(write(path, content))
 
 
-@pytest.mark.parametrize("ending", PACKERS)
-@pytest.mark.parametrize("damage", ["cut short", "altered", "not packed"])
-def test_a_damaged_compressed_file_is_named(ending: str, damage: str, tmp_path: Path) -> None:
-    content = PACKERS[ending](bytes(range(256)) * 41)
-    broken = {
-        "cut short": content[: len(content) // 2],
-        "altered": content[:-20] + bytes(12) + content[-8:],
-        "not packed": b"plain text\n" * 7,
-    }
-    path = write(tmp_path / f"text.en{ending}", broken[damage])
-    with pytest.raises(InputError, match=f"{path} cannot be read"):
-        list(read_lines(path))
-
-
-def test_a_missing_file_and_an_undecodable_line_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("last", "problem"),
+    [(b"f\xfcnf", "is not UTF-8"), (b"a" * (MAX_LINE + 1), "has more than 65,536 bytes: split it")],
+)
+def test_a_line_that_cannot_be_used_is_named(last: bytes, problem: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{tmp_path}/none cannot be read"):
-        list(read_lines(tmp_path / "none"))
-    path = write(tmp_path / "valid.de", b"a fine line\n" * 19 + b"f\xfcnf\n")
-    with pytest.raises(InputError, match=f"{path}, line 20 is not UTF-8"):
+        read_text(tmp_path / "none")
+    path = write(tmp_path / "valid.de", b"a fine line\n" * 19 + last)
+    with pytest.raises(InputError, match=f"{path}, line 20 {problem}"):
         read_text(path)
 
 
-@pytest.mark.parametrize(("source", "target"), [(7, 5), (5, 7), (0, 3), (3, 0), (5, 6)])
+@pytest.mark.parametrize(("source", "target"), [(7, 5), (0, 3), (3, 0), (5, 6)])
 def test_different_numbers_of_lines_name_both_files(
     source: int, target: int, tmp_path: Path
 ) -> None:
-    one, other = (
-        write(tmp_path / "a.en", b"x\n" * source),
-        write(tmp_path / "a.de", b"y\n" * target),
-    )
+    one, other = write(tmp_path / "en", b"x\n" * source), write(tmp_path / "de", b"y\n" * target)
     with pytest.raises(InputError, match=f"{one} has {source} lines but {other} has {target}"):
         list(aligned_lines(one, other, 3))
 
 
-@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
-def test_of_an_overlong_line_comes_the_beginning(ending: bytes, tmp_path: Path) -> None:
-    longest, longer = b"a" * MAX_LINE, b"b" * (MAX_LINE + 1)
-    path = tmp_path / "text"
-    for start in (b"", b"\xef\xbb\xbf"):
-        path.write_bytes(start + ending.join([longest, longer, 3 * longer, b"end", longer]))
-        assert list(read_lines(path)) == [longest, longer, longer, b"end", longer]
-    with pytest.raises(InputError, match=r"text, line 2 has more than 65,536 bytes: split it"):
-        read_text(path)
+LINES = [line for pair in number_pairs(101, seed=5) for line in pair]
+# What would be changed by Unicode's NFKC, which sentencepiece applies unless it is told not to.
+ODD = [
+    "ﬁne ½ Å \uff21\uff22\uff23 e\u0301 and é",
+    "“quotes” … \u2013 — ß ẞ a\u00adb",
+    "日本語 한국어 العربية 👩\u200d👩\u200d👧 🏳️",
+]
 
 
-def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
-    path = tmp_path / "text.gz"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        for _ in range(50):
-            file.write(b"a" * 2**20)
-    tracemalloc.start()
-    (line,) = read_lines(path)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(line) == MAX_LINE + 1 and peak < 2**20
+def train(path: Path, size: int, lines: list[str] = LINES) -> Vocabulary:
+    train_vocabulary(lines, size, path)
+    return Vocabulary(path)
+
+
+def test_the_same_text_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one.model", "two.model"):  # nor does the file name matter
+        train(tmp_path / name, 61)
+    assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
+
+
+def test_decoding_inverts_encoding_and_drops_control_ids(tmp_path: Path) -> None:
+    vocabulary = train(tmp_path / "v.model", 101, LINES + ODD)
+    for lines in (LINES, ODD):
+        assert vocabulary.decode(vocabulary.encode(lines)) == lines
+    (ids,) = vocabulary.encode(["one two"])
+    assert vocabulary.decode([[BOS_ID, *ids, PAD_ID, PAD_ID]]) == ["one two"]
+    for name in ("<pad>", "<s>", "</s>"):
+        (ids,) = vocabulary.encode([f"one {name} two"])
+        assert not {PAD_ID, BOS_ID, EOS_ID} & set(ids[:-1])
+
+
+def test_every_character_of_a_line_of_any_length_is_learned(tmp_path: Path) -> None:
+    assert UNK_ID in train(tmp_path / "v.model", 61).encode(["one ζ two"])[0]
+    vocabulary = train(tmp_path / "v.model", 61, [*LINES, "one " * 2_003 + "ζ"])
+    assert UNK_ID not in vocabulary.encode(["one ζ two"])[0]
+
+
+@pytest.mark.parametrize(("size", "beyond"), [(4_001, 1), (11, -1)])
+def test_a_size_is_refused_with_the_largest_or_smallest_possible(
+    size: int, beyond: int, tmp_path: Path
+) -> None:
+    def limit_named(size: int) -> int:
+        with pytest.raises(InputError, match=f"vocab_size {size} is ") as refusal:
+            train(tmp_path / "v.model", size)
+        return int(re.findall(r"\d+", str(refusal.value))[-1])
+
+    limit = limit_named(size)
+    assert len(train(tmp_path / "v.model", limit)) == limit
+    assert limit_named(limit + beyond) == limit
+
+
+def test_an_invalid_vocabulary_file_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", write(tmp_path / "v.model", b"not a model")):
+        with pytest.raises(InputError, match=f"{path} is not a vocabulary"):
+            Vocabulary(path)

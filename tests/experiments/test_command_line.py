@@ -221,7 +221,6 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
         (("train", "cldr", "--seed", "9" * 400), "9, but must be below 2**63"),
         (("train", "cldr", "--max-steps", "0"), "max_steps is 0, but must be above 0"),
         (("train", "cldr", "--max-minutes", "nan"), "max_minutes is nan, but must be above 0"),
-        (("prepare", "cldr", "--workers", "0"), "--workers is 0, but must be at least 1"),
         (
             ("train", "cldr", "--checkpoint-minutes", "0"),
             "checkpoint_every_minutes is 0.0, but must be above 0",

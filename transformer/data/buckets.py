@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from transformer.data.store import Integers, Tokens, write_array
+from transformer.data.store import Integers, Tokens
 
 # How much longer the longest pair of a bucket may be than its shortest. Batches of similar lengths
 # on both sides would have less padding, but consist of phrases of one kind, and training stalls:
@@ -57,8 +57,10 @@ class Buckets:
 
     def save(self, directory: Path) -> None:
         """Write them into ``directory``."""
-        write_array(directory / _PAIRS_FILE, self.pairs)
-        write_array(directory / _BOUNDS_FILE, np.column_stack([self.sizes, self.tokens]))
+        bounds = np.column_stack([self.sizes, self.tokens])
+        for name, numbers in ((_PAIRS_FILE, self.pairs), (_BOUNDS_FILE, bounds)):
+            # Unlike ndarray.tofile, this reports a full disk as such.
+            (directory / name).write_bytes(np.ascontiguousarray(numbers).data)
 
     @classmethod
     def load(cls, directory: Path) -> Buckets:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import lightning.pytorch as lightning
 
 from transformer.config import Config
 from transformer.data.batches import Batch, BatchPlan, FixedBatches, collate
 from transformer.data.buckets import batches_by_length
-from transformer.data.prepare.parallel import prefetch
 from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest, PreparedCorpus, refuse_changed
-from transformer.data.store import TokenStore
+from transformer.data.store import EncodedPairs
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Batches; more than one, because batches and steps vary in the time they take.
+_PREFETCHED = 4
 
 
 class PlannedLoader:
@@ -30,7 +37,7 @@ class PlannedLoader:
 
     def __init__(
         self,
-        store: TokenStore,
+        store: EncodedPairs,
         plan: BatchPlan,
         *,
         first: int = 0,
@@ -57,6 +64,27 @@ class PlannedLoader:
         number, shard = which
         pairs = self._plan.batch(number)
         return collate(self._store, pairs, number=number, shard=shard, shards=self._shards)
+
+
+def prefetch(
+    function: Callable[[Item], Result], items: Iterable[Item], ahead: int = _PREFETCHED
+) -> Generator[Result]:
+    """``map`` on another thread, up to ``ahead`` items ahead of the caller.
+
+    What the function raises is raised when its item is due.
+    """
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as thread:
+        try:
+            for item in items:
+                waiting.append(thread.submit(function, item))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 class TranslationDataModule(lightning.LightningDataModule):

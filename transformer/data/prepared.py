@@ -11,12 +11,12 @@ from pathlib import Path
 
 from transformer.config import from_dict, to_dict
 from transformer.data.buckets import Buckets
-from transformer.data.fetch.cache import making, sha256_of
+from transformer.data.fetch.cache import sha256_of
 from transformer.data.store import TokenStore
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
-from transformer.files import read_json, to_json
+from transformer.files import read_json, write_json
 
 VOCABULARY_FILE = "vocabulary.model"
 REPORT_FILE = "report.json"
@@ -57,6 +57,16 @@ class Manifest:
         names = sorted({*self.files, *found.files})
         files = [name for name in names if self.files.get(name) != found.files.get(name)]
         refuse_changed(texts or files)
+
+
+def refuse_changed(names: Sequence[str]) -> None:
+    """Refuse to continue a run if there are ``names`` of changed files."""
+    if names:
+        named = ", ".join(list(dict.fromkeys(names))[:_MAX_NAMES])
+        raise InputError(
+            f"the data is not what this run began with: {named} changed; restore it, or start a "
+            "new run in another --directory"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,23 +126,7 @@ def read_report(directory: Path) -> list[TextReport]:
 
 def write_report(directory: Path, report: Sequence[TextReport]) -> None:
     """Write the report that :func:`read_report` reads."""
-    write_whole(directory / REPORT_FILE, [to_dict(entry) for entry in report])
-
-
-def write_whole(path: Path, value: object) -> None:
-    """Write JSON into a folder that is being prepared."""
-    with making(path) as part:
-        part.write_text(to_json(value), encoding="utf-8")
-
-
-def refuse_changed(names: Sequence[str]) -> None:
-    """Refuse to continue a run if there are ``names`` of changed files."""
-    if names:
-        named = ", ".join(list(dict.fromkeys(names))[:_MAX_NAMES])
-        raise InputError(
-            f"the data is not what this run began with: {named} changed; restore it, or start a "
-            "new run in another --directory"
-        )
+    write_json(directory / REPORT_FILE, [to_dict(entry) for entry in report])
 
 
 def make_manifest(directory: Path, sources: Sequence[tuple[str, str]]) -> Manifest:
@@ -142,10 +136,16 @@ def make_manifest(directory: Path, sources: Sequence[tuple[str, str]]) -> Manife
             bytes=path.stat().st_size, sha256=sha256_of(path)
         )
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and not path.name.startswith(MANIFEST_FILE)  # nor what a kill left of it
+        if path.is_file() and path.name != MANIFEST_FILE
     }
     manifest = Manifest(sources=tuple(sources), files=files, digest="")
     return dataclasses.replace(manifest, digest=_digest(manifest))
+
+
+def _digest(manifest: Manifest) -> str:
+    files = {name: checksum.sha256 for name, checksum in sorted(manifest.files.items())}
+    content = [[sha256 for _, sha256 in manifest.sources], files]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -169,26 +169,15 @@ def damaged_files(directory: Path, *, whole: bool) -> list[str]:
         manifest, written = read_manifest(path), path.stat().st_mtime_ns
     except InputError:
         return [MANIFEST_FILE]
+
+    def is_sound(path: Path, checksum: Checksum) -> bool:
+        if not path.is_file() or path.stat().st_size != checksum.bytes:
+            return False
+        is_trusted = checksum.bytes > _SMALL_BYTES and path.stat().st_mtime_ns <= written
+        return (is_trusted and not whole) or sha256_of(path) == checksum.sha256
+
     return [
         name
         for name, checksum in manifest.files.items()
-        if not _is_sound(directory / name, checksum, written, whole)
+        if not is_sound(directory / name, checksum)
     ]
-
-
-def _is_sound(path: Path, checksum: Checksum, written: int, whole: bool) -> bool:
-    try:
-        found = path.stat()
-        if found.st_size != checksum.bytes:
-            return False
-        if found.st_size > _SMALL_BYTES and found.st_mtime_ns <= written and not whole:
-            return True
-        return sha256_of(path) == checksum.sha256
-    except FileNotFoundError:
-        return False
-
-
-def _digest(manifest: Manifest) -> str:
-    files = {name: checksum.sha256 for name, checksum in sorted(manifest.files.items())}
-    content = [[sha256 for _, sha256 in manifest.sources], files]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

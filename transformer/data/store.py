@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ _LENGTHS_FILE, _STARTS_FILE = "lengths.u32", "starts.u64"
 
 Tokens = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.int64]
+# The word-pieces of a source and of its target.
+Pair = tuple[list[int], list[int]]
 
 
 class EncodedPairs:
@@ -37,6 +39,12 @@ class EncodedPairs:
         self._tokens, self._starts = np.asarray(tokens), np.asarray(starts)
         self.lengths: Tokens = np.asarray(lengths)
         self._vocab_size = vocab_size
+
+    @classmethod
+    def of(cls, pairs: Sequence[Pair]) -> EncodedPairs:
+        """Pairs that are not stored on disk, such as a text to score."""
+        tokens, lengths = _joined(pairs, np.dtype(np.int64))
+        return cls(tokens, lengths, starts_of(lengths, 0))
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -67,17 +75,6 @@ class EncodedPairs:
         return sentences
 
 
-class PairsInMemory(EncodedPairs):
-    """Pairs that are not stored on disk, such as a text to score."""
-
-    def __init__(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> None:
-        lengths = np.array([list(map(len, sources)), list(map(len, targets))], dtype=np.int64).T
-        pairs = zip(sources, targets, strict=True)
-        ids = itertools.chain.from_iterable(itertools.chain.from_iterable(pairs))
-        tokens = np.fromiter(ids, np.int64, lengths.sum())
-        super().__init__(tokens, lengths, starts_of(lengths, 0))
-
-
 class TokenStore(EncodedPairs):
     """Encoded pairs in a folder, memory-mapped, so that opening is quick at any size."""
 
@@ -89,12 +86,11 @@ class TokenStore(EncodedPairs):
         super().__init__(tokens, lengths, starts, vocab_size)
 
 
-def store_files(
-    directory: Path, vocab_size: int
-) -> tuple[list[Path], np.dtype[np.unsignedinteger]]:
-    """The files of a store (tokens, lengths and starts) and the type of its tokens."""
-    name = "tokens.u16" if vocab_size <= 2**16 else "tokens.u32"
-    return [directory / file for file in (name, _LENGTHS_FILE, _STARTS_FILE)], _TOKENS_FILES[name]
+def _joined(pairs: Sequence[Pair], kind: np.dtype[Any]) -> tuple[Tokens, npt.NDArray[np.uint32]]:
+    """The tokens and the lengths of some pairs."""
+    lengths = np.array([[len(side) for side in pair] for pair in pairs], np.uint32).reshape(-1, 2)
+    ids = chain.from_iterable(chain.from_iterable(pairs))
+    return np.fromiter(ids, kind, int(lengths.sum())), lengths
 
 
 def starts_of(lengths: Tokens, first: int) -> npt.NDArray[np.uint64]:
@@ -103,19 +99,18 @@ def starts_of(lengths: Tokens, first: int) -> npt.NDArray[np.uint64]:
     return np.uint64(first) + sizes.cumsum(dtype=np.uint64) - sizes
 
 
-def write_store(
-    directory: Path, pairs: Iterable[tuple[list[int], list[int]]], vocab_size: int
-) -> None:
-    """Write ``pairs``, which fit in memory, into an existing directory."""
-    files, kind = store_files(directory, vocab_size)
-    sides = list(pairs)
-    lengths = np.array([[len(source), len(target)] for source, target in sides], dtype=np.uint32)
-    tokens = np.concatenate([np.array(source + target, dtype=kind) for source, target in sides])
-    for file, content in zip(files, (tokens, lengths, starts_of(lengths, 0)), strict=True):
-        write_array(file, content)
-
-
-def write_array(path: Path, array: npt.NDArray[Any]) -> None:
-    """Write the raw numbers; unlike ``ndarray.tofile``, it reports a full disk as such."""
-    with path.open("wb") as file:
-        file.write(np.ascontiguousarray(array).data)
+def write_store(directory: Path, chunks: Iterable[Sequence[Pair]], vocab_size: int) -> None:
+    """Write pairs, some at a time, into an existing directory."""
+    name = "tokens.u16" if vocab_size <= 2**16 else "tokens.u32"
+    written = 0
+    with (
+        (directory / name).open("wb") as tokens_file,
+        (directory / _LENGTHS_FILE).open("wb") as lengths_file,
+        (directory / _STARTS_FILE).open("wb") as starts_file,
+    ):
+        for pairs in chunks:
+            tokens, lengths = _joined(pairs, _TOKENS_FILES[name])
+            tokens_file.write(tokens.tobytes())
+            lengths_file.write(lengths.tobytes())
+            starts_file.write(starts_of(lengths, written).tobytes())
+            written += len(tokens)

@@ -44,21 +44,11 @@ class Tree:
 
 @dataclass(slots=True)
 class _Bracket:
-    """An open bracket: where it began, its label, and what it holds; ``parts`` counts all of it."""
+    """An open bracket: where it began, its label, and its parts, None for empty ones."""
 
     start: int
     label: str = ""
-    parts: int = 0
-    children: list[Tree] = field(default_factory=list[Tree])
-
-    def add(self, tree: Tree | None) -> None:
-        self.parts += 1
-        if tree is not None:
-            self.children.append(tree)
-
-    def closed(self) -> Tree | None:
-        """The constituent, or None if all that it held was empty."""
-        return Tree(plain_label(self.label), tuple(self.children)) if self.children else None
+    parts: list[Tree | None] = field(default_factory=list[Tree | None])
 
 
 def read_trees(text: str, name: str) -> Iterator[Tree]:
@@ -83,36 +73,30 @@ def read_trees(text: str, name: str) -> Iterator[Tree]:
             "one word, or a label and brackets; words that are brackets are written -LRB-, -RRB-",
         )
 
-    stack: list[_Bracket] = []
+    stack = [_Bracket(0, label="file")]
     for match in _TOKEN.finditer(text):
-        token, position = match[0], match.start()
+        token, position, bracket = match[0], match.start(), stack[-1]
         if match[1]:
-            leaf = _leaf(match[1], match[2])
-            if stack:
-                stack[-1].add(leaf)
-            elif leaf is not None:
-                yield Tree(TOP, (leaf,))
+            bracket.parts.append(_leaf(match[1], match[2]))
         elif token == "(":
-            if len(stack) == MAX_DEPTH:
+            if len(stack) > MAX_DEPTH:
                 raise error(position, f"a tree is more than {MAX_DEPTH} brackets deep")
             stack.append(_Bracket(position))
-        elif not stack:
-            raise misplaced(position)
-        elif token == ")":
-            bracket = stack.pop()
-            if not bracket.parts or (stack and not bracket.label):
+        elif token == ")" and len(stack) > 1:
+            if not bracket.parts or (len(stack) > 2 and not bracket.label):
                 raise misplaced(bracket.start)
-            tree = bracket.closed()
-            if stack:
-                stack[-1].add(tree)
-            elif tree is not None:
-                yield _below_top(tree)
-        elif stack[-1].label or stack[-1].parts:
+            children = tuple(filter(None, bracket.parts))
+            stack.pop()
+            stack[-1].parts.append(Tree(plain_label(bracket.label), children) if children else None)
+        elif bracket.label or bracket.parts:
             raise misplaced(position)
         else:
-            stack[-1].label = token
-    if stack:
-        raise error(stack[0].start, "the tree that begins here does not close")
+            bracket.label = token
+    if len(stack) > 1:
+        raise error(stack[1].start, "the tree that begins here does not close")
+    for tree in filter(None, stack[0].parts):
+        is_outer = tree.word is None and tree.label in _OUTER
+        yield Tree(TOP, tree.children if is_outer else (tree,))
 
 
 def _leaf(tag: str, word: str) -> Tree | None:
@@ -126,10 +110,6 @@ def _leaf(tag: str, word: str) -> Tree | None:
 def plain_label(label: str) -> str:
     """``label`` without function tags and indices; -LRB- and the like stay."""
     return label if label.startswith("-") else _FUNCTION.split(label, maxsplit=1)[0] or label
-
-
-def _below_top(tree: Tree) -> Tree:
-    return Tree(TOP, tree.children if tree.label in _OUTER else (tree,))
 
 
 def leaves(tree: Tree) -> Iterator[Tree]:

@@ -41,12 +41,12 @@ def attend(
     translation: str | None = None,
 ) -> dict[Kind, Attention]:
     """The weights of a sentence and ``translation``; None has the model translate it."""
-    source = _encode(model, vocabulary, sentence, "the sentence")
+    source = _encode(vocabulary, sentence, "the sentence")
     if translation is None:
-        ((_, pieces),) = decode_sentences(model, [source], decoding)
-        target = _short_enough(model, [*pieces, EOS_ID], "the model's translation")
+        ((_, decoded),) = decode_sentences(model, [source], decoding)
+        target = [*decoded, EOS_ID]
     else:
-        target = _encode(model, vocabulary, translation, "the translation")
+        target = _encode(vocabulary, translation, "the translation")
     read = [BOS_ID, *target[:-1]]
     device = model.embedding.weight.device
     weights = attention_weights(
@@ -68,23 +68,14 @@ def attend(
     }
 
 
-def _encode(model: Transformer, vocabulary: Vocabulary, text: str, name: str) -> list[int]:
+def _encode(vocabulary: Vocabulary, text: str, name: str) -> list[int]:
     try:
         text.encode()
     except UnicodeEncodeError as error:  # the shell passed other bytes
         raise InputError(f"{name} is not UTF-8") from error
     if not text.strip():
         raise InputError(f"{name} is empty: give one sentence in quotes")
-    return _short_enough(model, vocabulary.encode([text])[0], name)
-
-
-def _short_enough(model: Transformer, ids: list[int], name: str) -> list[int]:
-    if len(ids) > (most := model.config.max_positions):
-        raise InputError(
-            f"{name} has {len(ids):,} word-pieces with its end, but the model has {most:,} "
-            "positions: give a shorter one"
-        )
-    return ids
+    return vocabulary.encode([text])[0]
 
 
 @torch.inference_mode()

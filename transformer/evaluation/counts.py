@@ -36,8 +36,7 @@ def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
 def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) -> float:
     """Floating-point operations of the forward and backward passes over this many real tokens.
 
-    Each weight of a matrix product costs a multiplication and an addition per token in the forward
-    pass and twice that in the backward pass. Softmax, normalisation and the products over
+    Six for each weight of a matrix product and token. Softmax, normalisation and the products over
     positions are left out: together about 1 % at the lengths of sentences.
     """
     if config.model is not None:
@@ -85,13 +84,3 @@ def step_flops(config: Config) -> float:
 def run_flops(config: Config) -> float:
     """FLOPs of a whole training."""
     return step_flops(config) * config.training.max_steps
-
-
-def nominal_flops(device_seconds: float, peak: float) -> float:
-    """Training FLOPs as Table 2 estimates them (section 6.1): device time times peak speed.
-
-    Args:
-        device_seconds: training time summed over the devices
-        peak: operations per second that one device sustains
-    """
-    return device_seconds * peak

@@ -13,7 +13,7 @@ import torch
 from transformer.config import PAD_ID, DecodingConfig
 from transformer.data.batches import collate
 from transformer.data.buckets import batches_by_length
-from transformer.data.store import PairsInMemory
+from transformer.data.store import EncodedPairs
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint, decode_sentences
 from transformer.errors import InputError
@@ -62,7 +62,7 @@ def perplexity(
     rows = _short_enough(lengths, 1, "left out of the perplexity")
     if not rows:
         raise InputError("there is no perplexity: every line is too long")
-    pairs = PairsInMemory(*([side[row] for row in rows] for side in encoded))
+    pairs = EncodedPairs.of([(encoded[0][row], encoded[1][row]) for row in rows])
     nll, tokens = 0.0, 0
     for indices in batches_by_length(pairs.lengths, tokens_per_batch):
         batch = collate(pairs, indices).to(device)

@@ -22,10 +22,9 @@ from experiments.records.checksums import (
 from experiments.records.data import recorded_data
 from experiments.records.result import load_result
 from experiments.run import run
-from tests.data.test_prepared import flip_a_bit
 from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of, forget_result, tiny_experiment
-from tests.samples import write_corpus
+from tests.samples import flip_a_bit, write_corpus
 from transformer.config import from_dict
 from transformer.data import prepared
 from transformer.data.prepared import Manifest

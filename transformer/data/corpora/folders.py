@@ -53,31 +53,49 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder")
-    source, target = languages or _two_languages(folder)
+    matches = (_TRAINING_TEXT.fullmatch(path.name) for path in folder.iterdir())
+    texts = [(match["stem"], match["language"]) for match in matches if match]
+    source, target = languages or _two_languages(folder, {language for _, language in texts})
 
     def pair(stem: str) -> tuple[Path, Path]:
         return _find(folder, f"{stem}.{source}"), _find(folder, f"{stem}.{target}")
 
-    texts = _training_texts(folder)
     stems = sorted({stem for stem, language in texts if language in (source, target)})
-    has_test = any(folder.glob("test.*"))
     return files_corpus(
         folder.resolve().name,
         languages=(source, target),
         train=[pair(stem) for stem in stems or ["train"]],
         valid=pair("valid"),
-        test=pair("test") if has_test else None,
+        test=pair("test") if any(folder.glob("test.*")) else None,
     )
+
+
+def _two_languages(folder: Path, found: set[str]) -> tuple[str, str]:
+    languages = sorted(found, key=lambda language: (language != "en", language))
+    if len(languages) != 2:
+        raise InputError(
+            f"{folder} must hold train.SOURCE and train.TARGET for two languages (found: "
+            f"{', '.join(languages) or 'none'}); name them as in files:FOLDER:de-en"
+        )
+    return languages[0], languages[1]
+
+
+def _find(folder: Path, name: str) -> Path:
+    found = [path for packing in _PACKINGS if (path := folder / (name + packing)).is_file()]
+    if not found:
+        raise InputError(f"{folder} holds no {name} (plain, .gz, .xz or .bz2)")
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise InputError(f"{folder} holds {names}: remove all but the one to be used")
+    return found[0]
 
 
 def anchored(corpus: Corpus, folder: Path) -> Corpus:
     """The corpus with relative paths resolved against ``folder``."""
 
     def file(side: TextFile) -> TextFile:
-        if not side.is_path:
-            return side
-        path = Path(side.location).expanduser()
-        return replace(side, location=str((folder / path).resolve()))
+        path = folder / Path(side.location).expanduser()
+        return replace(side, location=str(path.resolve())) if side.is_path else side
 
     def text(text: ParallelText) -> ParallelText:
         return ParallelText(source=file(text.source), target=file(text.target))
@@ -88,32 +106,3 @@ def anchored(corpus: Corpus, folder: Path) -> Corpus:
         valid=text(corpus.valid),
         test=None if corpus.test is None else text(corpus.test),
     )
-
-
-def _training_texts(folder: Path) -> list[tuple[str, str]]:
-    """Stem and language of every training file, such as ``train-europarl`` and ``en``."""
-    found = (_TRAINING_TEXT.fullmatch(path.name) for path in folder.iterdir())
-    return [(match["stem"], match["language"]) for match in found if match]
-
-
-def _two_languages(folder: Path) -> tuple[str, str]:
-    found = {language for _, language in _training_texts(folder)}
-    languages = sorted(found, key=lambda language: (language != "en", language))
-    if len(languages) != 2:
-        found = ", ".join(languages) or "none"
-        raise InputError(
-            f"{folder} must hold train.SOURCE and train.TARGET for two languages (found: {found}); "
-            "name them as in files:FOLDER:de-en"
-        )
-    return languages[0], languages[1]
-
-
-def _find(folder: Path, name: str) -> Path:
-    paths = [folder / (name + packing) for packing in _PACKINGS]
-    found = [path for path in paths if path.is_file()]
-    if not found:
-        raise InputError(f"{folder} holds no {name} (plain, .gz, .xz or .bz2)")
-    if len(found) > 1:
-        names = " and ".join(path.name for path in found)
-        raise InputError(f"{folder} holds {names}: remove all but the one to be used")
-    return found[0]

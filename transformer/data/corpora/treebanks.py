@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -26,16 +25,10 @@ _CRAFT = (
 )
 # Checksums of its articles, in the order of their names; also for sha256sum --check.
 _CRAFT_SUMS = Path(__file__).with_name("craft.sha256")
-_CRAFT_ARTICLES: dict[Split, slice] = {
-    "train": slice(77), "valid": slice(77, 87), "test": slice(87, 97)
-}  # fmt: skip
+_CRAFT_ARTICLES = {"train": slice(77), "valid": slice(77, 87), "test": slice(87, 97)}
 
 # Section 6.3 of the paper.
-_WSJ_SECTIONS: dict[Split, tuple[int, ...]] = {
-    "train": tuple(range(2, 22)),
-    "valid": (22,),
-    "test": (23,),
-}
+_WSJ_SECTIONS = {"train": range(2, 22), "valid": range(22, 23), "test": range(23, 24)}
 # Below the folder that the user names.
 _WSJ_FOLDERS = ("", "wsj", "mrg/wsj", "parsed/mrg/wsj", "combined/wsj")
 
@@ -73,35 +66,22 @@ class TreebankText:
         limit = "" if self.max_words is None else f"-{self.max_words}"
         return f"{self.split}{limit}.{self.side}"
 
-    @property
-    def location(self) -> str:
-        """Its declared location."""
-        return f"treebank:{self.source}/{self.file_name}"
-
     def files(self) -> list[TextFile]:
         """The files of trees, in order: downloads, or the user's own."""
-        if self.source != "craft":
-            given = os.environ.get("PENN_TREEBANK")
-            if self.source == "penn" and not given:
+        if self.source == "craft":
+            lines = _CRAFT_SUMS.read_text(encoding="utf-8").splitlines()
+            sums = (line.split() for line in lines[_CRAFT_ARTICLES[self.split]])
+            return [TextFile(location=f"{_CRAFT}/{name}", sha256=sha256) for sha256, name in sums]
+        folder = Path(self.source)
+        if self.source == "penn":
+            if not (given := os.environ.get("PENN_TREEBANK")):
                 raise InputError("set PENN_TREEBANK to the folder of your Penn Treebank (LDC99T42)")
-            folder = _wsj(Path(given or "")) if self.source == "penn" else Path(self.source)
-            sections = _sections(folder, _WSJ_SECTIONS[self.split])
-            return [TextFile(location=str(path)) for path in sections]
-        lines = _CRAFT_SUMS.read_text(encoding="utf-8").splitlines()[_CRAFT_ARTICLES[self.split]]
-        sums = (line.split() for line in lines)
-        return [TextFile(location=f"{_CRAFT}/{name}", sha256=sha256) for sha256, name in sums]
-
-
-def penn_treebank(folder: Path) -> Corpus:
-    """The Wall Street Journal of the Penn Treebank in the user's folder, with the paper's sections.
-
-    Args:
-        folder: as the Linguistic Data Consortium lays it out, or a folder in it down to ``wsj``,
-            which holds the sections ``02/*.mrg`` to ``23/*.mrg``
-    """
-    found = _wsj(folder)
-    _sections(found, [n for sections in _WSJ_SECTIONS.values() for n in sections])
-    return _penn("penn_treebank", str(found))
+            folder = _wsj(Path(given))
+        return [
+            TextFile(location=str(path))
+            for section in _WSJ_SECTIONS[self.split]
+            for path in _section(folder, section)
+        ]
 
 
 def _wsj(folder: Path) -> Path:
@@ -116,6 +96,17 @@ def _wsj(folder: Path) -> Path:
     return found[0]
 
 
+def _section(folder: Path, number: int) -> list[Path]:
+    """The files of a section of a Penn Treebank, in the order of their names."""
+    files = sorted(x for x in (folder / f"{number:02d}").glob("*") if x.suffix.lower() == ".mrg")
+    if not files:
+        raise InputError(
+            f"{folder} lacks the *.mrg of section {number:02d}: training takes 02 to 21, "
+            "validation 22, the test 23"
+        )
+    return files
+
+
 def leaves_of(corpus: Corpus) -> Leaves:
     """The leaves of the linearised trees of ``corpus``; XX for a user's own lines."""
     location = corpus.valid.target.location
@@ -125,11 +116,13 @@ def leaves_of(corpus: Corpus) -> Leaves:
 
 
 def _corpus(
-    name: str, source: str, licence: str, leaves: Leaves, max_words: int | None, pairs: int | None
+    name: str, source: str, licence: str, leaves: Leaves, limit: str, pairs: int | None
 ) -> Corpus:
     def text(split: Split) -> ParallelText:
-        sides = [TreebankText(source, split, max_words, side) for side in (SENTENCES, leaves)]
-        sentences, trees = (TextFile(location=side.location) for side in sides)
+        sentences, trees = (
+            TextFile(location=f"treebank:{source}/{split}{limit}.{side}")
+            for side in (SENTENCES, leaves)
+        )
         return ParallelText(source=sentences, target=trees)
 
     return Corpus(
@@ -145,36 +138,29 @@ def _corpus(
     )
 
 
-def _sections(folder: Path, numbers: Sequence[int]) -> list[Path]:
-    """The files of some sections of a Penn Treebank, in the order of their names."""
-    found = {
-        n: sorted(x for x in (folder / f"{n:02d}").glob("*") if x.suffix.lower() == ".mrg")
-        for n in numbers
-    }
-    if missing := [f"{n:02d}" for n in sorted(found) if not found[n]]:
-        raise InputError(
-            f"{folder} lacks the *.mrg of section{'s' * (len(missing) > 1)} {', '.join(missing)}: "
-            "training takes 02 to 21, validation 22, the test 23"
-        )
-    return [path for paths in found.values() for path in paths]
-
-
 def _penn(name: str, source: str) -> Corpus:
-    return _corpus(name, source, "LDC99T42, the user's own copy", "XX", None, 39_832)
+    return _corpus(name, source, "LDC99T42, the user's own copy", "XX", "", 39_832)
 
 
-def _craft(name: str, max_words: int | None, pairs: int | None) -> Corpus:
-    """97 biomedical articles, 30,830 trees; the split by article in the order of names is ours.
+def penn_treebank(folder: Path) -> Corpus:
+    """The Wall Street Journal of the Penn Treebank in the user's folder, with the paper's sections.
 
-    A small model finds its place in a sentence by the words; XX would have to be counted.
+    Args:
+        folder: as the Linguistic Data Consortium lays it out, or a folder in it down to ``wsj``,
+            which holds the sections ``02/*.mrg`` to ``23/*.mrg``
     """
-    licence = "CC BY 3.0, University of Colorado"
-    return _corpus(name, "craft", licence, "words", max_words, pairs)
+    corpus = _penn("penn_treebank", str(_wsj(folder)))
+    for file in corpus.files:
+        TreebankText.of(file.location).files()  # a missing section is told at once
+    return corpus
 
 
-# The Colorado Richly Annotated Full Text corpus.
-CRAFT = _craft("craft", None, 23_657)
+# The Colorado Richly Annotated Full Text corpus: 97 biomedical articles, 30,830 trees; the split by
+# article in the order of names is ours. A small model finds its place in a sentence by the words;
+# XX would have to be counted.
+_LICENCE = "CC BY 3.0, University of Colorado"
+CRAFT = _corpus("craft", "craft", _LICENCE, "words", "", 23_657)
 # A model learns its sentences of at most 12 words in minutes.
-CRAFT_SHORT = _craft("craft_12", 12, None)
+CRAFT_SHORT = _corpus("craft_12", "craft", _LICENCE, "words", "-12", None)
 # The user's, wherever PENN_TREEBANK says it is on the machine at hand.
 PENN = _penn("penn", "penn")

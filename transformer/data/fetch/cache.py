@@ -1,4 +1,4 @@
-"""The cache: place, locks, room, checksums, whole files only."""
+"""The cache: place, locks, checksums, whole files only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from filelock import FileLock, Timeout
 
 from transformer.errors import InputError
 from transformer.files import rename
-from transformer.formats import size
 
 
 def cache_directory() -> Path:
@@ -96,16 +95,6 @@ def write_once(directory: Path, write: Callable[[Path], None]) -> Path:
                 part.mkdir()
                 write(part)
     return directory
-
-
-def check_space(path: Path, needed: int, what: str) -> None:
-    """Check that the disk has room for ``needed`` bytes at ``path``."""
-    free = shutil.disk_usage(path.parent).free
-    if free < needed:
-        raise InputError(
-            f"{what} needs {size(needed)} in {path.parent}, where {size(free)} are free: "
-            "make room, or set DATA_CACHE to another disk"
-        )
 
 
 def sha256_of(path: Path) -> str:

@@ -27,28 +27,28 @@ _ENTITY = re.compile(r"&#?\w+;")
 _FETCH = "import sys; from sacrebleu.utils import get_files; get_files(sys.argv[1], sys.argv[2])"
 
 
-def sacrebleu_text(name: str, language_pair: str) -> tuple[list[str], list[str]]:
-    """Source and reference lines of a test set such as ``wmt14/full``, entities unescaped.
+def text_of_test_set(location: str) -> Path:
+    """A text file with the side of a test set that a ``sacrebleu:`` location names.
 
-    They are read from the folder ``SACREBLEU`` (default ``~/.sacrebleu``), or sacreBLEU fetches
-    them to our cache.
+    It is read from the folder ``SACREBLEU`` (default ``~/.sacrebleu``), or sacreBLEU fetches it to
+    our cache; entities are unescaped.
     """
-    if not is_available(name, language_pair):
+    name, pair, side = split_location(location)
+    stem = f"{name.replace('/', '_')}.{pair}"
+    given = Path(os.environ.get("SACREBLEU") or "~/.sacrebleu").expanduser()
+    fetched = cache_directory() / "sacrebleu" / stem
+    file = f"{stem}.{_FIELDS[side]}"
+    found = _only(given / name, file) or _only(fetched / name, file)
+    if found is None:
         if name not in (known := get_available_testsets()):
             raise unknown_name("split", name, ["valid", "test", *known])
-        write_once(_folder(name, language_pair), partial(_fetch, name, language_pair))
-    source, reference = (_file(name, language_pair, field) for field in _FIELDS.values())
-    if source is None or reference is None:
-        raise InputError(f"sacreBLEU's {name} for {language_pair} has no single reference")
-    return _unescaped(source), _unescaped(reference)
-
-
-def text_side(location: str) -> Path:
-    """A text file with the side of a test set that a ``sacrebleu:`` location names."""
-    name, pair, side = split_location(location)
-    lines = sacrebleu_text(name, pair)[list(_FIELDS).index(side)]
+        write_once(fetched, partial(_fetch, name, pair))
+        found = _only(fetched / name, file)
+    if found is None:
+        raise InputError(f"sacreBLEU's {name} for {pair} has no single reference")
+    lines = (_ENTITY.sub(lambda x: html.unescape(x[0]), line) for line in read_text(found))
     content = "".join(f"{line}\n" for line in lines).encode()
-    path = cache_directory() / "testsets" / f"{_stem(name, pair)}.{side}"
+    path = cache_directory() / "testsets" / f"{stem}.{side}"
     with exclusive(path, f"writes {path.name}"):
         if not path.exists() or path.read_bytes() != content:
             with making(path) as part:
@@ -67,28 +67,10 @@ def split_location(location: str) -> tuple[str, str, str]:
     return match["name"], match["pair"], match["side"]
 
 
-def is_available(name: str, language_pair: str) -> bool:
-    """True if the set is on this machine already."""
-    return all(_file(name, language_pair, field) for field in _FIELDS.values())
-
-
-def _stem(name: str, pair: str) -> str:
-    return f"{name.replace('/', '_')}.{pair}"
-
-
-def _folder(name: str, pair: str) -> Path:
-    return cache_directory() / "sacrebleu" / _stem(name, pair)
-
-
-def _file(name: str, pair: str, field: str) -> Path | None:
-    """A field's file in sacreBLEU's layout; a single reference may carry its author's name."""
-    given = Path(os.environ.get("SACREBLEU") or "~/.sacrebleu").expanduser()
-    for folder in (given / name, _folder(name, pair) / name):
-        stem = f"{_stem(name, pair)}.{field}"
-        found = [*folder.glob(stem), *folder.glob(f"{stem}-*")]
-        if len(found) == 1:
-            return found[0]
-    return None
+def _only(folder: Path, name: str) -> Path | None:
+    """The file of this name; a single reference may carry its author's name."""
+    found = [*folder.glob(name), *folder.glob(f"{name}-*")]
+    return found[0] if len(found) == 1 else None
 
 
 def _fetch(name: str, pair: str, folder: Path) -> None:
@@ -110,10 +92,6 @@ def _fetch(name: str, pair: str, folder: Path) -> None:
     except subprocess.TimeoutExpired:
         reason = f"no answer in {_TIMEOUT_SECONDS} s"
     raise InputError(
-        f"sacreBLEU cannot fetch {name} for {pair} ({reason}); "
-        f"set SACREBLEU to a folder that holds {name}/{_stem(name, pair)}.src and .ref"
+        f"sacreBLEU cannot fetch {name} for {pair} ({reason}); set SACREBLEU to a folder that "
+        f"holds {name}/{name.replace('/', '_')}.{pair}.src and .ref"
     )
-
-
-def _unescaped(path: Path) -> list[str]:
-    return [_ENTITY.sub(lambda match: html.unescape(match[0]), line) for line in read_text(path)]

@@ -7,7 +7,6 @@ import json
 import lzma
 import tarfile
 import zlib
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -19,15 +18,13 @@ from transformer.data.corpora.treebanks import SENTENCES, TreebankText
 from transformer.data.fetch.cache import (
     cache_directory,
     check_sha256,
-    check_space,
     exclusive,
     making,
-    part_of,
     sha256_of,
     write_once,
 )
 from transformer.data.fetch.download import cached_path, fetch_download
-from transformer.data.fetch.testsets import is_available, split_location, text_side
+from transformer.data.fetch.testsets import text_of_test_set
 from transformer.data.trees import Leaves, linearise, read_trees, words
 from transformer.errors import InputError
 from transformer.progress import show_progress
@@ -39,65 +36,26 @@ _TREES_FORMAT = 2
 
 def fetch(file: TextFile) -> Path:
     """A local file with the declared content: the user's own, generated, cached or downloaded."""
-    return fetch_all([file])[file]
+    archive = replace(file, member=None)
+    if file.member is None:
+        return _whole(archive)
+    path = _member_path(file.sha256 or sha256_of(_whole(archive)), file.member)
+    if not path.exists():  # the archive may have been removed after it was unpacked
+        _unpack(_whole(archive), file.member, path)
+    return path
 
 
-def fetch_all(files: Iterable[TextFile]) -> dict[TextFile, Path]:
-    """As :func:`fetch` for several files: each archive is read once, the user's own come first."""
-    groups: dict[tuple[str, str | None], list[TextFile]] = {}
-    for file in sorted(files, key=lambda file: file.is_download):
-        groups.setdefault((file.location, file.sha256), []).append(file)
-    paths: dict[TextFile, Path] = {}
-    for group in groups.values():
-        names = [file.member for file in group if file.member is not None]
-        members = _members(group[0], names) if names else {}
-        for file in group:
-            paths[file] = _whole(file) if file.member is None else members[file.member]
-    return paths
-
-
-def missing(files: Iterable[TextFile]) -> dict[str, int | None]:
-    """The addresses from which ``files`` have yet to be fetched, each with its missing bytes.
-
-    None stands for an undeclared size.
-    """
-    found: dict[str, int | None] = {}
-    for file in files:
-        if file.location.startswith("treebank:"):
-            text = TreebankText.of(file.location)
-            trees = [] if _trees_folder(text).exists() else text.files()
-            found |= missing(each for each in trees if each.is_download)
-        elif file.location.startswith("sacrebleu:"):
-            name, pair, _ = split_location(file.location)
-            if not is_available(name, pair):
-                found[f"sacrebleu:{name}/{pair}"] = None
-        elif file.is_download and not _is_here(file):
-            begun = part_of(cached_path(file))
-            done = begun.stat().st_size if begun.exists() else 0
-            found[file.location] = None if file.bytes is None else max(0, file.bytes - done)
-    return found
-
-
-def _is_here(file: TextFile) -> bool:
+def is_here(file: TextFile) -> bool:
+    """Whether a download, or the member of it that is needed, is in the cache."""
     places = [cached_path(file)]
     if file.member is not None and file.sha256 is not None:
-        places.append(member_folder(file.sha256) / file.member)
+        places.append(_member_path(file.sha256, file.member))
     return any(place.exists() for place in places)
 
 
-def member_folder(sha256: str) -> Path:
-    """The folder for unpacked members of the archive with this checksum."""
-    return cache_directory() / "members" / sha256[:16]
-
-
-def _members(archive: TextFile, names: list[str]) -> dict[str, Path]:
-    """These members of an archive, which may have been removed after they were unpacked."""
-    if archive.sha256 is not None:
-        paths = {name: member_folder(archive.sha256) / name for name in names}
-        if all(path.exists() for path in paths.values()):
-            return paths
-    whole = _whole(archive)
-    return unpack_members(whole, names, member_folder(archive.sha256 or sha256_of(whole)))
+def _member_path(sha256: str, member: str) -> Path:
+    """The place of an unpacked member of the archive with this checksum."""
+    return cache_directory() / "members" / sha256[:16] / member
 
 
 def _whole(file: TextFile) -> Path:
@@ -113,7 +71,7 @@ def _whole(file: TextFile) -> Path:
         text = TreebankText.of(file.location)
         return write_once(_trees_folder(text), partial(_write_trees, text)) / text.file_name
     if scheme == "sacrebleu":
-        return text_side(file.location)
+        return text_of_test_set(file.location)
     path = Path(file.location).expanduser()
     if not path.is_file():
         raise InputError(f"{path} does not exist: check its path")
@@ -122,50 +80,29 @@ def _whole(file: TextFile) -> Path:
     return path
 
 
-def unpack_members(archive: Path, names: Sequence[str], folder: Path) -> dict[str, Path]:
-    """The files of these members of a tar, unpacked into ``folder`` on first use.
-
-    The archive is read once, up to the last of them. Nothing else is written, and no path or link
-    in the archive is followed.
-    """
-    paths = {name: folder / name for name in names}
-    for name, path in paths.items():
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise InputError(f"the member {name} of {archive} points outside of it")
-    with exclusive(folder, f"unpacks {archive.name}"):
-        wanted = {name: path for name, path in paths.items() if not path.exists()}
-        try:
-            if wanted:
-                _unpack(archive, wanted)
-        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise InputError(f"{archive} cannot be read: {error}; is it whole?") from error
-    return paths
-
-
-def _unpack(archive: Path, wanted: dict[str, Path]) -> None:
+def _unpack(archive: Path, member: str, path: Path) -> None:
+    """Write one plain file of a tar to ``path``; nothing else in the archive is looked at."""
     size = archive.stat().st_size
-    with (
-        archive.open("rb") as raw,
-        show_progress(f"unpack {archive.name}", size, in_bytes=True) as show,
-        tarfile.open(fileobj=raw, mode="r|*", bufsize=_CHUNK) as tar,
-    ):
-        for entry in tar:
-            path = wanted.pop(str(PurePosixPath(entry.name)), None) if entry.isreg() else None
-            if path is None:
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            check_space(path, entry.size, f"{entry.name} of {archive.name}")
-            source = tar.extractfile(entry)
-            assert source is not None, "a plain file can be read"
-            with making(path) as part, part.open("wb") as out:
-                while chunk := source.read(_CHUNK):
-                    out.write(chunk)
-                    show(raw.tell())
-            if not wanted:
+    try:
+        with (
+            exclusive(path, f"unpacks {archive.name}"),
+            archive.open("rb") as raw,
+            show_progress(f"unpack {member}", size, in_bytes=True) as show,
+            tarfile.open(fileobj=raw, mode="r|*", bufsize=_CHUNK) as tar,
+        ):
+            for entry in tar:
+                if str(PurePosixPath(entry.name)) != member or not entry.isreg():
+                    continue
+                source = tar.extractfile(entry)
+                assert source is not None, "a plain file can be read"
+                with making(path) as part, part.open("wb") as out:
+                    while chunk := source.read(_CHUNK):
+                        out.write(chunk)
+                        show(raw.tell())
                 return
-    raise InputError(
-        f"{archive} has no file {', '.join(wanted)}: it is another archive than the declared one"
-    )
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise InputError(f"{archive} cannot be read: {error}; is it whole?") from error
+    raise InputError(f"{archive} has no file {member}: it is another archive than the declared one")
 
 
 def _trees_folder(text: TreebankText) -> Path:
@@ -182,7 +119,7 @@ def _write_trees(text: TreebankText, directory: Path) -> None:
     lines: dict[str, list[str]] = {side: [] for side in (SENTENCES, *get_args(Leaves))}
     with show_progress(f"{text.split} trees", len(files)) as update:
         for number, file in enumerate(files, 1):
-            path = fetch_download(file) if file.is_download else Path(file.location)
+            path = fetch(file)
             for tree in read_trees(_content(path), str(path)):
                 sentence = words(tree)
                 if text.max_words is None or len(sentence) <= text.max_words:
@@ -198,5 +135,5 @@ def _write_trees(text: TreebankText, directory: Path) -> None:
 def _content(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise InputError(f"{path} cannot be read: {error}") from error

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from transformer.corpus import Corpus
-from transformer.data.fetch.cache import cache_directory, check_space
-from transformer.data.fetch.texts import missing
+from transformer.data.fetch.cache import cache_directory
+from transformer.data.fetch.texts import is_here
 from transformer.data.vocabulary import SAMPLE_PAIRS
+from transformer.errors import InputError
 from transformer.formats import duration, size
 
-# Bytes per pair of news or parliament: both lines of text, and everything in the store.
-_TEXT_BYTES, _STORE_BYTES = 300, 140
+# Bytes per pair of news or parliament: the unpacked and the clean text, and the store.
+_PAIR_BYTES = 740
 # Smaller corpora take a minute at most.
 _MANY_PAIRS = 100_000
-# Cleaned and encoded per core, by `experiments benchmark-prepare` on two cores of 2.5 GHz.
-_PAIRS_PER_SECOND = 20_000
+# On two cores of 2.5 GHz: cleaned by one of them, encoded by each.
+_CLEANED_PER_SECOND, _ENCODED_PER_SECOND = 70_000, 9_000
 # For the vocabulary of SAMPLE_PAIRS pairs.
 _VOCABULARY_SECONDS = 60
 
@@ -32,7 +35,7 @@ class Cost:
     seconds: float
 
 
-def preparation_cost(corpora: Iterable[Corpus], workers: int) -> Cost | None:
+def preparation_cost(corpora: Iterable[Corpus]) -> Cost | None:
     """The cost of preparing the large ones among ``corpora``; None if there is none.
 
     A corpus that declares no number of pairs counts as small.
@@ -41,34 +44,34 @@ def preparation_cost(corpora: Iterable[Corpus], workers: int) -> Cost | None:
     if not large:
         return None
     pairs = sum(corpus.pairs or 0 for corpus in large)
-    lacking = missing([file for corpus in large for file in corpus.files])
-    fetched = sum(count or 0 for count in lacking.values())
-    # The unpacked text, the clean text and the store.
-    per_pair = 2 * _TEXT_BYTES + _STORE_BYTES
+    files = [file for corpus in large for file in corpus.files if file.is_download]
+    lacking = {file.location: file.bytes or 0 for file in files if not is_here(file)}
+    fetched = sum(lacking.values())
     return Cost(
         addresses=len(lacking),
         fetched_bytes=fetched,
-        disk_bytes=fetched + pairs * per_pair,
+        disk_bytes=fetched + pairs * _PAIR_BYTES,
         seconds=_VOCABULARY_SECONDS * min(1.0, pairs / SAMPLE_PAIRS)
-        + pairs / (_PAIRS_PER_SECOND * workers),
+        + pairs / _CLEANED_PER_SECOND
+        + pairs / (_ENCODED_PER_SECOND * (os.cpu_count() or 1)),
     )
 
 
-def announce(corpus: Corpus, workers: int) -> None:
+def announce(corpus: Corpus) -> None:
     """Print the cost of a large corpus to standard error, and check that the disk has room."""
-    cost = preparation_cost([corpus], workers)
-    if cost is None:
+    if (cost := preparation_cost([corpus])) is None:
         return
     cache = cache_directory()
-    addresses = f"{cost.addresses} address{'es' if cost.addresses > 1 else ''}"
-    fetched = f"{size(cost.fetched_bytes)} to fetch from {addresses}"
     print(
-        f"{corpus.name}, about {corpus.pairs:,} pairs: "
-        f"{fetched if cost.addresses else 'nothing to fetch'}, "
-        f"about {size(cost.disk_bytes)} of disk in {cache}, "
-        f"and then about {duration(cost.seconds)} on {workers} cores",
+        f"{corpus.name}, about {corpus.pairs:,} pairs: {size(cost.fetched_bytes)} to fetch from "
+        f"{cost.addresses} addresses, about {size(cost.disk_bytes)} of disk in {cache}, "
+        f"and then about {duration(cost.seconds)}",
         file=sys.stderr,
         flush=True,
     )
     cache.mkdir(parents=True, exist_ok=True)
-    check_space(cache / corpus.name, cost.disk_bytes, corpus.name)
+    if (free := shutil.disk_usage(cache).free) < cost.disk_bytes:
+        raise InputError(
+            f"{corpus.name} needs {size(cost.disk_bytes)} in {cache}, where {size(free)} are free: "
+            "make room, or set DATA_CACHE to another disk"
+        )

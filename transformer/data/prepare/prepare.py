@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import itertools
 import json
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 from transformer.config import Config, to_dict
@@ -25,12 +23,11 @@ from transformer.data.fetch.cache import (
     remove,
     sha256_of,
 )
+from transformer.data.fetch.download import cached_path
 from transformer.data.fetch.testsets import split_location
-from transformer.data.fetch.texts import fetch, fetch_all
-from transformer.data.prepare.clean import KEPT, CleanText, clean
-from transformer.data.prepare.encode import encode
+from transformer.data.fetch.texts import fetch
 from transformer.data.prepare.estimate import announce
-from transformer.data.prepare.parallel import default_workers, in_subprocess
+from transformer.data.prepare.pairs import KEPT, clean, encode
 from transformer.data.prepared import (
     MANIFEST_FILE,
     VOCABULARY_FILE,
@@ -43,74 +40,95 @@ from transformer.data.prepared import (
     read_report,
     refuse_changed,
     write_report,
-    write_whole,
 )
 from transformer.data.store import TokenStore, write_store
 from transformer.data.text import read_aligned
 from transformer.data.trees import BRACKETS
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
+from transformer.files import remove_unfinished, write_json
 from transformer.progress import show_activity
 
-# Learning the vocabulary of more pairs takes so long that one may want to interrupt it.
+# Learning the vocabulary of fewer pairs takes seconds.
 _LONG_TEXT = 100_000
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Incremented when the same settings would give a folder with other contents.
 _FORMAT = 6
 # The clean text, needed until the training store is there.
 _CLEAN = "clean"
+_CHANGED = "changed since the run began"
 
 
-def prepare(
-    config: Config, *, workers: int | None = None, expected: Manifest | None = None
-) -> PreparedCorpus:
+def prepare(config: Config, *, expected: Manifest | None = None) -> PreparedCorpus:
     """Prepare the corpus of ``config``, or find it in the cache.
 
     After a kill, finished stages are kept: downloads, the clean text, the vocabulary, the training
     store. Of several processes one works and the others wait.
 
     Args:
-        workers: processes that clean and encode; None for one per core, up to 16. It does not
-            affect the result
         expected: the data of the run that needs the corpus; other data is refused
     """
     corpus = config.data.corpus
-    contents = source_contents(corpus)
+    contents = _source_contents(corpus)
     if expected is not None:  # before any work is done on changed text
-        refuse_changed(changed_sources(corpus, contents, expected))
+        refuse_changed(_changed_sources(corpus, contents, expected))
     directory = prepared_directory(config, contents)
     with exclusive(directory, f"prepares {corpus.name}"):
         if not directory.exists():
             try:
-                _prepare(config, contents, directory, workers or default_workers())
+                _prepare(config, directory)
             except OSError as error:
-                if error.errno not in _DISK_FULL:
-                    raise
-                reason = (
-                    f"{error.strerror} ({cache_directory()}): make room, or set DATA_CACHE to "
-                    "another disk, and start again; finished stages are kept"
-                )
-                raise OSError(error.errno, reason) from error
+                error.filename = error.filename or str(directory)  # where a full disk lacks room
+                raise
     if damaged := damaged_files(directory, whole=False):
         raise InputError(
             f"{directory} is damaged: {', '.join(damaged)} changed since it was prepared; "
             "remove the folder and start again, which prepares it again"
         )
     manifest = read_manifest(directory / MANIFEST_FILE)
-    # The names of this corpus: one of equal text may have written the folder.
-    named = zip(corpus.files, manifest.sources, strict=True)
-    manifest = replace(manifest, sources=tuple((file.name, x) for file, (_, x) in named))
     if expected is not None:
         expected.require(manifest)
     return PreparedCorpus(directory, manifest)
 
 
-def source_contents(corpus: Corpus) -> list[str]:
+def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[Path | str, str]]:
+    """Check every byte of a corpus: its declared files, and the prepared folder.
+
+    Args:
+        expected: the data of the run that is checked
+
+    Yields:
+        Each file and what is wrong with it, empty if nothing is.
+    """
+    corpus = config.data.corpus
+    for file in dict.fromkeys(replace(file, member=None) for file in corpus.files):
+        path = cached_path(file) if file.is_download else Path(file.location).expanduser()
+        if file.sha256 is not None and path.exists():  # a download may have been removed
+            sound = sha256_of(path) == file.sha256
+            yield path, "" if sound else "not as declared; restore it, or remove it from the cache"
+    contents = _source_contents(corpus)
+    changed = [] if expected is None else _changed_sources(corpus, contents, expected)
+    yield from ((name, _CHANGED) for name in changed)
+    directory = prepared_directory(config, contents)
+    if not directory.exists():
+        if changed:
+            return  # the changed text is not used by the run and need not be prepared
+        raise InputError(f"{corpus.name} is not prepared as it is now: prepare it first")
+    remedy = f"damaged; remove {directory} to prepare it again"
+    damaged = damaged_files(directory, whole=True)
+    if MANIFEST_FILE in damaged:
+        yield directory / MANIFEST_FILE, remedy
+        return
+    for name, checksum in read_manifest(directory / MANIFEST_FILE).files.items():
+        differs = expected is not None and expected.files.get(name) != checksum
+        yield directory / name, remedy if name in damaged else _CHANGED if differs else ""
+
+
+def _source_contents(corpus: Corpus) -> list[str]:
     """The SHA-256 of each file of a corpus: declared, or else computed."""
     return [file.sha256 or sha256_of(fetch(file)) for file in corpus.files]
 
 
-def changed_sources(corpus: Corpus, contents: Sequence[str], expected: Manifest) -> list[str]:
+def _changed_sources(corpus: Corpus, contents: Sequence[str], expected: Manifest) -> list[str]:
     """The names of texts that differ from ``expected``; archive members are not compared."""
     return [
         file.name
@@ -132,38 +150,42 @@ def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
     return cache_directory() / "prepared" / f"{data.corpus.name}-{key}"
 
 
-def _prepare(config: Config, contents: Sequence[str], directory: Path, workers: int) -> None:
+def _prepare(config: Config, directory: Path) -> None:
     """Fetch the texts and write ``directory``, whose finished stages survive a kill."""
     corpus, part = config.data.corpus, part_of(directory)
     if not part.exists():  # else much of it has been done already
-        announce(corpus, workers)
-    paths = fetch_all(corpus.files)
+        announce(corpus)
+    own_first = sorted(corpus.files, key=lambda file: file.is_download)
+    paths = {file: fetch(file) for file in own_first}
     part.mkdir(exist_ok=True)
+    remove_unfinished(part)
     try:
         if not (part / "train").exists():
-            _train(config, paths, part, workers)
+            _train(config, paths, part)
         remove(part / _CLEAN)
         trained = (entry for entry in read_report(part) if entry.split == "train")
         write_report(part, [*trained, *_scored(corpus, paths, part)])
-        sources = _sources_read(corpus, contents, paths)
-        write_whole(part / MANIFEST_FILE, to_dict(make_manifest(part, sources)))
+        sources = [(file.name, sha256_of(paths[file])) for file in corpus.files]
+        write_json(part / MANIFEST_FILE, to_dict(make_manifest(part, sources)))
     except InputError:
         remove(part)
         raise
     keep(part, directory)
 
 
-def _train(config: Config, paths: Mapping[TextFile, Path], part: Path, workers: int) -> None:
+def _train(config: Config, paths: Mapping[TextFile, Path], part: Path) -> None:
     """Write the vocabulary, the training store and its report into ``part``."""
     data, vocabulary = config.data, part / VOCABULARY_FILE
     texts = [(paths[text.source], paths[text.target]) for text in data.corpus.train]
-    text = clean(texts, part / _CLEAN, workers=workers)
+    text = clean(texts, part / _CLEAN, drop_duplicates=data.drop_duplicates)
     if not vocabulary.exists():
+        size, pairs = config.model.vocab_size, min(text.pairs, SAMPLE_PAIRS)
         whole = BRACKETS if data.corpus.task == "parsing" else None
-        with making(vocabulary) as file:
-            learn_vocabulary(text, config.model.vocab_size, file, whole)
+        activity = show_activity(f"learning {size:,} word-pieces from {pairs:,} pairs")
+        with making(vocabulary) as file, activity if pairs >= _LONG_TEXT else nullcontext():
+            train_vocabulary(text.sample(SAMPLE_PAIRS), size, file, whole)
     with making(part / "train") as folder:
-        fates = encode(text, vocabulary, data, folder, workers=workers)
+        fates = encode(text, Vocabulary(vocabulary), data, folder)
         total = sum(fates, Counter[str]())
         if not total[KEPT]:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.items())
@@ -171,27 +193,6 @@ def _train(config: Config, paths: Mapping[TextFile, Path], part: Path, workers: 
         Buckets.of(TokenStore(folder).lengths).save(folder)
         each = zip(data.corpus.train, text.fates, fates, strict=True)
         write_report(part, list(itertools.starmap(_train_report, each)))
-
-
-def learn_vocabulary(
-    text: CleanText, size: int, path: Path, whole: re.Pattern[str] | None = None
-) -> None:
-    """Learn the vocabulary from a sample of ``text``, in a separate process if it is long.
-
-    Args:
-        whole: words that are one word-piece each, see :func:`train_vocabulary`
-    """
-    learn = partial(_learn, text, size, whole)
-    if text.pairs < _LONG_TEXT:
-        learn(path)
-        return
-    pairs = min(text.pairs, SAMPLE_PAIRS)
-    with show_activity(f"learning {size:,} word-pieces from {pairs:,} pairs"):
-        in_subprocess(learn, path)
-
-
-def _learn(text: CleanText, size: int, whole: re.Pattern[str] | None, path: Path) -> None:
-    train_vocabulary(text.sample(SAMPLE_PAIRS), size, path, whole)
 
 
 def _train_report(text: ParallelText, cleaned: Counter[str], encoded: Counter[str]) -> TextReport:
@@ -225,21 +226,8 @@ def _scored(corpus: Corpus, paths: Mapping[TextFile, Path], part: Path) -> list[
             sides = read_aligned(paths[text.source], paths[text.target])
             for name, lines in zip(("source.txt", "reference.txt"), sides, strict=True):
                 (directory / name).write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
-            source, target = map(vocabulary.encode, sides)
-            write_store(directory, zip(source, target, strict=True), len(vocabulary))
-            count = len(source)
+            pairs = list(zip(*map(vocabulary.encode, sides), strict=True))
+            write_store(directory, [pairs], len(vocabulary))
+            count = len(pairs)
             report.append(TextReport(split=split, text=_text_name(text), lines=count, kept=count))
     return report
-
-
-def _sources_read(
-    corpus: Corpus, contents: Sequence[str], paths: Mapping[TextFile, Path]
-) -> list[tuple[str, str]]:
-    """The name and SHA-256 of each file, computed after it was read."""
-    sources: list[tuple[str, str]] = []
-    for file, expected in zip(corpus.files, contents, strict=True):
-        found = sha256_of(paths[file])
-        if file.member is None and found != expected:
-            raise InputError(f"{paths[file]} changed while it was read: start again")
-        sources.append((file.name, found))
-    return sources

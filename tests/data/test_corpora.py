@@ -1,0 +1,183 @@
+"""The declared corpora, the built-in one, and corpora of user files."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer.config import from_dict, to_dict
+from transformer.corpus import Corpus, ParallelText, TextFile
+from transformer.data.corpora import cldr, declared
+from transformer.data.corpora.cldr import Family
+from transformer.data.corpora.folders import anchored, files_corpus, folder_corpus
+from transformer.data.fetch.texts import fetch
+from transformer.data.text import read_aligned
+from transformer.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+DECLARED = [corpus for corpus in vars(declared).values() if isinstance(corpus, Corpus)]
+#: The digest of the first 500 pairs. If it changes, change the seed, which names the cache.
+GOLDEN = {"2020-2.18.0-0.5.14": "01e3d47f4eb94af119224fc8687f13901401c09aeaca36980a180e8d531f5522"}
+
+
+@pytest.mark.parametrize("corpus", DECLARED, ids=lambda corpus: corpus.name)
+def test_a_declared_corpus_is_sane(corpus: Corpus) -> None:
+    languages = corpus.source_language, corpus.target_language
+    assert len(set(languages)) == 2 and all(re.fullmatch("[a-z]{2}", x) for x in languages)
+    assert corpus.licence and corpus.train
+    places = [(file.location, file.member) for file in corpus.files]
+    assert len(set(places)) == len(places)
+    for file, language in zip(corpus.files, itertools.cycle(languages)):
+        if not file.location.startswith("sacrebleu:"):
+            assert re.search(rf"\.{language}(\.gz|\.xz)?$", file.member or file.location)
+        if not file.location.startswith(("builtin:", "sacrebleu:")):
+            assert file.location.startswith("https://")
+            assert file.sha256 is not None and re.fullmatch("[0-9a-f]{64}", file.sha256)
+    assert from_dict(Corpus, to_dict(corpus)) == corpus
+
+
+@pytest.mark.parametrize("corpus", [declared.MULTI30K_EN_DE, declared.MULTI30K_EN_FR])
+@pytest.mark.skipif("DATA_MIRROR" not in os.environ, reason="needs a DATA_MIRROR with Multi30k")
+def test_multi30k_is_what_was_declared(corpus: Corpus) -> None:
+    counts = {
+        split: len(read_aligned(fetch(text.source), fetch(text.target))[0])
+        for split, (text,) in corpus.splits.items()
+    }
+    assert counts == {"train": 29_000, "valid": 1_014, "test": 1_000}
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("https://host/a.gz", r"https://host/a\.gz is a download and needs its sha256"),
+        ("ftp://host/a.gz", "ftp://host/a.gz is no https:// address"),
+        ("s3://bucket/a.gz", "s3://bucket/a.gz is no https:// address"),
+    ],
+)
+def test_a_bad_declaration_is_refused(location: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        TextFile(location=location)
+
+
+def test_pairs_are_distinct_and_the_same_in_any_environment() -> None:
+    drawn = cldr.pairs(cldr.SEED, 3_000)
+    sources, targets = zip(*drawn, strict=True)
+    assert len(drawn) == len(set(sources)) == len(set(targets)) == 3_000
+    script = "import sys\nfrom transformer.data.corpora import cldr\n"
+    script += "sys.stdout.buffer.write(repr(cldr.pairs(cldr.SEED, 500)).encode())"
+    surroundings = {"PYTHONHASHSEED": "1", "TZ": "Asia/Kathmandu", "LC_ALL": "tr_TR.UTF-8"}
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT, env=os.environ | surroundings, stdout=subprocess.PIPE, check=True,
+    )  # fmt: skip
+    assert run.stdout == repr(drawn[:500]).encode()
+    if cldr.VERSION in GOLDEN:
+        assert hashlib.sha256(run.stdout).hexdigest() == GOLDEN[cldr.VERSION]
+    known = {
+        "British Pound": "Britisches Pfund",
+        "French, Japanese, or English": "Französisch, Japanisch oder Englisch",
+        "Oct 23, 2008": "23.10.2008",
+        "October 1995": "Oktober 1995",
+        "9:10:45 AM": "09:10:45",
+        "₹7.32": "7,32 ₹",
+        "213 Chinese yuan": "213 Renminbi Yuan",
+        "nine hundred and forty-six gigabytes": "neunhundertsechsundvierzig Gigabyte",
+        "687 liters and 16.3 days": "687 Liter und 16,3 Tage",
+    }
+    assert {english: dict(drawn)[english] for english in known} == known
+
+
+@settings(max_examples=200)
+@given(seed=st.integers(0, 2**32), family=st.sampled_from((cldr.a_number, cldr.counted)))
+def test_numbers_in_words_are_grammatical(seed: int, family: Family) -> None:
+    _, german = family(Random(seed))
+    assert "einstausend" not in german
+    assert family is cldr.a_number or not re.search(r"eins\b", german)
+
+
+PAIRS = ["train.en", "train.de", "valid.en", "valid.de"]
+
+
+def touch(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).write_text("a line\n")
+    return folder
+
+
+def names_of(corpus: Corpus) -> list[str]:
+    return [Path(file.location).name for file in corpus.files]
+
+
+@pytest.mark.parametrize("languages", [("en", "de"), ("de", "fr")])
+def test_english_or_else_the_first_in_the_alphabet_is_the_source(
+    languages: tuple[str, str], tmp_path: Path
+) -> None:
+    names = [f"{split}.{side}" for split in ("train", "valid", "test") for side in languages]
+    corpus = folder_corpus(touch(tmp_path, *names))
+    assert (corpus.source_language, corpus.target_language) == languages
+    assert corpus.name == tmp_path.name
+    assert [file.location for file in corpus.files] == [str(tmp_path / name) for name in names]
+    swapped = folder_corpus(tmp_path, (languages[1], languages[0]))
+    assert swapped.train[0].source == corpus.train[0].target
+
+
+def test_compressed_files_are_found_and_the_test_set_may_be_missing(tmp_path: Path) -> None:
+    names = ["train.en.gz", "train.de", "valid.en.xz", "valid.de.bz2"]
+    corpus = folder_corpus(touch(tmp_path, *names))
+    assert names_of(corpus) == names and corpus.test is None
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (PAIRS[:3], "holds no valid.de"),
+        ([*PAIRS, "test.en"], "holds no test.de"),
+        ([*PAIRS, "train-b.de"], "holds no train-b.en"),
+        ([*PAIRS, "train.en.gz"], r"holds train\.en and train\.en\.gz: remove all but"),
+        ([*PAIRS, "train.fr"], r".*\(found: en, de, fr\); name them as in files:FOLDER"),
+        (PAIRS[:1], r"must hold train\.SOURCE and train\.TARGET for two languages \(found: en\)"),
+        ([], r"must hold train\.SOURCE and train\.TARGET for two languages \(found: none\)"),
+    ],
+)
+def test_a_missing_or_ambiguous_file_is_named(
+    names: list[str], problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=f"^{tmp_path} {problem}"):
+        folder_corpus(touch(tmp_path, *names))
+    with pytest.raises(InputError, match=f"{tmp_path}/none is not a folder"):
+        folder_corpus(tmp_path / "none")
+
+
+def test_further_training_texts_are_ordered_by_name(tmp_path: Path) -> None:
+    touch(tmp_path, "train-news.2012.en", "train-news.2012.de.xz", "train-acts.en.gz")
+    corpus = folder_corpus(touch(tmp_path, "train-acts.de", *PAIRS))
+    assert names_of(corpus)[:6] == [
+        "train.en", "train.de", "train-acts.en.gz", "train-acts.de",
+        "train-news.2012.en", "train-news.2012.de.xz",
+    ]  # fmt: skip
+    for name in ("train.en", "train.de"):  # one named text is enough
+        (tmp_path / name).unlink()
+    assert len(folder_corpus(tmp_path).train) == 2
+
+
+def test_only_relative_paths_are_resolved(tmp_path: Path) -> None:
+    own = ParallelText(source=TextFile(location="a/x.en"), target=TextFile(location="/b/x.de"))
+    corpus = files_corpus("mine", languages=("en", "de"), train=[("a", "b")], valid=("a", "b"))
+    known = declared.sacrebleu_set("wmt13", "en-de"), declared.CLDR_EN_DE.valid
+    corpus = replace(corpus, train=(own, known[1]), valid=known[0])
+    assert [file.location for file in anchored(corpus, tmp_path).files] == [
+        f"{tmp_path}/a/x.en", "/b/x.de", "builtin:cldr_en_de/valid.en",
+        "builtin:cldr_en_de/valid.de", "sacrebleu:wmt13/en-de/source",
+        "sacrebleu:wmt13/en-de/reference",
+    ]  # fmt: skip

@@ -1,0 +1,381 @@
+"""Texts from failing servers, mirrors, archives, sacreBLEU and the user; nothing half-written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import re
+import socket
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.data.scripted_server import (
+    Behaviour,
+    ScriptedServer,
+    cut,
+    ignoring_ranges,
+    other,
+    stalled,
+    status,
+)
+from tests.samples import archive
+from transformer.corpus import TextFile
+from transformer.data.corpora import cldr
+from transformer.data.fetch import download as download_module
+from transformer.data.fetch import testsets
+from transformer.data.fetch.cache import cache_directory, exclusive, making, write_once
+from transformer.data.fetch.download import download
+from transformer.data.fetch.texts import fetch
+from transformer.data.text import read_text
+from transformer.errors import InputError
+
+CONTENT = b"one\ntwo\n" * 4_001
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+URL = "https://data.example.org/corpus/train.en.gz"
+FILE = TextFile(location=URL, sha256=SHA256)
+GIVEN = os.environ.get("SACREBLEU", "")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(download_module, "_BACKOFF", 0)
+    monkeypatch.setattr(download_module, "_TIMEOUT", (1, 0.3))
+    monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    with ScriptedServer(CONTENT).running() as running:
+        monkeypatch.setenv("DATA_MIRROR", running.url)
+        yield running
+
+
+def kept(folder: Path | None = None) -> list[str]:
+    """All files but locks, by default those in our cache."""
+    folder = folder or cache_directory()
+    found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return sorted(str(path.relative_to(folder)) for path in found)
+
+
+def refused(file: TextFile, message: str) -> None:
+    """A refusal in one line that leaves nothing in the cache."""
+    with pytest.raises(InputError, match=message) as error:
+        fetch(file)
+    assert "\n" not in str(error.value)
+    assert kept() == []
+
+
+def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    for name, value, expected in (
+        ("DATA_CACHE", "~/big", "/home/me/big"),
+        ("XDG_CACHE_HOME", "/x", "/x/attention-is-all-you-need"),
+        ("OTHER", "", "/home/me/.cache/attention-is-all-you-need"),
+    ):
+        for variable in ("DATA_CACHE", "XDG_CACHE_HOME"):
+            monkeypatch.delenv(variable, raising=False)
+        monkeypatch.setenv(name, value)
+        assert cache_directory() == Path(expected)
+
+
+def test_a_second_process_waits_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    order: list[str] = []
+
+    def wait() -> None:
+        with exclusive(tmp_path / "a" / "x.tgz", "fetches x.tgz"):
+            order.append("second")
+
+    waiting = threading.Thread(target=wait)
+    with exclusive(tmp_path / "a" / "x.tgz", "fetches x.tgz"):
+        assert capsys.readouterr().err == ""
+        waiting.start()
+        while not (said := capsys.readouterr().err):
+            waiting.join(0.01)
+        order.append("first")
+    waiting.join()
+    assert said == "waiting for another process that fetches x.tgz\n"
+    assert order == ["first", "second"]
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DATA_CACHE", str(tmp_path / "file"))
+    with pytest.raises(InputError, match=rf"{tmp_path}/file.* cannot be written \(.*DATA_CACHE"):
+        fetch(FILE)
+
+
+def test_what_is_not_whole_is_not_there(tmp_path: Path) -> None:
+    def write(part: Path) -> None:
+        (part / "a").write_text("a")
+        if fails:
+            raise KeyError
+
+    for fails in (True, False):
+        (tmp_path / "folder.part" / "left").mkdir(parents=True)  # by a kill
+        if fails:
+            with pytest.raises(KeyError):
+                write_once(tmp_path / "folder", write)
+            assert [path.name for path in tmp_path.iterdir()] == ["folder.lock"]
+    assert write_once(tmp_path / "folder", write) == tmp_path / "folder"
+    assert write_once(tmp_path / "folder", lambda _: pytest.fail("wrote it again")).is_dir()
+    assert kept(tmp_path) == ["folder/a"]
+    with making(tmp_path / "file") as part:
+        part.write_text("whole")
+        assert not (tmp_path / "file").exists()
+    assert kept(tmp_path) == ["file", "folder/a"]
+
+
+@pytest.mark.parametrize(
+    ("begun", "script", "ranges"),
+    [
+        (b"", [], [None]),
+        (b"", [cut(1_000), cut(7_000), stalled(5)], [None, 1_000, 8_000, 8_005]),
+        (b"", [cut(10), *[status(503)] * 4], [None, *[10] * 5]),
+        (b"", [cut(1_000), ignoring_ranges], [None, 1_000]),
+        (CONTENT[:4_321], [], [4_321]),
+        (CONTENT, [], [len(CONTENT)]),  # the server answers that there is no more
+        (b"x" * 777, [], [777, None]),  # the rest of another file
+        (b"", [other(b"wrong")], [None, None]),
+    ],
+)
+def test_a_file_is_fetched_whole_from_where_it_broke_off(
+    begun: bytes,
+    script: list[Behaviour],
+    ranges: list[int | None],
+    server: ScriptedServer,
+    tmp_path: Path,
+) -> None:
+    if begun:
+        (tmp_path / "file.part").write_bytes(begun)
+    server.script = script
+    download(server.url, tmp_path / "file", SHA256)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert server.ranges == [None if start is None else f"bytes={start}-" for start in ranges]
+    assert kept(tmp_path) == ["file"]
+
+
+def test_wrong_content_twice_is_reported_and_removed(server: ScriptedServer) -> None:
+    server.script = [other(b"wrong")] * 2
+    found = hashlib.sha256(b"wrong").hexdigest()
+    refused(FILE, rf"expected sha256 {SHA256}, found {found} \(5 bytes\); set DATA_MIRROR")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason", "requests"),
+    [
+        (status(503), "cannot be downloaded (HTTP 503); set DATA_MIRROR", 5),
+        (status(404), "cannot be downloaded (HTTP 404); set DATA_MIRROR", 1),
+        (cut(0), "cannot be downloaded (ProtocolError); set DATA_MIRROR", 5),
+    ],
+)
+def test_what_was_received_is_kept_when_a_server_is_given_up(
+    behaviour: Behaviour, reason: str, requests: int, server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.script = [cut(10), *[behaviour] * requests]
+    with pytest.raises(InputError, match=re.escape(reason)):
+        download(server.url, tmp_path / "file", SHA256)
+    assert (tmp_path / "file.part").read_bytes() == CONTENT[:10]
+    assert len(server.paths) == 1 + requests
+    download(server.url, tmp_path / "file", SHA256)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_mirror_may_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_MIRROR", str(tmp_path))
+    origin = tmp_path / URL.removeprefix("https://")
+    refused(FILE, f"{origin} does not exist: DATA_MIRROR lacks {URL}")
+    origin.parent.mkdir(parents=True)
+    altered = CONTENT.replace(b"two", b"too", 1)
+    origin.write_bytes(altered)
+    found = hashlib.sha256(altered).hexdigest()
+    refused(FILE, rf"{origin} is .*: expected sha256 {SHA256}, found {found} \(32008 bytes\)")
+    origin.write_bytes(CONTENT)
+    path = fetch(FILE)
+    assert path.read_bytes() == origin.read_bytes() == CONTENT
+    assert path.name == "train.en.gz", "its ending says how to unpack it"
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_from_a_mirror_only_an_altered_download_is_fetched_again(
+    end: str, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_MIRROR", f"{server.url}{end}")
+    server.script = [status(404)]
+    refused(FILE, rf"{server.url}/data.* \(HTTP 404\)")
+    for path in (fetch(FILE), fetch(FILE)):
+        assert path.read_bytes() == CONTENT
+    assert server.paths == ["/data.example.org/corpus/train.en.gz"] * 2
+    path.write_bytes(CONTENT[:-1] + b"\r")
+    assert fetch(FILE).read_bytes() == CONTENT
+
+
+def test_without_a_network_the_message_names_the_address_and_the_mirror(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DATA_MIRROR", raising=False)
+    with socket.socket() as free:  # bound, but not listening
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/train.en.gz"
+        message = rf"{re.escape(url)} cannot be downloaded \(ConnectionError\); set DATA_MIRROR"
+        refused(TextFile(location=url, sha256=SHA256), message)
+
+
+def test_a_user_file_is_used_in_place_and_never_removed(tmp_path: Path) -> None:
+    path = tmp_path / "train.en"
+    plain = TextFile(location=str(path))
+    declared = TextFile(location=str(path), sha256=SHA256)
+    refused(plain, f"{path} does not exist")
+    path.write_bytes(b"another\n")
+    refused(declared, f"{path} is not the declared file: exp")
+    assert fetch(plain) == path
+    path.write_bytes(CONTENT)
+    assert fetch(declared) == path
+    assert kept() == []
+
+
+def test_builtin_text_is_generated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cldr, "PAIRS", 53)
+    monkeypatch.setattr(cldr, "HELD_OUT", 11)
+    paths = [
+        fetch(TextFile(location=f"builtin:cldr_en_de/{name}"))
+        for name in ("train.en", "train.de", "valid.en", "train.en")
+    ]
+    assert [len(path.read_text().splitlines()) for path in paths] == [31, 31, 11, 31]
+    assert paths[0] == paths[3]
+
+
+MODES = {"tgz": "w:gz", "tar": "w", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}
+
+
+@pytest.mark.parametrize("ending", MODES)
+@pytest.mark.parametrize("prefix", ["", "./"])
+def test_only_the_requested_member_is_unpacked_and_the_archive_needed_no_more(
+    tmp_path: Path, ending: str, prefix: str, server: ScriptedServer
+) -> None:
+    members = {
+        "training": b"", f"{prefix}training/x.de": b"eins\n", "y": b"acht\n",
+        f"{prefix}training/x.en": CONTENT, "/etc/evil": b"evil", "../evil": b"evil",
+    }  # fmt: skip
+    packed = server.content = archive(members, MODES[ending])
+    address, sha256 = f"https://data.example.org/a.{ending}", hashlib.sha256(packed).hexdigest()
+    file = TextFile(location=address, sha256=sha256, member="training/x.en")
+    path = fetch(file)
+    assert path.read_bytes() == CONTENT
+    assert kept() == [
+        f"downloads/data.example.org/a.{ending}",
+        str(path.relative_to(cache_directory())),
+    ]
+    (cache_directory() / "downloads" / "data.example.org" / f"a.{ending}").unlink()
+    assert fetch(file) == path and len(server.paths) == 1
+    own = tmp_path / "mine.tgz"
+    for content in (CONTENT, b"other\n"):  # the user's own is unpacked again if it changed
+        own.write_bytes(archive({"x.en": content}))
+        assert fetch(TextFile(location=str(own), member="x.en")).read_bytes() == content
+
+
+NOISE = {"x.en": random.Random(1).randbytes(9_001)}
+UNUSABLE = {
+    **{f"cut.{end}": (archive(NOISE, MODES[end])[:600], "cannot be read") for end in MODES},
+    "other.tgz": (archive({"x.de": b"eins\n"}), r"has no file x\.en: it is another"),
+    "link.tgz": (archive({"x.en": b""}, kind=tarfile.SYMTYPE), "has no file x"),
+    "pipe.tgz": (archive({"x.en": b""}, kind=tarfile.FIFOTYPE), "has no file x"),
+    "page.tgz": (b"<html>no</html>" * 99, "cannot be read"),
+    "empty.tgz": (b"", "(cannot be read|has no file)"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_an_unusable_archive_is_named_and_leaves_nothing(tmp_path: Path, name: str) -> None:
+    content, problem = UNUSABLE[name]
+    (tmp_path / name).write_bytes(content)
+    refused(TextFile(location=str(tmp_path / name), member="x.en"), f"{name} {problem}")
+
+
+def side_of(name: str, side: str = "source", pair: str = "en-de") -> TextFile:
+    return TextFile(location=f"sacrebleu:{name}/{pair}/{side}")
+
+
+def fill(folder: Path, source: str, reference: str) -> None:
+    """Write ``wmt14/full`` as sacreBLEU does."""
+    (folder / "wmt14" / "full").mkdir(parents=True, exist_ok=True)
+    for field, text in (("src", source), ("ref", reference)):
+        path = folder / "wmt14" / "full" / f"wmt14_full.en-de.{field}"
+        path.write_text(text, encoding="utf-8")
+
+
+def test_entities_of_a_test_set_are_unescaped(tmp_path: Path) -> None:
+    folder = tmp_path / "sacrebleu"
+    fill(folder, "R&amp;D\u2028&lt;two&gt;\n&quot;three&#39;s &copy\n", "F&amp;E\n&quot;drei\n")
+    for side, lines in (
+        ("source", ["R&D <two>", "\"three's &copy"]),
+        ("reference", ["F&E", '"drei']),
+    ):
+        assert fetch(side_of("wmt14/full", side)).read_text().splitlines() == lines
+    fill(folder, "another\n", "F&amp;E\n")
+    assert fetch(side_of("wmt14/full")).read_text() == "another\n"
+    assert len(kept()) == 2
+
+
+def sgm(lines: list[str]) -> bytes:
+    segments = "".join(f'<seg id="{n}">{line}</seg>\n' for n, line in enumerate(lines))
+    return f'<doc docid="a" genre="news" origlang="en">\n{segments}</doc>\n'.encode()
+
+
+def test_a_wrong_test_set_from_the_server_is_reported_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = {"en": ["R&amp;D", "two"], "de": ["F&amp;E", "zwei"]}
+    served = archive({f"test/newstest2013-src.{x}.sgm": sgm(lines) for x, lines in sides.items()})
+    with ScriptedServer(served).running() as server:
+        server.script = [other(b"<html>Log in</html>")]
+        md5 = hashlib.md5(served).hexdigest()
+        address = (
+            "from sacrebleu.dataset import DATASETS; wmt13 = DATASETS['wmt13']; "
+            f"wmt13.data, wmt13.md5 = ['{server.url}/test.tgz'], ['{md5}']; "
+        )
+        monkeypatch.setattr(testsets, "_FETCH", address + testsets._FETCH)
+        refused(side_of("wmt13"), r"cannot fetch wmt13 for en-de.*MD5 sum.*incorrect")
+        for _ in range(2):
+            assert fetch(side_of("wmt13")).read_text() == "R&D\ntwo\n"
+        assert fetch(side_of("wmt13", "reference")).read_text() == "F&E\nzwei\n"
+        assert len(server.paths) == 2
+    assert not (tmp_path / "sacrebleu").exists()
+
+
+@pytest.mark.parametrize(
+    ("rest", "problem"),
+    [
+        ("wmt13/en-de", "sacrebleu:wmt13/en-de is no side of a test set: write"),
+        ("wmt13/en-de/target", "is no side of a test set"),
+        ("vaild/en-de/source", "^unknown split 'vaild': did you mean 'valid'"),
+        ("wmt13/en-de/source", r"fetch wmt13 for en-de \(no answer in 0\.1 s\); set SACREBLEU to a "
+         r"folder that holds wmt13/wmt13\.en-de\.src and \.ref$"),
+    ],
+)  # fmt: skip
+def test_a_test_set_that_cannot_be_had_is_refused_in_one_line(
+    rest: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testsets, "_FETCH", "import time; time.sleep(60)")
+    monkeypatch.setattr(testsets, "_TIMEOUT_SECONDS", 0.1)
+    refused(TextFile(location=f"sacrebleu:{rest}"), problem)
+
+
+@pytest.mark.skipif("SACREBLEU" not in os.environ, reason="needs SACREBLEU with WMT's test sets")
+@pytest.mark.parametrize(
+    ("name", "lines"), [("wmt13", 3_000), ("wmt14/full", 3_003), ("wmt14", 2_737)]
+)
+def test_the_papers_test_sets_have_their_lines(
+    name: str, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SACREBLEU", GIVEN)
+    for side in ("source", "reference"):
+        assert len(read_text(fetch(side_of(name, side)))) == lines

@@ -1,0 +1,486 @@
+"""From files to a prepared folder: once, complete or not at all; and what has changed since."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.samples import (
+    ENGLISH,
+    GERMAN,
+    archive,
+    flip_a_bit,
+    number_pairs,
+    tiny,
+    write_corpus,
+    write_pairs,
+)
+from transformer.config import Config, override, to_dict
+from transformer.corpus import Corpus, ParallelText, TextFile
+from transformer.data import prepared as prepared_module
+from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
+from transformer.data.corpora.folders import files_corpus, folder_corpus
+from transformer.data.fetch.cache import cache_directory, sha256_of
+from transformer.data.prepare import pairs as pairs_module
+from transformer.data.prepare import prepare as prepare_module
+from transformer.data.prepare.estimate import announce, preparation_cost
+from transformer.data.prepare.pairs import (
+    EMPTY,
+    INVALID,
+    KEPT,
+    NUL,
+    OVERLONG,
+    CleanText,
+    clean,
+    clean_pair,
+)
+from transformer.data.prepare.prepare import prepare, verify
+from transformer.data.prepared import VOCABULARY_FILE, TextReport, damaged_files
+from transformer.data.store import TokenStore
+from transformer.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+
+
+def prepared_folders() -> list[str]:
+    folder = cache_directory() / "prepared"
+    return [path.name for path in folder.iterdir() if path.is_dir()]
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_each_split_is_read_back(tiny_config: Config) -> None:
+    corpus = prepare(tiny_config)
+    vocabulary = corpus.vocabulary()
+    for seed, (split, count) in enumerate({"train": 211, "valid": 13, "test": 11}.items()):
+        store = corpus.store(split)
+        encoded = [[side.tolist() for side in store[i]] for i in range(len(store))]
+        assert [tuple(vocabulary.decode(pair)) for pair in encoded] == number_pairs(count, seed)
+    assert len(vocabulary) == tiny_config.model.vocab_size
+    assert corpus.text("valid") == tuple(map(list, zip(*number_pairs(13, 1), strict=True)))
+    assert corpus.report() == [
+        TextReport(split="train", text="numbers/train", lines=211, kept=211),
+        TextReport(split="valid", text="numbers/valid", lines=13, kept=13),
+        TextReport(split="test", text="numbers/test", lines=11, kept=11),
+    ]
+    store = {"lengths.u32", "starts.u64", "tokens.u16"}
+    assert set(files_in(corpus.directory)) == {
+        "vocabulary.model", "report.json", "manifest.json",
+        *(f"train/{name}" for name in (*store, "by_length.u32", "buckets.i64")),
+        *(f"{split}/{name}" for split in ("valid", "test")
+          for name in (*store, "source.txt", "reference.txt")),
+    }  # fmt: skip
+
+
+def test_only_settings_that_change_the_contents_change_the_folder(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = prepare(tiny_config)
+    changes: list[dict[str, object]] = [
+        {"vocab_size": 67}, {"max_length": 5}, {"max_length_ratio": 1.5}, {"drop_duplicates": True}
+    ]  # fmt: skip
+    folders = {prepare(override(tiny_config, **each)).directory for each in changes}
+    assert len({first.directory, *folders}) == 5
+    monkeypatch.setattr(prepare_module, "_prepare", lambda *_: pytest.fail("did it again"))
+    assert prepare(override(tiny_config, tokens_per_batch=211, seed=7, d_ff=5)) == first
+
+
+# For each operation on files: an empty cache, a process that is killed before it, and a second one.
+KILL_AND_PREPARE = """
+import json, os, signal, sys
+from transformer.config import Config, from_dict
+from transformer.data.prepare import pairs
+from transformer.data.prepare.prepare import prepare
+
+os.fsync = lambda file: None  # takes most of the time, and is for power cuts
+pairs.CHUNK_PAIRS = 23
+config = from_dict(Config, json.loads(sys.argv[1]))
+left = None
+
+def hook(event, arguments):
+    global left
+    writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+    if left and (writes or event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir")):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+killed, number = True, 0
+while killed:
+    number += 1
+    os.environ["DATA_CACHE"] = f"{sys.argv[2]}/{number}"
+    if (child := os.fork()) == 0:
+        left = number
+        prepare(config)
+        os._exit(0)
+    killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    print(prepare(config).directory)
+"""
+
+
+def test_after_a_kill_at_any_moment_the_next_start_gives_the_same_bytes(
+    tiny_config: Config, tmp_path: Path
+) -> None:
+    undisturbed = files_in(prepare(tiny_config).directory)
+    arguments = [json.dumps(to_dict(tiny_config)), str(tmp_path)]
+    output = subprocess.run(
+        [sys.executable, "-c", KILL_AND_PREPARE, *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=240, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert len(output) > 30
+    for directory in map(Path, output):
+        assert files_in(directory) == undisturbed
+        assert [path for path in directory.parent.iterdir() if path.is_dir()] == [directory]
+
+
+# The largest file that may be written grows, so that each stage is the first to fail once.
+FILL_AND_TELL = """
+import json, os, resource, sys
+from transformer.config import Config, from_dict
+from transformer.data.prepare.prepare import prepare
+
+config = from_dict(Config, json.loads(sys.argv[1]))
+for limit in map(int, sys.argv[2:]):
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        try:
+            prepare(config)
+        except OSError as error:
+            print(error.errno, os.environ["DATA_CACHE"] in str(error), flush=True)
+        os._exit(0)
+    os.wait()
+print(prepare(config).directory)
+"""
+
+
+def test_after_a_full_disk_in_any_stage_the_next_start_gives_the_same_bytes(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    undisturbed = files_in(prepare(tiny_config).directory)
+    sizes = sorted({len(content) for content in undisturbed.values()})
+    monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
+    limits = [str(size - 1) for size in sizes]
+    lines = subprocess.run(
+        [sys.executable, "-c", FILL_AND_TELL, json.dumps(to_dict(tiny_config)), *limits],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert lines[:-1] == ["27 True"] * len(limits)
+    assert files_in(Path(lines[-1])) == undisturbed
+
+
+def test_finished_stages_are_not_repeated(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(prepare_module, "_scored", lambda *args: [][0])
+        with pytest.raises(IndexError):
+            prepare(tiny_config)
+    for name in ("clean", "train_vocabulary", "encode"):
+        monkeypatch.setattr(prepare_module, name, lambda *args, **_: pytest.fail("did it again"))
+    assert prepare(tiny_config).report()[0].kept == 211
+
+
+def test_texts_are_read_in_order_and_every_line_is_kept_or_dropped_for_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 23)
+    folder = write_corpus(tmp_path / "numbers")
+    write_pairs(folder, "empty", [("one", "")])
+    write_pairs(folder, "more", [*number_pairs(5, 29), number_pairs(211, 0)[3], ("nine", "neun")])
+    with (folder / "more.en").open("ab") as en, (folder / "more.de").open("ab") as de:
+        en.write(b"nine\none\0\n\none\n" + b"one " * 97 + b"\n" + b"one " * 9 + b"\n")
+        de.write(b"neun\neins\neins\n\xfc\n" + b"eins " * 97 + b"\neins\n")
+
+    def pair(split: str) -> tuple[Path, Path]:
+        return folder / f"{split}.en", folder / f"{split}.de"
+
+    corpus = files_corpus(
+        "three",
+        languages=("en", "de"),
+        train=[pair("empty"), pair("train"), pair("more")],
+        valid=pair("valid"),
+    )
+    prepared = prepare(tiny(corpus, drop_duplicates=True, max_length_ratio=4.0))
+    vocabulary, store = prepared.vocabulary(), prepared.store("train")
+    found = [vocabulary.decode([store[i][0].tolist()])[0] for i in range(len(store))]
+    read = [*number_pairs(211, 0), *number_pairs(5, 29), ("nine", "neun")]
+    assert found == [source for source, _ in dict.fromkeys(read)]
+    assert not prepared.has("test") and prepared.has("valid")
+    empty, train, more, valid = prepared.report()
+    assert empty == TextReport(
+        split="train", text="numbers/empty", lines=1, kept=0, dropped={"empty side": 1}
+    )
+    duplicates = {"duplicate": 211 - len(set(number_pairs(211, 0)))}
+    assert train.dropped == duplicates and train.kept == 211 - duplicates["duplicate"]
+    repeated = 13 - 5 - (len(found) - train.kept)
+    assert more.dropped == {
+        "NUL character": 1, "duplicate": repeated, "empty side": 1, "invalid UTF-8": 1,
+        "too long": 1, "lengths too unequal": 1,
+    }  # fmt: skip
+    assert more.lines == 13 == more.kept + sum(more.dropped.values())
+    assert (valid.split, valid.text, valid.lines) == ("valid", "numbers/valid", 13)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fate"),
+    [
+        (b"one", b"eins", KEPT),
+        (b"one", b" \t ", EMPTY),
+        ("\u2028".encode(), b"eins", EMPTY),
+        (b"one\0", b"eins", NUL),
+        (b"one", b"f\xfcnf", INVALID),
+        (b"one", b"\xed\xa0\x80", INVALID),  # half a surrogate pair
+        (b"one " * 20_000, b"eins", OVERLONG),
+        (b"one " * 10_000, b"eins", KEPT),
+    ],
+)
+def test_the_fate_of_a_pair(source: bytes, target: bytes, fate: str) -> None:
+    text, found = clean_pair(source, target)
+    assert found == fate and bool(text) == (fate == KEPT)
+
+
+def cleaned(folder: Path, source: bytes | None = None) -> CleanText:
+    """The clean text of 101 pairs, of which the source may be another."""
+    folder.mkdir()
+    write_pairs(folder, "text", number_pairs(101, seed=0))
+    if source is not None:
+        (folder / "text.en").write_bytes(source)
+    texts = [(folder / "text.en", folder / "text.de")]
+    return clean(texts, folder / "clean", drop_duplicates=False)
+
+
+def test_up_to_a_tenth_of_each_text_may_be_undecodable(tmp_path: Path) -> None:
+    assert cleaned(tmp_path / "one", b"\xfc\n" * 10 + b"one\n" * 91).pairs == 91
+    message = r"text\.en or .*text\.de: 11 of 101 lines are not UTF-8; convert the file"
+    with pytest.raises(InputError, match=message):
+        cleaned(tmp_path / "two", b"\xfc\n" * 11 + b"one\n" * 90)
+
+
+def test_a_sample_is_spread_over_the_text_and_deterministic(tmp_path: Path) -> None:
+    text = cleaned(tmp_path / "texts")
+    pairs = [f"{s}\n{t}" for s, t in number_pairs(101, 0)]
+    for most in (1, 7, 100):
+        lines = list(text.sample(most))
+        assert lines == list(text.sample(most))
+        drawn = ["\n".join(lines[i : i + 2]) for i in range(0, len(lines), 2)]
+        bounds = np.arange(most + 1) * 101 // most
+        for pair, low, high in zip(drawn, bounds[:-1], bounds[1:], strict=True):
+            assert pair in pairs[low:high]
+    assert list(text.sample(101)) == list(text.sample(1_009)) == "\n".join(pairs).split("\n")
+
+
+def write(split: str, content: bytes, languages: tuple[str, ...] = ("en", "de")):
+    def change(folder: Path) -> None:
+        for language in languages:
+            (folder / f"{split}.{language}").write_bytes(content)
+
+    return change
+
+
+ALL_WORDS = " ".join(ENGLISH + GERMAN).encode()
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "empty lines": (write("train", b"\n\n"), "hold no usable pair: the corpus is empty"),
+    "nothing to score": (write("test", b""), r"test\.en and .*test\.de are empty"),
+    "too long": (write("train", ALL_WORDS), r"train\.en: no pair is left .* \(1 too long\)"),
+    "not aligned": (write("train", b"a\nb\n", ("de",)), r"train\.en has 211 .*\.de has 2"),
+    "nor scored": (write("valid", b"a\nb\n", ("de",)), r"valid\.en has 13 lines but .*\.de has 2"),
+    "encoding": (
+        write("valid", b"ja\n" * 12 + b"f\xfcnf", ("de",)),
+        r"valid\.de, line 13 is not U",
+    ),
+    "vocabulary": (write("train", b"a b\n"), "vocab_size 61 is more than the text allows"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_unusable_text_is_named_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    change, message = REFUSED[name]
+    folder = write_corpus(tmp_path / "numbers")
+    change(folder)
+    with pytest.raises(InputError, match=message) as error:
+        prepare(tiny(folder_corpus(folder), max_length=3, tokens_per_batch=3))
+    assert "\n" not in str(error.value)
+    assert prepared_folders() == []
+
+
+PREPARE_AND_TELL = """
+import json, sys, time
+from transformer.config import Config, from_dict
+from transformer.data.prepare import prepare as module
+
+work = module._prepare
+def slowly(*args):
+    print("working", flush=True)
+    time.sleep(0.5)
+    work(*args)
+
+module._prepare = slowly
+print(module.prepare(from_dict(Config, json.loads(sys.argv[1]))).report()[0].kept)
+"""
+
+
+def test_one_of_several_concurrent_processes_does_the_work(tiny_config: Config) -> None:
+    arguments = [sys.executable, "-c", PREPARE_AND_TELL, json.dumps(to_dict(tiny_config))]
+    processes = [
+        subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=120)[0].split() for process in processes]
+    assert sorted(outputs) == [["211"], ["working", "211"]]
+    assert len(prepared_folders()) == 1
+
+
+def free(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=size))
+
+
+def test_what_a_corpus_takes_is_announced_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    german, french = preparation_cost([WMT14_EN_DE]), preparation_cost([WMT14_EN_FR])
+    assert german is not None and french is not None
+    assert german.fetched_bytes == 657_632_379 + 918_311_367 + 80_418_416
+    assert german.addresses == 3 and french.addresses == 5
+    assert german.disk_bytes > german.fetched_bytes + 4_000_000 * 300
+    assert french.seconds > german.seconds > 60
+    free(2**50, monkeypatch)
+    announce(WMT14_EN_DE)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(
+        r"wmt14_en_de, about 4,508,785 pairs: 1\.7 GB to fetch from 3 addresses, about \d\.\d GB",
+        line,
+    )
+    free(2**20, monkeypatch)
+    with pytest.raises(InputError, match=r"wmt14_en_de needs \d\.\d GB in .* 1\.0 MB are free"):
+        announce(WMT14_EN_DE)
+
+
+def test_only_large_corpora_are_announced_and_only_once(
+    files_corpus: Corpus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for pairs in (None, 99_999, 1_000_003):
+        corpus = dataclasses.replace(files_corpus, name=f"of_{pairs}", pairs=pairs)
+        for _ in range(2):
+            prepare(tiny(corpus))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("of_1000003, about 1,000,003 pairs: 0.0 MB to fetch from 0 addresses")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vocabulary.model", "train/tokens.u16", "train/lengths.u32", "train/starts.u64",
+        "train/by_length.u32", "train/buckets.i64", "valid/reference.txt", "report.json",
+        "manifest.json",
+    ],
+)  # fmt: skip
+def test_a_flipped_bit_or_a_missing_file_is_noticed(name: str, tiny_config: Config) -> None:
+    directory = prepare(tiny_config).directory
+    flip_a_bit(directory / name, -9, keep_date=True)
+    with pytest.raises(InputError, match=f"{directory} is damaged: {name} changed"):
+        prepare(tiny_config)
+    (directory / name).unlink()
+    with pytest.raises(InputError, match=f"{directory} is damaged: {name} changed"):
+        prepare(tiny_config)
+
+
+def test_a_large_file_is_read_whole_if_it_is_newer_than_the_manifest_or_on_request(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared_module, "_SMALL_BYTES", 1_000)
+    directory = prepare(tiny_config).directory
+    tokens = directory / "train" / "tokens.u16"
+    assert tokens.stat().st_size > 1_000
+    flip_a_bit(tokens, 10, keep_date=True)
+    assert damaged_files(directory, whole=False) == []
+    assert damaged_files(directory, whole=True) == ["train/tokens.u16"]
+    os.utime(tokens)
+    assert damaged_files(directory, whole=False) == ["train/tokens.u16"]
+
+
+def test_a_changed_text_is_refused_before_it_is_prepared(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = prepare(tiny_config).manifest
+    changed = Path(tiny_config.data.corpus.train[0].target.location)
+    changed.write_text(changed.read_text().replace("eins", "EINS", 1))
+    monkeypatch.setattr(prepare_module, "_prepare", lambda *_: pytest.fail("prepared it"))
+    with pytest.raises(InputError, match=f"not what this run began with: {changed} changed;"):
+        prepare(tiny_config, expected=noted)
+
+
+def test_other_prepared_files_of_the_same_text_are_refused(tiny_config: Config) -> None:
+    corpus = prepare(tiny_config)
+    other = prepared_module.Checksum(bytes=1, sha256="0" * 64)
+    noted = dataclasses.replace(
+        corpus.manifest, files=corpus.manifest.files | {VOCABULARY_FILE: other}, digest="another"
+    )
+    with pytest.raises(InputError, match=r"began with: vocabulary\.model changed"):
+        prepare(tiny_config, expected=noted)
+    problems = {path: problem for path, problem in verify(tiny_config, noted) if problem}
+    assert problems == {corpus.vocabulary_file: "changed since the run began"}
+
+
+def test_a_token_outside_the_vocabulary_is_reported(tiny_config: Config) -> None:
+    corpus = prepare(tiny_config)
+    tokens = np.memmap(corpus.directory / "train" / "tokens.u16", np.uint16, "r+")
+    tokens[0] = 61
+    tokens.flush()
+    with pytest.raises(InputError, match="holds token 61, but the vocabulary ends at 60"):
+        corpus.store("train").padded(np.array([0]), 0)
+    assert TokenStore(corpus.directory / "train").padded(np.array([0]), 0)[0, 0] == 61
+
+
+@pytest.fixture
+def downloaded_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The training text is in an archive and one validation file is a download, from a mirror."""
+    folder = write_corpus(tmp_path / "numbers")
+    host = tmp_path / "mirror" / "host"
+    host.mkdir(parents=True)
+    train = {f"x/train.{side}": (folder / f"train.{side}").read_bytes() for side in ("en", "de")}
+    (host / "a.tgz").write_bytes(archive(train))
+    (host / "valid.en").write_bytes((folder / "valid.en").read_bytes())
+    monkeypatch.setenv("DATA_MIRROR", str(host.parent))
+
+    def download(name: str, member: str | None = None) -> TextFile:
+        sha256 = sha256_of(host / name)
+        return TextFile(location=f"https://host/{name}", sha256=sha256, member=member)
+
+    corpus = folder_corpus(folder)
+    source, target = (download("a.tgz", member) for member in train)
+    text = ParallelText(source=source, target=target)
+    valid = dataclasses.replace(corpus.valid, source=download("valid.en"))
+    return tiny(dataclasses.replace(corpus, train=(text,), valid=valid))
+
+
+def test_verify_reads_every_byte_although_size_and_date_are_unchanged(
+    downloaded_config: Config,
+) -> None:
+    with pytest.raises(InputError, match="numbers is not prepared as it is now"):
+        list(verify(downloaded_config))
+    noted = prepare(downloaded_config).manifest
+    checked = dict(verify(downloaded_config, noted))
+    assert set(checked.values()) == {""} and len(checked) == 2 + len(noted.files)
+    for name in (
+        "downloads/host/a.tgz", "downloads/host/valid.en",
+        "prepared/numbers-*/train/tokens.u16", "prepared/numbers-*/manifest.json",
+    ):  # fmt: skip
+        (path,) = cache_directory().glob(name)
+        flip_a_bit(path, keep_date=True)
+        problems = [each for each, problem in verify(downloaded_config, noted) if problem]
+        assert problems == [path]
+        flip_a_bit(path, keep_date=True)
