@@ -10,9 +10,10 @@ from pathlib import Path
 from rich.console import Console
 
 from ablations.runs.attempts import clear_failures, is_given_up, read_ended
-from ablations.runs.driver import Driver
+from ablations.runs.driver import Driver, Executor
 from ablations.runs.options import Options
 from ablations.runs.study import Cells
+from ablations.runs.supervise import LocalExecutor
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
 from transformer.config import Config
@@ -55,26 +56,41 @@ def carry_out(
         with suppress(InputError):  # an unreadable file is no reason to stop a training
             view.update(status.read)
 
-    executor, where = options.executor(cells.root, base, view.note)
+    executor, where = _executor(options, cells.root, base.training.threads or 1)
     at_a_time = min(len(executor.places()), max(1, len(left)))
     done = f"{len(names)} runs, {len(names) - len(left)} done before"
     say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {where}")
     waiting = [name for name in left if name not in given_up]
-    received = None
+    driver = Driver(cells, executor, waiting, options, note=view.note, show=show)
     try:
-        if waiting:
-            driver = Driver(cells, executor, waiting, options, note=view.note, show=show)
-            with view:
-                received = driver.run()
-            given_up += driver.given_up
-        else:
-            executor.close()
+        with view:
+            received = driver.run()
     finally:
         print_report = report(cells.root)
     print_report()
     if received is not None:
         say("stopped; the same command continues from here")
         return 128 + received
-    if given_up:
+    if given_up := [*given_up, *driver.given_up]:
         say(f"{len(given_up)} given up: run … --retry-failed tries them again")
     return 1 if given_up else 0
+
+
+def _executor(options: Options, root: Path, threads: int) -> tuple[Executor, str]:
+    """What carries runs out, and how to say where."""
+    if options.ray is None:
+        places = options.here(threads)
+        devices = places[0].devices
+        several = f"{len(devices)} GPUs each" if len(devices) > 1 else "the GPU"
+        return LocalExecutor(places), several if devices else "the CPU"
+    from ablations.runs.on_ray import RayExecutor  # which imports ray, an extra
+
+    executor = RayExecutor(
+        options.ray,
+        root,
+        devices=options.devices_per_trial,
+        sharing=options.trials_per_device,
+        threads=threads,
+    )
+    where = f", whose dashboard is at {executor.dashboard}" if executor.dashboard else ""
+    return executor, f"the Ray cluster{where}"

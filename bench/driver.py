@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ablations.report.report import write_report
 from ablations.runs.driver import Driver
-from ablations.runs.executor import Place
-from ablations.runs.local import LocalExecutor
 from ablations.runs.options import Options
+from ablations.runs.process import Place
+from ablations.runs.supervise import LocalExecutor
 from ablations.status.status import DirectoryReader
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import claim_plan, make_plan

@@ -9,8 +9,7 @@ from typing import Any
 
 from ablations.costs.speed import Speed, nominal_speed, read_finished, speed_of_runs
 from ablations.costs.timing import until_the_last
-from ablations.runs.options import Places
-from ablations.runs.places import count_cores, find_places
+from ablations.runs.options import Places, count_cores
 from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import make_plan
 from ablations.tables.table import Cell
@@ -107,7 +106,7 @@ def plan_table(
     count = devices or ranks
     at_once = places.workers or count // ranks * places.trials_per_device
     if device is None and devices is None:
-        here = find_places(**asdict(places), threads=plan.base.training.threads or 1)
+        here = places.here(plan.base.training.threads)
         gpus = {gpu for place in here for gpu in place.devices}
         if bool(gpus) == speed.is_gpu:  # else they are not of the kind whose speed is known
             count = len(gpus) or min(count_cores(), len(here) * ranks)
@@ -136,9 +135,8 @@ def plan_table(
 
 
 def _check(devices: int | None, places: Places) -> None:
-    for name, value in {"devices": devices, **asdict(places)}.items():
-        if value is not None and value < 1:
-            raise InputError(f"--{name.replace('_', '-')} is {value}, but must be at least 1")
+    if devices is not None and devices < 1:
+        raise InputError(f"--devices is {devices}, but must be at least 1")
     if devices is not None and places.devices_per_trial > devices:
         raise InputError(
             f"--devices-per-trial is {places.devices_per_trial}, but --devices is {devices}: "

@@ -8,16 +8,17 @@ exist. Finishing renames the directory to the run's own name, which works once.
 from __future__ import annotations
 
 import re
+import socket
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import isfinite
 from pathlib import Path
 
-from ablations.runs import identity
+from ablations.runs.lock import own_name
 from experiments.records.attempt import (
     ATTEMPT_FILE,
     Attempt,
@@ -94,26 +95,20 @@ def publish(directory: Path, stem: Path) -> bool:
 
 def next_attempt(directory: Path, name: str, devices: tuple[int | str, ...], ranks: int) -> Attempt:
     """The record of the attempt in ``directory``, with what is known of those before it."""
-    worker = identity.own_name()
-    attempt = Attempt(
+    before = read_attempt(directory)
+    tracked = wandb_id(directory)  # None if the attempt before ended too early to be tracked
+    return Attempt(
         cell=name,
         number=number(directory),
-        worker=worker,
-        host=identity.host_of(worker),
+        worker=own_name(),
+        host=socket.gethostname(),
         devices=devices,
         ranks=ranks,
         started_at=time.time(),
-    )
-    before = read_attempt(directory)
-    if before is None:
-        return attempt
-    tracked = wandb_id(directory)  # None if the attempt before ended too early to be tracked
-    return replace(
-        attempt,
-        failures=before.failures,
-        wandb_ids=before.wandb_ids if tracked is None else (*before.wandb_ids, tracked),
-        kills=before.kills,
-        furthest=before.furthest,
+        failures=before.failures if before else (),
+        wandb_ids=(*(before.wandb_ids if before else ()), *filter(None, [tracked])),
+        kills=before.kills if before else 0,
+        furthest=before.furthest if before else 0,
     )
 
 
@@ -147,40 +142,28 @@ def read_ended(directory: Path) -> Ended | None:
     """What the run in ``directory`` has left; None if it has not ended for good or, with a
     warning, if the file is broken.
     """
+    pruned = directory / PRUNED_FILE
     try:
         if (result := load_result(directory)) is not None:
             return Ended(result=result)
-        if (directory / PRUNED_FILE).is_file():
-            return Ended(pruned=_read_pruned(directory))
+        if pruned.is_file():
+            return Ended(pruned=from_dict(Pruned, read_json(pruned), str(pruned)))
     except InputError as error:
         if not isinstance(error.__cause__, FileNotFoundError):  # or it has just been renamed
             warnings.warn(f"left out, and done again by the next run: {error}", stacklevel=2)
     return None
 
 
-def _read_pruned(directory: Path) -> Pruned:
-    path = directory / PRUNED_FILE
-    return from_dict(Pruned, read_json(path), str(path))
-
-
-_READERS: dict[str, Callable[[Path], object]] = {
-    ATTEMPT_FILE: read_attempt,
-    CONFIG_FILE: lambda directory: read_json(directory / CONFIG_FILE),
-    RESULT_FILE: load_result,
-    PRUNED_FILE: _read_pruned,
-}
-
-
 def set_aside_broken(directory: Path) -> list[str]:
-    """Rename files of earlier attempts that cannot be read; return their names."""
-
-    def is_broken(name: str) -> bool:
+    """Rename what cannot be read of a run that has not ended; return the names of the files."""
+    ends = [name for name in (RESULT_FILE, PRUNED_FILE) if (directory / name).exists()]
+    broken = ends if read_ended(directory) is None else []
+    for name in (ATTEMPT_FILE, CONFIG_FILE):
         try:
-            return (directory / name).exists() and _READERS[name](directory) is None
-        except InputError:
-            return True
-
-    broken = [name for name in _READERS if is_broken(name)]
+            read_json(directory / name)
+        except InputError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                broken.append(name)
     for name in broken:
         rename(directory / name, directory / f"{name}.broken")
     return broken

@@ -8,18 +8,34 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Protocol
 
 from ablations.runs.attempts import leave_pruned, locate, number
-from ablations.runs.executor import AttemptEnd, Executor, Job, Place
 from ablations.runs.options import Options
+from ablations.runs.process import Job, Place
 from ablations.runs.study import Cells, Study
-from ablations.runs.supervise import GRACE_SECONDS
+from ablations.runs.supervise import GRACE_SECONDS, AttemptEnd
 from experiments.records.outputs import valid_perplexities
 from experiments.records.progress import RunState, stop_signals
 from transformer.errors import InputError
 
 _POLL_SECONDS = 0.05
 _PRUNE_SECONDS = 0.5
+
+
+class Executor(Protocol):
+    """Carries out attempts, each by :func:`ablations.runs.supervise.supervise`.
+
+    ``places`` are all that there are now, used or free; those of a cluster come and go. ``ended``
+    are the attempts that have ended since the last call, by the names of their runs. ``stop`` lets
+    all attempts end after a checkpoint, or at once; ``close`` lets go of what is left.
+    """
+
+    def places(self) -> Sequence[Place]: ...
+    def start(self, job: Job, place: Place) -> None: ...
+    def ended(self) -> Sequence[tuple[str, AttemptEnd]]: ...
+    def stop(self, *, kill: bool) -> None: ...
+    def close(self) -> None: ...
 
 
 class Driver:
@@ -51,7 +67,7 @@ class Driver:
         self._running: dict[str, Place] = {}
         self._pruned: set[str] = set()
         self._prune_at = 0.0
-        self._kill_at: float | None = None
+        self._kill_at: float | None = None  # once it is ending
         self._received: list[signal.Signals] = []
         self._obeyed = 0
         self._refusal: InputError | None = None
@@ -61,10 +77,8 @@ class Driver:
         """Carry out the runs, and return the signal that ended it early, if one did."""
         with self._receiving():
             try:
-                while self._waiting or self._running:
+                while self._running or (self._waiting and self._kill_at is None):
                     self._turn()
-                    if self._is_ending and not self._running:
-                        break
                     time.sleep(_POLL_SECONDS)
             except BaseException:
                 self._executor.stop(kill=False)
@@ -76,29 +90,38 @@ class Driver:
         return self._received[0] if self._received else None
 
     def _turn(self) -> None:
-        self._obey()
         for name, end in self._executor.ended():
             self._end(name, end)
-        if not self._is_ending:
+        if len(self._received) > self._obeyed:
+            self._obeyed = len(self._received)
+            first = self._kill_at is None
+            self._note(
+                "stopping after a checkpoint (again to kill)" if first else "killing the runs"
+            )
+            self._stop()
+        if self._kill_at is None:
             self._fill()
             self._prune()
-        elif self._kill_at is not None and time.monotonic() >= self._kill_at:
+        elif time.monotonic() >= self._kill_at:
             self._executor.stop(kill=True)
         self._show()
 
-    @property
-    def _is_ending(self) -> bool:
-        return bool(self._received) or self._refusal is not None
+    def _stop(self) -> None:
+        """Let all runs end after a checkpoint, at once if this is the second time."""
+        self._kill_at = time.monotonic() + (0 if self._kill_at else GRACE_SECONDS)
+        self._executor.stop(kill=False)
+
+    def _refuse(self, error: InputError) -> None:
+        if self._refusal is None:
+            self._refusal = error
+            self._stop()
 
     def _fill(self) -> None:
         """Start runs at the free places."""
         taken = set(self._running.values())
         for place in self._executor.places() if self._waiting else ():
-            if place in taken:
-                continue
-            if not self._waiting or self._is_ending:
-                return
-            self._start(self._waiting.popleft(), place)
+            if place not in taken and self._waiting and self._kill_at is None:
+                self._start(self._waiting.popleft(), place)
 
     def _start(self, name: str, place: Place) -> None:
         try:
@@ -151,26 +174,6 @@ class Driver:
                 self._pruned.add(name)
                 with suppress(FileNotFoundError):  # it has just ended
                     leave_pruned(directory, step, curve[step])
-
-    def _refuse(self, error: InputError) -> None:
-        if self._refusal is None:
-            self._refusal = error
-            self._stop()
-
-    def _stop(self) -> None:
-        """Let all runs end after a checkpoint, at once if this is the second time."""
-        self._kill_at = time.monotonic() + (0 if self._kill_at else GRACE_SECONDS)
-        self._executor.stop(kill=False)
-
-    def _obey(self) -> None:
-        """Act on the signals that have come since the last turn."""
-        if len(self._received) > self._obeyed:
-            first = self._kill_at is None
-            self._note(
-                "stopping after a checkpoint (again to kill)" if first else "killing the runs"
-            )
-            self._obeyed = len(self._received)
-            self._stop()
 
     @contextmanager
     def _receiving(self) -> Generator[None]:

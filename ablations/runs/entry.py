@@ -30,11 +30,16 @@ _POLL_SECONDS = 1.0
 _GRACE_SECONDS = 60.0
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged."""
+def main(arguments: Sequence[str], watched: int = 0) -> int:
+    """Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged.
+
+    Args:
+        arguments: the words of the command
+        watched: the end of a pipe whose other end the driver holds
+    """
     folder, accumulate, log = arguments
     _exit_on_signals()
-    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_watch_parent, args=(os.getppid(), watched), daemon=True).start()
     prepare_streams()
     directory, started_at = Path(folder), time.time()
     outcome = _carry_out(directory, int(accumulate), cast(Log, log))
@@ -82,11 +87,9 @@ def _exit_on_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())  # the fork server blocks them
 
 
-def _watch_parent(parent: int) -> None:
-    """Act as on SIGTERM when the driver, which holds the other end of standard input, or the
-    parent, such as the launcher of ranks, disappears.
-    """
-    while os.getppid() == parent and not select.select([0], [], [], _POLL_SECONDS)[0]:
+def _watch_parent(parent: int, watched: int) -> None:
+    """Act as on SIGTERM when the driver, or the parent, such as the launcher of ranks, is gone."""
+    while os.getppid() == parent and not select.select([watched], [], [], _POLL_SECONDS)[0]:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE_SECONDS)

@@ -1,22 +1,23 @@
-"""Allow one driver at a time for a directory."""
+"""Which process has what: names of processes, and drivers' locks."""
 
 from __future__ import annotations
 
 import fcntl
+import functools
+import hashlib
+import os
 import re
-import time
+import socket
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
-from ablations.runs import identity
+from experiments.records.progress import printable
 from transformer.errors import InputError
 from transformer.files import make_directory
-
-_LOCKS = ".driver*.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,6 @@ class Shard:
             raise InputError(f"--shard is {text}, but must be like 2/8, the second of eight")
         return cls(number, count)
 
-    @property
-    def family(self) -> str:
-        """What the names of the locks have in common that may be held together."""
-        return f"-of-{self.count}.lock" if self.count > 1 else ".driver.lock"
-
 
 WHOLE = Shard()
 
@@ -49,29 +45,22 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
     """Keep other drivers off these runs until the end of the block, or of this process.
 
     The directory is made if it is missing. The lock is the operating system's, which releases it
-    however the process ends; its file names the process and since when it has it.
+    however the process ends; its file says whose it is.
     """
     make_directory(directory)
-    name = f".driver-{shard.number}{shard.family}" if shard.count > 1 else shard.family
+    # Only those of a family may be held together: the shards of one division.
+    family = f"-of-{shard.count}.lock" if shard.count > 1 else ".driver.lock"
+    name = f".driver-{shard.number}{family}" if shard.count > 1 else family
     with ExitStack() as stack:
         own = stack.enter_context(_held(directory / name))
-        for other in directory.glob(_LOCKS):
-            if not other.name.endswith(shard.family):
+        for other in directory.glob(".driver*.lock"):
+            if not other.name.endswith(family):
                 with _held(other):  # nobody else does; a later one finds ours
                     pass
         own.truncate(0)
-        since = datetime.now().astimezone().isoformat(timespec="seconds")
-        own.write(f"{since} {identity.own_name()}\n")
+        own.write(f"process {os.getpid()} on {socket.gethostname()} since {datetime.now():%F %T}")
         own.flush()
         yield
-
-
-def drivers(directory: Path) -> list[tuple[str, float]]:
-    """The processes that drive the runs of ``directory`` or did so last, by their names in
-    :mod:`ablations.runs.identity`, and the seconds since they began.
-    """
-    found = (_holder(path.read_text("utf-8", "replace")) for path in directory.glob(_LOCKS))
-    return [(name, time.time() - since.timestamp()) for since, name in filter(None, found)]
 
 
 @contextmanager
@@ -81,22 +70,60 @@ def _held(path: Path) -> Generator[TextIO]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
-            who = "another process"
-            if holder := _holder(file.read()):
-                since, name = holder
-                pid, host = identity.pid_of(name), identity.host_of(name)
-                who = f"process {pid} on {host} since {since:%F %T}"
             raise InputError(
-                f"{path.parent} is being worked on by {who}: wait until it ends, or stop it there"
+                f"{path.parent} is being worked on by {printable(file.read())}: wait until it "
+                "ends, or stop it there"
             ) from error
         yield file
 
 
-def _holder(text: str) -> tuple[datetime, str] | None:
-    """Since when which process has had a lock, by its file; None if that cannot be read."""
-    try:
-        since, name = text.split()
-        identity.pid_of(name)
-        return datetime.fromisoformat(since).astimezone(), name
-    except (ValueError, IndexError):
+def name_of(pid: int) -> str:
+    """``host:pid:start:machine`` of a process on this machine.
+
+    ``start`` distinguishes it from a later process with the same number; ``machine`` identifies
+    where process numbers are comparable: one boot of one host, in one container.
+    """
+    return f"{socket.gethostname()}:{pid}:{_look(pid)[1]}:{_machine()}"
+
+
+def own_name() -> str:
+    """The name of this process."""
+    return name_of(os.getpid())
+
+
+def pid_of(name: str) -> int:
+    """The process number in a process's name."""
+    return int(name.rsplit(":", 3)[1])
+
+
+def is_running(name: str) -> bool | None:
+    """Whether that process has not ended; None if it is not of this machine, which cannot tell."""
+    _, *parts = name.rsplit(":", 3)
+    if len(parts) < 3 or parts[2] != _machine() or not parts[0].isdecimal():
         return None
+    try:
+        os.kill(int(parts[0]), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    state, start = _look(int(parts[0]))
+    return state != "Z" and start == parts[1]  # a zombie has ended
+
+
+def _look(pid: int) -> tuple[str, str]:
+    """The state of a process and when it started; unknown where there is no ``/proc``."""
+    with suppress(OSError, IndexError):
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        fields = text.rpartition(")")[2].split()
+        return fields[0], fields[19]
+    return "", "0"
+
+
+@functools.cache
+def _machine() -> str:
+    parts = [socket.gethostname()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]

@@ -1,35 +1,55 @@
-"""Options of ``run`` and ``search``."""
+"""Options of ``run`` and ``search``; places for runs here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import os
+import subprocess
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from ablations.runs.executor import Executor, Place
 from ablations.runs.lock import WHOLE, Shard
-from ablations.runs.places import find_places
+from ablations.runs.process import Place
 from experiments.records.experiment import Log
 from transformer.config import Config
 from transformer.errors import InputError
+
+_AT_LEAST_ONE = Parameter(validator=Number(gte=1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
     """How many runs there are at a time."""
 
-    workers: int | None = None
+    workers: Annotated[int | None, _AT_LEAST_ONE] = None
     """runs at a time [default: one for each GPU, or for each core if there is no GPU]"""
 
-    devices_per_trial: int = 1
+    devices_per_trial: Annotated[int, _AT_LEAST_ONE] = 1
     """GPUs of one run; without a GPU its processes, each on cores of its own"""
 
-    trials_per_device: int = 1
+    trials_per_device: Annotated[int, _AT_LEAST_ONE] = 1
     """runs on a GPU, or core"""
+
+    def here(self, threads: int | None) -> tuple[Place, ...]:
+        """The places of this machine: one for each group of GPUs, else for each group of cores.
+
+        On few cores one core per run is fastest: two processes of one thread each outrun one
+        process of two ``threads``. At the scales for CPUs a run needs less than 1 GiB.
+        """
+        devices, cores, ranks = gpus(), count_cores(), self.devices_per_trial
+        if ranks > len(devices or range(cores)):
+            there = f"GPUs here: {len(devices)}" if devices else f"cores here: {cores}, and no GPU"
+            raise InputError(f"--devices-per-trial is {ranks}, but {there}")
+        groups = [
+            tuple(devices[first : first + ranks])
+            for first in range(0, len(devices) - ranks + 1, ranks)
+        ] or [()] * max(1, cores // (ranks * (threads or 1)))
+        count = self.workers or len(groups) * self.trials_per_device
+        return tuple(Place(number, groups[number % len(groups)], ranks) for number in range(count))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,10 +62,10 @@ class Options(Places):
     shard: Annotated[Shard, Parameter(parse=False)] = WHOLE
     """which runs there are for this driver; an option of ``run`` alone"""
 
-    accumulate: int = 1
+    accumulate: Annotated[int, _AT_LEAST_ONE] = 1
     """parts of a step, to save memory"""
 
-    retries: int = 2
+    retries: Annotated[int, Parameter(validator=Number(gte=0))] = 2
     """of a run that failed"""
 
     retry_failed: bool = False
@@ -62,12 +82,6 @@ class Options(Places):
     """what logs the metrics"""
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("retries", self.retries, 0),
-            ("accumulate", self.accumulate, 1),
-        ):
-            if value < least:
-                raise InputError(f"--{name} is {value}, but must be at least {least}")
         if self.ray is not None and self.workers is not None:
             raise InputError("--workers is for this machine: a Ray cluster has its own resources")
         if self.ray is not None and self.devices_per_trial > 1 < self.trials_per_device:
@@ -79,39 +93,32 @@ class Options(Places):
     def check(self, base: Config) -> None:
         """Check that there is room for runs like ``base``, before a directory is made."""
         if self.ray is None:
-            self._places(base)
+            self.here(base.training.threads)
         elif find_spec("ray") is None:
             raise InputError("--ray needs Ray: pip install 'attention-is-all-you-need[ray]'")
 
-    def _places(self, base: Config) -> tuple[Place, ...]:
-        return find_places(
-            self.workers,
-            devices_per_trial=self.devices_per_trial,
-            trials_per_device=self.trials_per_device,
-            threads=base.training.threads or 1,
+
+def gpus() -> list[int | str]:
+    """The GPUs that may be used: those in CUDA_VISIBLE_DEVICES, by number or UUID, else all."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        names = (part.strip() for part in visible.split(","))
+        # CUDA ignores everything after a name that it does not know, such as -1.
+        known = itertools.takewhile(
+            lambda name: name.isdecimal() or name.startswith(("GPU-", "MIG-")), names
         )
+        return [int(name) if name.isdecimal() else name for name in known]
+    try:
+        listing = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+    except (subprocess.SubprocessError, OSError):
+        return []
+    return list(range(sum(line.startswith("GPU ") for line in listing.splitlines())))
 
-    def executor(
-        self, root: Path, base: Config, note: Callable[[str], None]
-    ) -> tuple[Executor, str]:
-        """What carries out runs like ``base`` in ``root``, and how to say where."""
-        if self.ray is None:
-            # Here, as reading a corpus takes numpy and sentencepiece, for which no help waits.
-            from ablations.runs.local import LocalExecutor
 
-            places = self._places(base)
-            devices = places[0].devices
-            gpus = f"{len(devices)} GPUs each" if len(devices) > 1 else "the GPU"
-            return LocalExecutor(places), gpus if devices else "the CPU"
-        from ablations.runs.on_ray import RayExecutor  # which imports ray, an extra
-
-        executor = RayExecutor(
-            self.ray,
-            root,
-            note,
-            devices=self.devices_per_trial,
-            sharing=self.trials_per_device,
-            threads=base.training.threads or 1,
-        )
-        where = f", whose dashboard is at {executor.dashboard}" if executor.dashboard else ""
-        return executor, f"the Ray cluster{where}"
+def count_cores() -> int:
+    """How many cores this process may use, which a container may restrict."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,44 +1,101 @@
-"""A run's process: its surroundings, its start, its log."""
+"""A run's process: its place, its start, its log."""
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import NoReturn, Protocol
 
-from ablations.runs.executor import Job, Place
-from experiments.records.progress import printable
+from experiments.records.experiment import Experiment, Log
+from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE, printable
 
 LOG_FILE = "log.txt"
 _LOG_BYTES = 65_536  # in which its last lines are looked for
 # With these, Lightning would take a run for one of the ranks of the job that started the driver.
 _OF_LAUNCHERS = ("MASTER_", "SLURM_NTASKS", "TORCHELASTIC_")
 _OF_RANKS = ("RANK", "WORLD_SIZE", "LOCALID", "NODEID", "PROCID")
+# What a run imports, including W&B's launch tools, which each start of W&B looks at. None of these
+# modules touches a GPU or starts a thread.
+_PRELOADED = [
+    "ablations.runs.entry",
+    "experiments.run",
+    "lightning.pytorch.loggers.wandb",
+    "wandb.sdk.launch",
+]
+_START_ATTEMPTS, _MOMENT_SECONDS = 50, 0.1
+_LOST = 255  # Python's exit code of a process whose fork server was killed
+_FORKING = threading.Lock()  # each attempt has a thread, and starting a process asks for all codes
 
 
-def last_log_lines(directory: Path, count: int, *, start: int = 0) -> list[str]:
-    """The last non-empty lines of a run's log, from the byte ``start``; empty without a log."""
-    try:
-        with (directory / LOG_FILE).open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(start, size - _LOG_BYTES))
-            text = (printable(line.decode(errors="replace").rstrip()) for line in log)
-            return list(deque(filter(None, text), maxlen=count))
-    except OSError:
-        return []
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Room for one run at a time: its GPUs as CUDA_VISIBLE_DEVICES names them (none: on the CPU),
+    its number of processes, and the node of a cluster on its host.
+    """
+
+    number: int
+    devices: tuple[int | str, ...] = ()
+    ranks: int = 1
+    node: str = ""
+    host: str = ""
 
 
-def environment() -> dict[str, str]:
-    """This process's variables without those by which a launcher tells it what rank it is."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(_OF_LAUNCHERS) and not name.endswith(_OF_RANKS)
-    }
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One attempt at the run of ``experiment`` in ``root / name``.
+
+    ``accumulate`` and ``log`` are as for :func:`experiments.run.run`. A run that fails more
+    than ``retries`` times is given up; one that diverged fails, unless ``may_diverge``, as a trial
+    of a search does. The process works in ``folder`` with the variables ``environment``.
+    """
+
+    root: Path
+    name: str
+    experiment: Experiment
+    retries: int = 2
+    accumulate: int = 1
+    log: Log = "wandb"
+    may_diverge: bool = False
+    folder: Path = field(default_factory=Path.cwd)
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class RunProcess(Protocol):
+    """A started process, which leads the process group ``pid``; ``poll`` is as of a ``Popen``."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+
+
+# Starts a run's process in its directory.
+Start = Callable[[Path, Job, Place], RunProcess]
+
+
+def forget_rank() -> None:
+    """Remove the variables by which a launcher tells this process, which starts runs, its rank."""
+    for name in list(os.environ):
+        if name.startswith(_OF_LAUNCHERS) or name.endswith(_OF_RANKS):
+            del os.environ[name]
+
+
+def environment(job: Job, place: Place) -> dict[str, str]:
+    """The variables of a run's process, which tell it its GPUs."""
+    gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.devices))} if place.devices else {}
+    return {**os.environ, **job.environment, **gpus}
 
 
 def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
@@ -51,28 +108,110 @@ def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(place.ranks), "-m"]
     module = ["ablations.runs.entry", str(directory), str(job.accumulate), job.log]
     with (directory / LOG_FILE).open("ab") as output:
-        return _Process(
+        return subprocess.Popen(
             [sys.executable, "-m", *(launch if place.ranks > 1 else []), *module],
-            stdin=subprocess.PIPE,  # closes when its parent is gone, which the ranks watch
+            stdin=_life()[0],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=job.folder if job.folder.is_dir() else None,
-            env=environment() | job.environment | place.environment,
+            env=environment(job, place),
             start_new_session=True,
         )
 
 
-class _Process(subprocess.Popen[bytes]):
-    """Closes the pipe to the process's standard input when the process has ended."""
+@functools.cache
+def _life() -> tuple[int, int]:
+    """A pipe that closes when this process is gone, which the ranks watch."""
+    return os.pipe()
+
+
+def fork(directory: Path, job: Job, place: Place) -> RunProcess:
+    """As :func:`start`, but forked from Python's fork server, which has imported torch.
+
+    If that server is killed, its runs count as killed, and the next one starts another server.
+    """
+    if place.ranks > 1:
+        return start(directory, job, place)
+    run = _ForkedRun(directory.absolute(), job, place)
+    for _ in range(_START_ATTEMPTS):
+        with suppress(OSError, EOFError):  # the server has just been killed
+            run.begin()
+            return run
+        time.sleep(_MOMENT_SECONDS)
+    raise ChildProcessError("the processes of runs cannot be started: their fork server dies")
+
+
+class _ForkedRun(ForkServerProcess):
+    """A run in a process that watches the driver's end of a pipe."""
+
+    def __init__(self, directory: Path, job: Job, place: Place) -> None:
+        super().__init__()
+        self._log = directory / LOG_FILE
+        self._arguments = (str(directory), str(job.accumulate), job.log)
+        self._environment = environment(job, place)
+
+    @property
+    def pid(self) -> int:
+        number = super().pid
+        assert number is not None
+        return number
+
+    def begin(self) -> None:
+        """Fork it from a server that no signal to the driver's group ends."""
+        with _FORKING:
+            multiprocessing.set_forkserver_preload(_PRELOADED)
+            resource_tracker.ensure_running()  # which unblocks signals
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+            try:
+                self.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def poll(self) -> int | None:
-        code = super().poll()
-        if code is not None and self.stdin is not None:
-            self.stdin.close()
-        return code
+        """The exit code, or minus the signal that killed it; None while it runs."""
+        with _FORKING:
+            code = self.exitcode
+        if code != _LOST:
+            return code
+        signal_group(self.pid, signal.SIGKILL)  # it may be alive
+        return -signal.SIGKILL
+
+    def run(self) -> NoReturn:
+        """Carry the run out, in the forked process."""
+        os.setsid()
+        try:
+            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        except FileNotFoundError:  # another attempt has taken the run over
+            os._exit(STOPPED_EXIT_CODE)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.environ.clear()
+        os.environ.update(self._environment)
+        from ablations.runs.entry import main  # imports torch, which the driver must not
+
+        driver = multiprocessing.parent_process()
+        assert driver is not None
+        code = main(self._arguments, watched=driver.sentinel)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # what the server has registered to be done at exit is not this process's
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal a process group that may be gone."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
+    """Signal the group that a process leads, or is about to; both may be gone."""
+    for send in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            send(pid, number)
+            return
+
+
+def last_log_lines(directory: Path, count: int, *, start: int = 0) -> list[str]:
+    """The last non-empty lines of a run's log, from the byte ``start``; empty without a log."""
+    try:
+        with (directory / LOG_FILE).open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(start, size - _LOG_BYTES))
+            text = (printable(line.decode(errors="replace").rstrip()) for line in log)
+            return list(deque(filter(None, text), maxlen=count))
+    except OSError:
+        return []

@@ -1,18 +1,20 @@
-"""Supervise one attempt at a run on its node."""
+"""Supervise attempts at runs on this machine."""
 
 from __future__ import annotations
 
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
-from ablations.runs import identity
+from ablations.runs import process
 from ablations.runs.attempts import (
     PRUNED_FILE,
+    Ended,
     elapsed,
     leave_pruned,
     locate,
@@ -23,8 +25,16 @@ from ablations.runs.attempts import (
     set_aside_broken,
     take_over,
 )
-from ablations.runs.executor import AttemptEnd, Job, Place, RunProcess, Start
-from ablations.runs.process import LOG_FILE, last_log_lines, signal_group
+from ablations.runs.lock import is_running, name_of, pid_of
+from ablations.runs.process import (
+    LOG_FILE,
+    Job,
+    Place,
+    RunProcess,
+    Start,
+    last_log_lines,
+    signal_group,
+)
 from experiments.records.attempt import write_attempt
 from experiments.records.data import share_data
 from experiments.records.experiment import DATA_FILE
@@ -48,6 +58,50 @@ class Wish(IntEnum):
     CONTINUE = 0
     STOP = 1  # after a checkpoint
     KILL = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttemptEnd:
+    """How an attempt ended: ``DONE`` or ``PRUNED`` (published, as ``ended`` says), ``STOPPED``,
+    ``FAILED`` (to be tried again), ``GIVEN_UP`` or ``REFUSED``; ``text`` says it to the user.
+    """
+
+    state: RunState
+    text: str
+    ended: Ended | None = None
+
+
+class LocalExecutor:
+    """Runs at ``places`` of this machine; see :class:`ablations.runs.driver.Executor`."""
+
+    def __init__(self, places: Sequence[Place], start: Start | None = None) -> None:
+        process.forget_rank()
+        self._places, self._start_process = places, start or process.fork
+        self._wish = Wish.CONTINUE
+        self._threads = ThreadPoolExecutor(max_workers=len(places))
+        self._attempts: dict[str, Future[AttemptEnd]] = {}
+
+    def places(self) -> Sequence[Place]:
+        return self._places
+
+    def start(self, job: Job, place: Place) -> None:
+        self._attempts[job.name] = self._threads.submit(
+            supervise, job, place, self._start_process, lambda: self._wish
+        )
+
+    def ended(self) -> Sequence[tuple[str, AttemptEnd]]:
+        """As for all executors; a crash of an attempt is raised."""
+        done = [name for name, attempt in self._attempts.items() if attempt.done()]
+        return [(name, self._attempts.pop(name).result()) for name in done]
+
+    def stop(self, *, kill: bool) -> None:
+        self._wish = Wish.KILL if kill else max(self._wish, Wish.STOP)
+
+    def close(self) -> None:
+        """Wait for the attempts that are left, and kill those that do not end."""
+        wait(self._attempts.values(), GRACE_SECONDS)
+        self.stop(kill=True)
+        self._threads.shutdown()
 
 
 def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) -> AttemptEnd:
@@ -86,14 +140,14 @@ def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
         name = (directory / PROCESS_FILE).read_text("utf-8", "replace").strip()
     except OSError:
         return []
-    if not identity.is_running(name):
+    if not is_running(name):
         return []
-    signal_group(identity.pid_of(name), signal.SIGTERM)
-    signal_group(identity.pid_of(name), signal.SIGCONT)  # a paused process would not receive it
-    deadline = time.monotonic() + GRACE_SECONDS
-    while identity.is_running(name) and wish() < Wish.KILL:
+    pid, deadline = pid_of(name), time.monotonic() + GRACE_SECONDS
+    signal_group(pid, signal.SIGTERM)
+    signal_group(pid, signal.SIGCONT)  # a paused process would not receive it
+    while is_running(name) and wish() < Wish.KILL:
         if time.monotonic() > deadline:
-            signal_group(identity.pid_of(name), signal.SIGKILL)
+            signal_group(pid, signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
     return ["the process of an earlier attempt was ended first"]
 
@@ -130,20 +184,20 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Attempt |
         write_attempt(directory, record)
         log = directory / LOG_FILE
         log_start = log.stat().st_size if log.exists() else 0
-        started_at, clock_start = time.time(), time.monotonic()
-        process = start(directory, job, place)
-        (directory / PROCESS_FILE).write_text(identity.name_of(process.pid), encoding="utf-8")
+        started_at = time.time()
+        run = start(directory, job, place)
+        (directory / PROCESS_FILE).write_text(name_of(run.pid), encoding="utf-8")
     except FileNotFoundError:
         if directory.exists():
             raise
         return None  # this process was paused for so long that another one took the run over
-    return _Attempt(job, directory, process, log_start, started_at, clock_start)
+    return _Attempt(job, directory, run, log_start, started_at)
 
 
 @dataclass(eq=False, slots=True)
 class _Attempt:
     """An attempt in progress. Its part of the log begins at ``log_start``; its process was started
-    at ``started_at`` since the epoch and ``clock_start`` of the monotonic clock.
+    at ``started_at`` since the epoch, and has been ``sent`` the driver's wish.
     """
 
     job: Job
@@ -151,7 +205,6 @@ class _Attempt:
     process: RunProcess
     log_start: int
     started_at: float
-    clock_start: float
     sent: Wish = Wish.CONTINUE
 
     def wait(self, wish: Callable[[], Wish]) -> None:
@@ -177,7 +230,7 @@ class _Attempt:
         if state == RunState.DIVERGED and self.job.may_diverge:
             progress = read_progress(self.directory)
             leave_pruned(self.directory, progress.step if progress else 0, math.inf)
-        how = f"ended early after {duration(time.monotonic() - self.clock_start)}"
+        how = f"ended early after {duration(time.time() - self.started_at)}"
         if (published := _publish(self.directory, stem, how)) is not None:
             return published
         if not self.directory.exists():
@@ -193,26 +246,26 @@ class _Attempt:
         return self._failed(state, code)
 
     def _failed(self, state: RunState, code: int) -> AttemptEnd:
-        """Record why it failed, and whether the run is given up."""
         progress = read_progress(self.directory)
-        fresh = progress is not None and progress.updated_at >= self.started_at
         lines = last_log_lines(self.directory, _LOG_LINES, start=self.log_start)
         killed = code == -signal.SIGKILL
-        if progress is not None and fresh and progress.message and not killed:
+        if progress and progress.updated_at >= self.started_at and progress.message and not killed:
             reason = progress.message
         else:
-            reason = "it left no result" if state == RunState.DONE else _describe_exit(code)
-            reason = f"{reason}: {lines[-1]}" if lines else reason
+            how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+            how += " (out of memory?)" if killed else ""
+            how = "it left no result" if state == RunState.DONE else how
+            reason = ": ".join([how, *lines[-1:]])
         # Training is deterministic, so one that diverged would diverge again.
         retries = 0 if state == RunState.DIVERGED else self.job.retries
-        final = record_failure(self.directory, reason, lines, killed=killed, retries=retries)
-        then = "given up" if final else "it is tried again"
-        text = "\n    ".join([f"failed, {reason}; {then}", *lines])
-        return AttemptEnd(state=RunState.GIVEN_UP if final else RunState.FAILED, text=text)
+        return failed(self.directory, reason, lines, killed=killed, retries=retries)
 
 
-def _describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    hint = " (out of memory?)" if code == -signal.SIGKILL else ""
-    return f"killed by {signal.Signals(-code).name}{hint}"
+def failed(
+    directory: Path, reason: str, lines: Sequence[str] = (), *, killed: bool, retries: int
+) -> AttemptEnd:
+    """Record why the attempt in ``directory`` failed, and whether the run is given up."""
+    final = record_failure(directory, reason, lines, killed=killed, retries=retries)
+    then = "given up" if final else "it is tried again"
+    text = "\n    ".join([f"failed, {reason}; {then}", *lines])
+    return AttemptEnd(state=RunState.GIVEN_UP if final else RunState.FAILED, text=text)

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import fmean
 
 from ablations.costs.timing import Timing, predict, until_the_last
-from ablations.runs import identity
 from ablations.runs.attempts import elapsed, locate, number, read_ended
+from ablations.runs.lock import is_running
 from ablations.search.search import is_search, load_search
 from ablations.tables.plan import load_plan
 from experiments.records.attempt import Attempt, Failure, read_attempt
@@ -179,7 +179,7 @@ def _state(progress: Progress | None, directory: Path, attempt: Attempt | None) 
         return RunState.FAILED
     # Another attempt has to follow if the result is unreadable, or its supervisor died.
     unreadable = stage == RunState.DONE and not number(directory)
-    is_gone = attempt is not None and identity.is_running(attempt.worker) is False
+    is_gone = attempt is not None and is_running(attempt.worker) is False
     if stage == RunState.STOPPED or unreadable or is_gone:
         return RunState.STOPPED
     return RunState.RUNNING

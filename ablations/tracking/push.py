@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ablations.runs import identity
+from ablations.runs.lock import is_running
 from ablations.runs.supervise import PROCESS_FILE
 from ablations.search.search import is_search, load_search
 from ablations.tables.plan import load_plan
@@ -99,7 +99,7 @@ def _is_live(file: Path) -> bool:
     """Whether a process on this machine may still be writing the file."""
     path = file.parents[2] / PROCESS_FILE
     name = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-    return identity.is_running(name) is True
+    return is_running(name) is True
 
 
 def _sync(files: Sequence[Path], entity: str, project: str) -> None:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ablations.runs.attempts import locate
-from ablations.runs.executor import Job, Place
-from ablations.runs.process import LOG_FILE, environment
+from ablations.runs.process import LOG_FILE, Job, Place, environment
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Cell, Table, row
@@ -182,7 +181,7 @@ def start_stand_in(directory: Path, job: Job, place: Place) -> subprocess.Popen[
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=job.folder,
-            env=environment() | job.environment | place.environment,
+            env=environment(job, place),
             start_new_session=True,
         )
 

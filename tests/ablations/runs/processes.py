@@ -119,6 +119,7 @@ def _become(
     largest_file: int | None,
     spare_memory: int | None,
 ) -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the driver's tests start a server without
     os.environ.clear()
     os.environ.update(environment)
     for number, (name, flags) in enumerate(

@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 
 from ablations.files import STUDY_FILE
-from ablations.runs import identity
 from ablations.runs.attempts import clear_failures, is_given_up, locate, read_ended
 from ablations.runs.driver import Driver
-from ablations.runs.executor import Job, Place
-from ablations.runs.local import LocalExecutor
+from ablations.runs.lock import name_of, own_name
 from ablations.runs.options import Options
-from ablations.runs.supervise import PROCESS_FILE
+from ablations.runs.process import Job, Place
+from ablations.runs.supervise import PROCESS_FILE, LocalExecutor
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
@@ -253,7 +252,7 @@ def test_a_process_that_outlived_its_driver_is_ended_first(tmp_path: Path) -> No
     (left / "attempt.json").write_text('{"cell": "base/seed-1"}')
     job = Job(root=tmp_path, name="base/seed-1", experiment=small_plan().experiment(BASE))
     orphan = start_stand_in(left, job, Place(0))
-    (left / PROCESS_FILE).write_text(identity.name_of(orphan.pid))
+    (left / PROCESS_FILE).write_text(name_of(orphan.pid))
     when(lambda: hangs(tmp_path, BASE), lambda: None).join()
     (left / "attempt.json").unlink()
     threading.Thread(target=orphan.wait).start()  # init would collect it
@@ -268,7 +267,7 @@ def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> N
     try:
         left = BASE.directory(tmp_path).with_name("seed-1.attempt-1")
         left.mkdir(parents=True)
-        host, number, _, machine = identity.name_of(stranger.pid).rsplit(":", 3)
+        host, number, _, machine = name_of(stranger.pid).rsplit(":", 3)
         (left / PROCESS_FILE).write_text(f"{host}:{number}:12345:{machine}")
         work_on(tmp_path, {})
         assert stranger.poll() is None
@@ -290,4 +289,4 @@ def test_an_attempt_knows_what_went_before(tmp_path: Path) -> None:
     attempt = read_attempt(directory(tmp_path, BASE))
     assert attempt is not None
     assert (attempt.number, attempt.cell) == (2, "base/seed-1")
-    assert attempt.worker == identity.own_name()
+    assert attempt.worker == own_name()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runs import identity
+from ablations.runs.lock import own_name
 from ablations.status import view
 from ablations.status.status import DirectoryReader, Run, Status
 from ablations.status.view import show_status
@@ -66,9 +66,9 @@ def test_a_broken_file_is_named_and_hides_no_other_run(root: Path) -> None:
 
 
 def test_a_run_whose_worker_is_gone_is_not_running(root: Path) -> None:
-    here = identity.own_name().rsplit(":", 1)[1]
+    here = own_name().rsplit(":", 1)[1]
     begin(root, "base/seed-1", worker=f"node-a:{2**22 + 1}:1:{here}")
-    begin(root, "base/seed-2", worker=identity.own_name())
+    begin(root, "base/seed-2", worker=own_name())
     status, _ = read(root)
     assert [run.state for run in status.runs[:2]] == ["stopped", "running"]
 

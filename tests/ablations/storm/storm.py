@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from ablations.runs import identity
 from ablations.runs.attempts import read_ended
-from ablations.runs.lock import drivers
 from experiments.command_line import BAD_INPUT
 from tests.ablations.storm.damage import Damage, fill_disk
 from tests.ablations.storm.place import Place
@@ -184,7 +182,8 @@ class Storm:
         )
 
     def _second_driver(self, driver: DriverProcess) -> str:
-        if driver.process.pid not in [identity.pid_of(x) for x, _ in drivers(self._place.out)]:
+        lock = self._place.out / ".driver.lock"
+        if not lock.exists() or f"process {driver.process.pid} " not in lock.read_text():
             return ""  # it has not come to that yet
         second = self._start()
         code = second.process.wait(60)

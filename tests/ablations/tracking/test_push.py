@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runs import identity
+from ablations.runs.lock import own_name
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.table import Cell
 from ablations.tables.table3 import TABLE
@@ -66,7 +66,7 @@ def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     for cell in plan.cells:
         _track(tmp_path, plan, cell)
     in_progress = plan.cells[0].directory(tmp_path) / ".process"
-    in_progress.write_text(identity.own_name())
+    in_progress.write_text(own_name())
     server.refused = "table3-tiny/A-h1"
     ended = _push(tmp_path, server.url, WANDB_API_KEY=_KEY)
     assert ended.returncode == 2

@@ -15,8 +15,7 @@ import pytest
 from lightning.pytorch.accelerators.mps import MPSAccelerator
 from torch.distributed.run import get_args_parser
 
-from ablations.runs.executor import Job, Place
-from ablations.runs.process import start
+from ablations.runs.process import Job, Place, start
 from experiments.records.checkpoints import step_checkpoints
 from experiments.records.ownership import claim
 from experiments.records.progress import final_state, read_progress
@@ -71,7 +70,7 @@ def test_torchs_launcher_begins_the_ranks(
     experiment = tiny_experiment(folder)
     given: list[list[str]] = []
     monkeypatch.setattr(
-        "ablations.runs.process._Process", lambda command, **_: given.append(command)
+        "ablations.runs.process.subprocess.Popen", lambda command, **_: given.append(command)
     )
     job = Job(root=tmp_path, name="run", experiment=experiment, accumulate=3, log="csv")
     start(tmp_path, job, Place(0, (), 2))
