@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ablations.report.sentences import interval, needed
 from ablations.report.statistics import mean_difference
-from ablations.report.words import interval, needed
 from ablations.runs.attempts import read_ended
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import Plan, load_plan

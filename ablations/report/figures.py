@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from ablations.figures.curves import draw_curves, group_of, mean_curve, read_curve
 from ablations.report.layout import Figure
-from ablations.report.numbers import Agreement, RowNumbers, TableNumbers, by_seed
+from ablations.report.numbers import Agreement, TableNumbers, by_seed, is_better
 from ablations.runs.attempts import locate
 from ablations.tables.table import Cell
 from experiments.figures import style
@@ -16,42 +16,43 @@ from experiments.figures.style import Record, Spec
 from experiments.records.result import Measure
 
 _WIDTH, _HEIGHT = 400, 300
-_AGREEMENT_WIDTH, _AGREEMENT_HEIGHT = 480, 340
-_LETTER = 6  # the width of one in a label, in pixels like the figures
-_TEXT: Spec = {"align": "left", "dx": 7, "fontSize": 10}
+_TEXT: Spec = {"align": "left", "dx": 7, "dy": -4, "fontSize": 10}
+_DASHED: Spec = {"strokeDash": [3, 3], "opacity": 0.6}
 # By hue and by shape, for readers who cannot tell the colours apart.
-_AGREEMENT = {
-    Agreement.AGREES: (style.BLUE, "circle"),
-    Agreement.SAME_SIGN: (style.BLUE, "circle"),
-    Agreement.WITHIN_NOISE: (style.GREY, "square"),
-    Agreement.NONE_IN_PAPER: (style.GREY, "diamond"),
-    Agreement.OTHER_SIGN: (style.VERMILION, "triangle-up"),
-    Agreement.CONTRADICTS: (style.VERMILION, "triangle-up"),
+_GOOD, _NOISE = (style.BLUE, "circle"), (style.GREY, "square")
+_BAD, _NONE = (style.VERMILION, "triangle-up"), (style.GREY, "diamond")
+_AGREEMENT: Mapping[str, tuple[str, str]] = {
+    Agreement.AGREES: _GOOD,
+    Agreement.SAME_SIGN: _GOOD,
+    Agreement.WITHIN_NOISE: _NOISE,
+    Agreement.NONE_IN_PAPER: _NONE,
+    Agreement.OTHER_SIGN: _BAD,
+    Agreement.CONTRADICTS: _BAD,
 }
-_VERDICTS = {
-    "better": (style.BLUE, "circle"),
-    "better, one seed": (style.BLUE, "circle"),
-    Agreement.WITHIN_NOISE: (style.GREY, "square"),
-    "worse": (style.VERMILION, "triangle-up"),
-    "worse, one seed": (style.VERMILION, "triangle-up"),
+_VERDICTS: Mapping[str, tuple[str, str]] = {
+    "better": _GOOD,
+    "better, one seed": _GOOD,
+    Agreement.WITHIN_NOISE: _NOISE,
+    "worse": _BAD,
+    "worse, one seed": _BAD,
 }
 
 
 def table_figures(table: TableNumbers) -> Iterator[Figure]:
     """All figures for which there are enough values."""
     for measure in table.measures:
-        if rows := list(_compared(table, measure)):
+        if rows := [x for x in _differences(table, measure) if x["paper"] is not None]:
             yield draw_agreement(rows, measure, ", with 95 % intervals" * table.has_seeds)
     for measure in table.measures:
         if rows := _differences(table, measure):
             yield _draw_differences(table, rows, measure)
     yield from _curves(table)
-    if len(rows := list(_sizes(table))) > 1:
+    if len(rows := list(_perplexities(table))) > 1:
         sizes, scores = ("parameters", "parameters"), ("perplexity", "Perplexity")
         caption = "Perplexity of each row against the parameters of its model."
         spec = _against(rows, sizes, scores, log=True)
         yield Figure(name="perplexity-parameters", spec=spec, caption=caption)
-    if rows := [record for row in table.rows for record in _bleu_and_flops(row)]:
+    if rows := list(_bleu_and_flops(table)):
         label = "BLEU of the test set"
         yield Figure(
             name="bleu-flops",
@@ -61,14 +62,39 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
         )
 
 
-def _compared(table: TableNumbers, measure: Measure) -> Iterator[Record]:
+def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
+    """The rows that can be compared with the base, the best first."""
+    found: list[Record] = []
     for row in table.rows:
         score = row.scores[measure.name]
-        ours, paper = score.difference, score.paper_difference
-        if ours is not None and paper is not None and math.isfinite(ours.mean):
-            low, high = ours.interval or (None, None)
-            differences = {"paper": round(paper, 6), "ours": ours.mean, "low": low, "high": high}
-            yield {"row": row.name, **differences, "agreement": score.agreement}
+        if (ours := score.difference) is None or not math.isfinite(ours.mean):
+            continue
+        low, high = ours.interval or (None, None)
+        better = "better" if is_better(measure, ours.mean) else "worse"
+        paper = score.paper_difference
+        found.append(
+            {
+                "row": row.name,
+                "paper": None if paper is None else round(paper, 6),
+                "ours": ours.mean,
+                "low": low,
+                "high": high,
+                "agreement": score.agreement,
+                "verdict": score.verdict or f"{better}, one seed",
+                "others found": row.reference,
+            }
+        )
+    return sorted(found, key=lambda x: x["ours"], reverse=measure.direction != "minimize")
+
+
+def _looks(field: str, looks: Mapping[str, tuple[str, str]], rows: Sequence[Record]) -> list[Spec]:
+    """The colour and the shape of a word of each row."""
+    known = [word for word in looks if word in {row[field] for row in rows}]
+    legend = {"orient": "bottom", "symbolOpacity": 1}
+    return [
+        style.by(field, {word: looks[word][look] for word in known}, title=None, legend=legend)
+        for look in (0, 1)
+    ]
 
 
 def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Figure:
@@ -77,31 +103,23 @@ def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Fig
     typical = {name: median(abs(row[name]) for row in rows) or 1 for name in ("paper", "ours")}
     x = style.axis("paper", f"Δ {measure.title} in the paper", symlog=typical["paper"])
     y = style.axis("ours", f"Δ {measure.title} here", symlog=typical["ours"])
-    known = [word for word in _AGREEMENT if word in {row["agreement"] for row in rows}]
-    colour, shape = (
-        style.by("agreement", {word: _AGREEMENT[word][look] for word in known}, title="sign of Δ")
-        for look in (0, 1)
-    )
+    colour, shape = _looks("agreement", _AGREEMENT, rows)
     shown = style.tooltip("row", "paper", "ours", "low", "high", "agreement")
     zero = {"datum": 0, "type": "quantitative"}
-    dashed: Spec = {"strokeDash": [3, 3], "opacity": 0.6}
     ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
     interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
-    text = {"x": x, "y": y, "text": {"field": "row"}}
-    places = _label_places(rows, typical)
     spec = style.figure(
         f"{measure.title}: difference from the base, ours against the paper's",
-        width=_AGREEMENT_WIDTH,
-        height=_AGREEMENT_HEIGHT,
-        data={"values": [{**row, "place": place} for row, place in zip(rows, places, strict=True)]},
+        width=480,
+        height=340,
+        data={"values": rows},
         layer=[
-            style.layer("rule", {"x": zero}, data=[{}], **dashed),
-            style.layer("rule", {"y": zero}, data=[{}], **dashed),
+            style.layer("rule", {"x": zero}, data=[{}], **_DASHED),
+            style.layer("rule", {"y": zero}, data=[{}], **_DASHED),
             *[interval] * any(row["low"] is not None for row in rows),
             style.layer("point", point, filled=True, size=70, opacity=1),
-            style.layer("text", text, where={"field": "place", "equal": "above"}, dy=-4, **_TEXT),
-            style.layer("text", text, where={"field": "place", "equal": "below"}, dy=12, **_TEXT),
+            style.layer("text", {"x": x, "y": y, "text": {"field": "row"}}, **_TEXT),
         ],
     )
     return Figure(
@@ -113,69 +131,27 @@ def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Fig
     )
 
 
-def _label_places(rows: Sequence[Record], typical: Mapping[str, float]) -> list[str]:
-    """``below`` for each row whose label would cover the point to its right, else ``above``."""
-    xs = _pixels([row["paper"] for row in rows], typical["paper"], _AGREEMENT_WIDTH)
-    ys = _pixels([row["ours"] for row in rows], typical["ours"], _AGREEMENT_HEIGHT)
-
-    def is_in_the_way(row: Record, x: float, y: float) -> bool:
-        length = _LETTER * (1 + len(row["row"]))
-        points = zip(xs, ys, strict=True)
-        return any(0 < right - x < length and abs(at - y) < 2 * _LETTER for right, at in points)
-
-    points = zip(rows, xs, ys, strict=True)
-    return ["below" if is_in_the_way(*point) else "above" for point in points]
-
-
-def _pixels(values: Sequence[float], constant: float, length: int) -> list[float]:
-    """Where ``values`` lie on a symlog axis of ``length`` pixels, but for a shift."""
-    logs = [math.copysign(math.log1p(abs(value) / constant), value) for value in values]
-    return [length * log / (max(logs) - min(logs) or 1) for log in logs]
-
-
-def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
-    """The rows that can be compared with the base, the best first."""
-    found: list[Record] = []
-    for row in table.rows:
-        score = row.scores[measure.name]
-        if (ours := score.difference) is None or not math.isfinite(ours.mean):
-            continue
-        low, high = ours.interval or (None, None)
-        sign = "lower" if ours.mean < 0 else "higher"
-        better = sign == ("lower" if measure.direction == "minimize" else "higher")
-        verdict = score.verdict or ("better" if better else "worse") + ", one seed"
-        record = {"row": row.name, "difference": ours.mean, "low": low, "high": high}
-        found.append({**record, "verdict": verdict, "others found": row.reference})
-    by_difference = sorted(found, key=lambda record: record["difference"])
-    return by_difference if measure.direction == "minimize" else by_difference[::-1]
-
-
 def _draw_differences(table: TableNumbers, rows: Sequence[Record], measure: Measure) -> Figure:
     """A forest plot: a line for each row with its difference from the base and the interval."""
-    x = style.axis("difference", f"Δ {measure.title}")
     order = [row["row"] for row in rows]
+    x = style.axis("ours", f"Δ {measure.title}")
     y = {"field": "row", "sort": order, "title": None, "axis": {"grid": True}}
-    known = [word for word in _VERDICTS if word in {row["verdict"] for row in rows}]
-    colour, shape = (
-        style.by(
-            "verdict",
-            {word: _VERDICTS[word][look] for word in known},
-            title=None,
-            legend={"orient": "bottom", "symbolOpacity": 1},
-        )
-        for look in (0, 1)
-    )
-    shown = style.tooltip("row", "difference", "low", "high", "verdict", "others found")
-    seeds = list(_differences_by_seed(table, order, measure.name))
+    colour, shape = _looks("verdict", _VERDICTS, rows)
+    shown = style.tooltip("row", "ours", "low", "high", "verdict", "others found")
     ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": colour}
     interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
-    of_seed = {"x": x, "y": y, "tooltip": style.tooltip("row", "seed", "difference")}
+    seeds = list(_differences_by_seed(table, order, measure.name))
+    seed = {"x": x, "y": y, "tooltip": style.tooltip("row", "seed", "ours")}
     right = {"x": {"value": _WIDTH + 8}}
-    found = {**right, "y": y, "text": {"field": "others found"}}
     head = {**right, "y": {"value": -8}, "text": {"value": "others found"}}
-    references = [style.layer("text", found, align="left", fontSize=10)]
-    references.append(style.layer("text", head, data=[{}], align="left", fontSize=10))
+    references = [
+        style.layer("text", encoding, data=data, align="left", fontSize=10)
+        for encoding, data in (
+            ({**right, "y": y, "text": {"field": "others found"}}, None),
+            (head, [{}]),
+        )
+    ]
     zero = {"x": {"datum": 0, "type": "quantitative"}}
     spec = style.figure(
         f"{measure.title}: difference from the base",
@@ -183,16 +159,15 @@ def _draw_differences(table: TableNumbers, rows: Sequence[Record], measure: Meas
         height={"step": 17},
         data={"values": rows},
         layer=[
-            style.layer("rule", zero, data=[{}], strokeDash=[3, 3], opacity=0.6),
+            style.layer("rule", zero, data=[{}], **_DASHED),
             *[interval] * any(row["low"] is not None for row in rows),
-            *[style.layer("tick", of_seed, data=seeds, color=style.GREY, size=9)] * bool(seeds),
+            *[style.layer("tick", seed, data=seeds, color=style.GREY, size=9)] * bool(seeds),
             style.layer("point", point, filled=True, size=60, opacity=1),
             *references * any(row["others found"] for row in rows),
         ],
     )
     caption = f"{measure.title}: each row's difference from the base, the best row at the top"
-    if table.has_seeds:
-        caption += ", with its 95 % interval and each seed as a tick"
+    caption += ", with its 95 % interval and each seed as a tick" * table.has_seeds
     return Figure(name=f"differences-{measure.name}", spec=spec, caption=f"{caption}.")
 
 
@@ -202,8 +177,7 @@ def _differences_by_seed(table: TableNumbers, rows: Sequence[str], name: str) ->
     for row in (row for row in table.rows if row.name in rows):
         common = {x: y - base[x] for x, y in by_seed(row, name).items() if x in base}
         if len(common) > 1:
-            for seed, difference in common.items():
-                yield {"row": row.name, "seed": seed, "difference": difference}
+            yield from ({"row": row.name, "seed": x, "ours": y} for x, y in common.items())
 
 
 def _curves(table: TableNumbers) -> Iterator[Figure]:
@@ -224,7 +198,7 @@ def _curves(table: TableNumbers) -> Iterator[Figure]:
         )
 
 
-def _sizes(table: TableNumbers) -> Iterator[Record]:
+def _perplexities(table: TableNumbers) -> Iterator[Record]:
     for row in table.rows:
         perplexity, group = row.means.get("perplexity"), "base" if row.is_base else "rows"
         if perplexity and math.isfinite(perplexity.mean):
@@ -236,18 +210,18 @@ def _sizes(table: TableNumbers) -> Iterator[Record]:
             }
 
 
-def _bleu_and_flops(row: RowNumbers) -> Iterator[Record]:
-    """The paper's point of a row of Table 2, and ours."""
-    paper, ours = row.reported, row.means.get("test_bleu")
-    language = row.settings["target_language"]
-    if paper.flops is None:
-        return
-    point = {"row": row.name, "group": f"paper, {language}", "flops": paper.flops}
-    if paper.test_bleu is not None:
-        yield {**point, "test_bleu": paper.test_bleu}
-    if ours is not None:
-        flops = fmean(result.flops for result in row.results)
-        yield {**point, "group": f"ours, {language}", "flops": flops, "test_bleu": ours.mean}
+def _bleu_and_flops(table: TableNumbers) -> Iterator[Record]:
+    """The paper's points of the rows of Table 2, and ours."""
+    for row in table.rows:
+        paper, ours = row.reported, row.means.get("test_bleu")
+        language = row.settings["target_language"]
+        if paper.flops is not None and paper.test_bleu is not None:
+            point = {"row": row.name, "flops": paper.flops, "test_bleu": paper.test_bleu}
+            yield {**point, "group": f"paper, {language}"}
+        if paper.flops is not None and ours is not None:
+            flops = fmean(result.flops for result in row.results)
+            point = {"row": row.name, "flops": flops, "test_bleu": ours.mean}
+            yield {**point, "group": f"ours, {language}"}
 
 
 def _against(
@@ -262,7 +236,6 @@ def _against(
     shape = {"field": "group", "scale": {"domain": groups, "range": style.SHAPES}}
     shown = style.tooltip("row", size[0], score[0])
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
-    text = {"x": x, "y": y, "text": {"field": "row"}}
     return style.figure(
         f"{score[1]} against {size[1]}",
         width=_WIDTH,
@@ -270,6 +243,6 @@ def _against(
         data={"values": rows},
         layer=[
             style.layer("point", point, filled=True, size=70, opacity=1),
-            style.layer("text", text, **_TEXT),
+            style.layer("text", {"x": x, "y": y, "text": {"field": "row"}}, **_TEXT),
         ],
     )

@@ -1,21 +1,30 @@
-"""Grids of a table's report: results, intervals, cost."""
+"""Grids of a table's report and of its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 
 from ablations.figures.curves import group_of
-from ablations.report.details import read_details
 from ablations.report.layout import Column, Grid
-from ablations.report.numbers import RowNumbers, Score, TableNumbers
-from ablations.report.words import NOISE, flops, interval, label, mean, needed, setting
-from ablations.tables.changes import COLUMNS
-from experiments.records.result import MEASURES, Result
+from ablations.report.numbers import RowNumbers, TableNumbers
+from ablations.report.sentences import flops, interval, label, needed, setting
+from ablations.report.statistics import Estimate
+from ablations.runs.attempts import locate
+from ablations.runs.process import LOG_FILE, last_log_lines
+from ablations.tables.table import Cell
+from experiments.records.experiment import CONFIG_FILE
+from experiments.records.outputs import METRICS_FILE, hypotheses_path, read_samples
+from experiments.records.result import MEASURES, RESULT_FILE, Result
 from transformer import formats
+from transformer.config import Config
+from transformer.errors import InputError
 
+NOISE = "~"  # marks a difference that is within noise
+_LOG_LINES = 15
+_FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
 # Scores that only some runs have, and their decimals.
 _OTHER_SCORES = {
     "tokenised_bleu": ("BLEU tokenised", MEASURES["bleu"].digits),
@@ -26,95 +35,85 @@ _OTHER_SCORES = {
 
 
 def results_grid(table: TableNumbers) -> Grid:
-    """Settings, scores, sizes and, in a terminal, changes; the state of rows without a result."""
+    """Settings, scores and sizes of all rows; the state of those without a result."""
     rows = table.rows
     columns = [Column("row", [row.name for row in rows])]
-    columns += [*_settings(table), *_scores(table), *_sizes(rows)]
+    for name in table.settings:
+        cells = [
+            setting(name, row.settings[name]) if row.is_base or name in row.changed else ""
+            for row in rows
+        ]
+        columns.append(Column(label(name), cells, style="setting", optional=2))
+    columns += [*_scores(table), *_sizes(rows)]
     references = [row.reference for row in rows]
     if any(references):
         columns.append(Column("reference", references, style="theirs words", optional=1))
-    changes = [_changes(table, row) for row in rows]
-    columns.append(Column("changes", changes, style="words", only="terminal", optional=2))
-    states = [_state(row) for row in rows]
-    styles = [state if state == "failed" else "unfinished" * bool(state) for state in states]
-    for start in group_starts(table):
-        styles[start] += " group-start"
+    styles = [
+        "unfinished" if (state := _state(row)) and state != "failed" else state for row in rows
+    ]
+    groups = [
+        (
+            row.settings["target_language"],
+            table.plan.is_compared and not row.is_published and group_of(row.name),
+        )
+        for row in rows
+    ]
+    for index, (above, own) in enumerate(pairwise(groups), start=1):
+        styles[index] += " group-start" * (own != above)
     details = [read_details(table, row) for row in rows]
-    if any(row.results and row.results[0].parses for row in rows):
-        columns = _with_baseline(columns, table.results[0])
-        styles.append("group-start")
-        details.append({})
     return Grid(columns, row_styles=styles, name="rows", details=details)
 
 
 def _state(row: RowNumbers) -> str:
-    """The most urgent state of the runs of a row without a result; empty for others."""
+    """The state of a row without a result, that of a failed run first; empty for others."""
     if row.results or not row.unfinished:
         return ""
-    return max(row.unfinished, key=lambda run: run.urgency).short
-
-
-def _changes(table: TableNumbers, row: RowNumbers) -> str:
-    names = (name for name in table.settings if name in row.changed)
-    return " ".join(f"{COLUMNS.get(x, x)}={setting(x, row.settings[x])}" for x in names)
-
-
-def shown_setting(row: RowNumbers, name: str) -> str:
-    """The value of a setting, blank where it is the base's."""
-    return setting(name, row.settings[name]) if row.is_base or name in row.changed else ""
-
-
-def _settings(table: TableNumbers) -> Iterator[Column]:
-    for name in table.settings:
-        cells = [shown_setting(row, name) for row in table.rows]
-        yield Column(label(name), cells, style="setting", only="page")
+    return max(row.unfinished, key=lambda run: (bool(run.reason), run.state != "missing")).state
 
 
 def _scores(table: TableNumbers) -> Iterator[Column]:
     """Ours, the paper's where it has any, and differences where rows have the same text."""
     rows = table.rows
-    has_differences = any(row.is_of_same_text and not row.is_base for row in rows)
+    compared = [row.is_of_same_text and not row.is_base for row in rows]
     for measure in table.measures:
         scores, group = [row.scores[measure.name] for row in rows], measure.short
-        pairs = list(zip(scores, rows, strict=True))
-        has_paper = any(score.paper is not None for score in scores)
-        ours = [our_score(*pair) for pair in pairs]
+        ours = [
+            "" if x.is_published else mean(x.scores[measure.name].ours, measure.digits)
+            for x in rows
+        ]
         if measure is table.measures[0]:
             ours = [_state(row) or cell for row, cell in zip(rows, ours, strict=True)]
         yield Column("", ours, group, "ours")
+        has_paper = any(score.paper is not None for score in scores)
         if has_paper:
-            yield Column("paper", [paper_score(score) for score in scores], group, "theirs")
-        if has_differences:
-            yield Column("Δ", [_difference(*pair) for pair in pairs], group)
-        if has_differences and has_paper:
-            yield Column("Δ paper", [_paper_difference(*pair) for pair in pairs], group, "theirs")
+            paper = [formats.number(x.paper, measure.paper_digits) for x in scores]
+            yield Column("paper", paper, group, "theirs")
+        if any(compared):
+            cells = [_difference(x.difference, measure.digits) for x in scores]
+            yield Column("Δ", _where(compared, cells), group)
+        if any(compared) and has_paper:
+            cells = [formats.difference(x.paper_difference, measure.paper_digits) for x in scores]
+            yield Column("Δ paper", _where(compared, cells), group, "theirs")
     for name, (title, digits) in _OTHER_SCORES.items():
         if any(name in row.means for row in rows):
             yield Column(title, [mean(row.means.get(name), digits) for row in rows], optional=1)
 
 
-def our_score(score: Score, row: RowNumbers) -> str:
-    """Our mean with its spread."""
-    return "" if row.is_published else mean(score.ours, score.measure.digits)
+def _where(shown: Sequence[bool], cells: Sequence[str]) -> list[str]:
+    return [cell if is_shown else "" for cell, is_shown in zip(cells, shown, strict=True)]
 
 
-def paper_score(score: Score) -> str:
-    """The paper's figure."""
-    return formats.number(score.paper, score.measure.paper_digits)
+def mean(value: Estimate | None, digits: int) -> str:
+    """A mean with its standard deviation, if there is one: ``82.1 ± 0.3``."""
+    text = formats.number(value.mean if value else None, digits)
+    if value is None or value.deviation is None:
+        return text
+    return f"{text} ± {formats.number(value.deviation, digits)}"
 
 
-def _difference(score: Score, row: RowNumbers) -> str:
-    if row.is_base or not row.is_of_same_text:
-        return ""
-    found = score.difference
-    text = formats.difference(found.mean if found else None, score.measure.digits)
+def _difference(found: Estimate | None, digits: int) -> str:
+    text = formats.difference(found.mean if found else None, digits)
     return text + NOISE if found and found.within_noise else text
-
-
-def _paper_difference(score: Score, row: RowNumbers) -> str:
-    if row.is_base or not row.is_of_same_text:
-        return ""
-    return formats.difference(score.paper_difference, score.measure.paper_digits)
 
 
 def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
@@ -125,39 +124,16 @@ def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
         yield Column("", [flops(x.flops for x in row.results) for row in rows], "FLOPs", "ours")
         yield Column("nominal", nominal, "FLOPs")
         yield Column("paper", [flops([paper.flops]) for paper in reported], "FLOPs", "theirs")
-    yield Column("", [our_parameters(row) for row in rows], "params (M)", "ours", only="page")
+    ours = [
+        formats.millions(row.results[0].parameters)
+        if row.results
+        else formats.MISSING * (not row.is_published)
+        for row in rows
+    ]
+    yield Column("", ours, "params (M)", "ours", optional=2)
     if any(paper.parameters_millions for paper in reported):
         cells = [str(paper.parameters_millions or "") for paper in reported]
-        yield Column("paper", cells, "params (M)", "theirs", only="page")
-
-
-def our_parameters(row: RowNumbers) -> str:
-    """The parameters of our model in millions."""
-    if row.is_published:
-        return ""
-    return formats.millions(row.results[0].parameters) if row.results else formats.MISSING
-
-
-def _with_baseline(columns: Sequence[Column], result: Result) -> list[Column]:
-    """Add a row with the F1 of trees that branch to the right, the same for all runs."""
-    cells = dict.fromkeys(range(len(columns)), "") | {0: "right-branching"}
-    for name, parses in (("f1", result.parses), ("test_f1", result.test_parses)):
-        for index, column in enumerate(columns):
-            if parses and column.style == "ours" and column.group == MEASURES[name].short:
-                cells[index] = formats.number(parses.baseline_f1, MEASURES[name].digits)
-    return [replace(x, cells=[*x.cells, cells[index]]) for index, x in enumerate(columns)]
-
-
-def group_starts(table: TableNumbers) -> list[int]:
-    """The indices of rows above which the table has a rule: as the paper's, or by language."""
-    groups = [
-        (
-            row.settings["target_language"],
-            table.plan.is_compared and not row.is_published and group_of(row.name),
-        )
-        for row in table.rows
-    ]
-    return [index for index, (above, own) in enumerate(pairwise(groups), 1) if own != above]
+        yield Column("paper", cells, "params (M)", "theirs", optional=2)
 
 
 def seeds_grid(table: TableNumbers) -> Grid:
@@ -209,3 +185,77 @@ def cost_grid(table: TableNumbers) -> Grid:
             column("training", lambda x: formats.duration(fmean(y.train_seconds for y in x))),
         ]
     )
+
+
+def regime_grid(config: Config, result: Result | None) -> Grid:
+    """Numbers without units of a base that has finished, and the paper's.
+
+    An experiment that keeps them keeps the regime in which the paper compared its rows. The paper's
+    are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over a corpus of
+    about 130 M.
+    """
+    if result is None:
+        return Grid([])
+    training, corpus = config.training, result.corpus_target_tokens
+    rows = [
+        ("epochs", corpus and result.target_tokens / corpus, 19),
+        ("target tokens seen per parameter", result.target_tokens / result.parameters, 38),
+        ("distinct target tokens per parameter", corpus and corpus / result.parameters, 2),
+        ("warm-up share of the steps", training.warmup_steps / training.max_steps, 0.04),
+    ]
+    ours = [f"{x:.3g}" if x else formats.MISSING for _, x, _ in rows]
+    return Grid(
+        [
+            Column("number", [name for name, _, _ in rows]),
+            Column("here", ours, style="ours"),
+            Column("paper", [f"{paper:g}" for _, _, paper in rows], style="theirs"),
+        ]
+    )
+
+
+def read_details(table: TableNumbers, row: RowNumbers) -> dict[str, object]:
+    """The values of the details' template; empty for a published system.
+
+    Of several seeds, translations and log are those of the ``first_seed``.
+    """
+    if row.is_published:
+        return {}
+    paths = [locate(Cell(row.name, seed).directory(table.directory)) for seed in row.seeds]
+    files = [path / name for path in paths for name in _FILES if (path / name).is_file()]
+    return {
+        "runs": _runs(row),
+        "files": [file.relative_to(table.directory).as_posix() for file in files],
+        "first_seed": row.seeds[0],
+        "samples": _samples(paths[0]),
+        "log": last_log_lines(paths[0], _LOG_LINES),
+    }
+
+
+def _runs(row: RowNumbers) -> Grid:
+    measures = [measure for name, measure in MEASURES.items() if name in row.means]
+    heads = ["seed", *(x.short for x in measures), "steps", "target tokens"]
+    heads += ["FLOPs", "training", "device", "commit"]
+    lines = {
+        result.seed: [
+            *(formats.number(getattr(result, x.name), max(2, x.digits)) for x in measures),
+            formats.steps(result.steps),
+            formats.count(result.target_tokens),
+            flops([result.flops]),
+            formats.duration(result.train_seconds),
+            result.device,
+            result.commit[:10],
+        ]
+        for result in row.results
+    }
+    lines |= {run.seed: [str(run), *[""] * (len(heads) - 2)] for run in row.unfinished}
+    return Grid.of(heads, [[str(seed), *lines[seed]] for seed in sorted(lines)])
+
+
+def _samples(path: Path) -> Grid:
+    try:
+        samples = read_samples(path, "valid")
+    except InputError:  # such as one that a full disk cut off; the figures do not depend on it
+        samples = []
+    texts = ("source", "reference", "translation")
+    columns = [Column(x, [getattr(y, x) for y in samples], style="prose") for x in texts]
+    return Grid([Column("chrF", [f"{x.chrf:.1f}" for x in samples]), *columns])

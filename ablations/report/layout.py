@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -23,21 +23,43 @@ _MARKS = re.compile(
     r"|^#(?=#{0,5}(\s|$))|^[-+](?=\s|$|-+$)"
 )
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
+_SYMBOLS = {
+    "N": "$N$",
+    "d_model": r"$d_{\text{model}}$",
+    "d_ff": r"$d_{\text{ff}}$",
+    "h": "$h$",
+    "d_k": "$d_k$",
+    "d_v": "$d_v$",
+    "P_drop": r"$P_{\mathit{drop}}$",
+    "ε_ls": r"$\epsilon_{\mathit{ls}}$",
+}
+_SPECIAL = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "\N{MINUS SIGN}": "$-$",
+        formats.MISSING: "--",
+        "∞": r"$\infty$",
+        "ε": r"$\epsilon$",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A cell for each row; columns of a ``group`` stand under a common head.
 
-    ``style`` is a class of ``report.css``. A column may be ``only`` for the page or the terminal;
-    a terminal that is too narrow leaves out those of the highest ``optional`` rank first.
+    ``style`` is a class of ``report.css``. A terminal that is too narrow leaves out the columns of
+    the highest ``optional`` rank first.
     """
 
     name: str
     cells: Sequence[str]
     group: str = ""
     style: str = ""
-    only: Literal["", "page", "terminal"] = ""
     optional: int = 0
 
     @property
@@ -74,11 +96,6 @@ class Grid:
         found = groupby(self.columns, key=lambda column: column.group)
         return [(group, len(list(columns))) for group, columns in found]
 
-    def on(self, medium: Literal["page", "terminal"], optional: int = 2) -> Grid:
-        """The grid with its columns for a medium, without those above a rank ``optional``."""
-        kept = [x for x in self.columns if x.only in ("", medium) and x.optional <= optional]
-        return replace(self, columns=kept)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
@@ -111,7 +128,8 @@ def _environment(folder: Path, escape: bool) -> Environment:
         keep_trailing_newline=True,
     )
     filters: Any = environment.filters
-    for each in (items, escape_markdown, markdown_table, terminal_table, formats.number):
+    used = (items, escape_latex, escape_markdown, markdown_table, terminal_table, formats.number)
+    for each in used:
         filters[each.__name__] = each
     return environment
 
@@ -128,40 +146,38 @@ def escape_markdown(text: str) -> str:
     return _NUMBERED.sub(r"\1\\\2", marked)
 
 
+def escape_latex(text: str) -> str:
+    """Text for LaTeX; the settings of Table 3 as its symbols."""
+    return _SYMBOLS.get(text) or text.translate(_SPECIAL)
+
+
 def markdown_table(grid: Grid) -> str:
     """A table in GitHub's Markdown."""
-    shown = grid.on("page")
-    lines = [[column.title for column in shown.columns], *shown.rows]
+    lines = [[column.title for column in grid.columns], *grid.rows]
     cells = _aligned([[escape_markdown(x).replace("|", "\\|") for x in y] for y in lines], 3)
     rule = ["-" * len(cells[0][0]), *("-" * (len(x) - 1) + ":" for x in cells[0][1:])]
     return "\n".join(f"| {' | '.join(line)} |" for line in (cells[0], rule, *cells[1:]))
 
 
 def terminal_table(grid: Grid, width: int) -> str:
-    """Columns under a rule, those of the style ``words`` to the left.
-
-    Columns that do not fit are left out; rich would wrap or cut them.
-    """
+    """Columns under a rule; those that do not fit are left out, where rich would wrap them."""
     lines: list[str] = []
     for rank in (2, 1, 0) if grid.rows else ():
-        shown = grid.on("terminal", optional=rank)
+        shown = replace(grid, columns=[x for x in grid.columns if x.optional <= rank])
         heads = [column.name or column.group for column in shown.columns]
-        left = {index for index, column in enumerate(shown.columns) if column.style == "words"}
-        lines = [" ".join(cells) for cells in _aligned([heads, *shown.rows], 0, left)]
+        lines = [" ".join(cells) for cells in _aligned([heads, *shown.rows], 0)]
         lines.insert(1, "\u2500" * len(lines[0]))
         if len(lines[0]) <= width:
             break
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _aligned(
-    lines: Sequence[Sequence[str]], least: int, left: Collection[int] = ()
-) -> list[list[str]]:
-    """Cells padded to equal widths, the first column and those in ``left`` aligned to the left."""
+def _aligned(lines: Sequence[Sequence[str]], least: int) -> list[list[str]]:
+    """Cells padded to equal widths, the first column aligned to the left."""
     widths = [max(least, *map(len, column)) for column in zip(*lines, strict=True)]
     return [
         [
-            cell.ljust(width) if index == 0 or index in left else cell.rjust(width)
+            cell.rjust(width) if index else cell.ljust(width)
             for index, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         for line in lines

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ablations.files import PLAN_FILE
-from ablations.report.pooling import Pool, pool
-from ablations.report.runs import Run, Unfinished, read_runs, unplanned_runs
-from ablations.report.statistics import (
-    Correlation,
-    Estimate,
-    estimate,
-    paired_difference,
-    rank_correlation,
-)
+from ablations.report.statistics import Estimate, Pool, estimate, paired_difference, pool
+from ablations.runs.attempts import locate
 from ablations.tables.changes import COLUMNS, Value
+from ablations.tables.collect import finished_result
 from ablations.tables.plan import Plan, PlannedRow, load_plan
 from ablations.tables.table import Cell, Reported
+from experiments.records.progress import Progress, RunState, read_progress
 from experiments.records.result import MEASURES, Measure, Result
+from transformer.config import DataConfig, text_settings
 from transformer.errors import InputError
 
 _AVERAGED = "averaged_"
@@ -60,6 +56,18 @@ class Score:
     agreement: Agreement | None
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run without a result, its state in few words, and the reason of a failure."""
+
+    seed: int
+    state: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.state} ({self.reason})" if self.reason else self.state
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowNumbers:
     """A row, its runs and its ``scores`` by the table's measures.
@@ -91,9 +99,7 @@ class TableNumbers:
 
     ``base`` is the row that changes nothing, if it was asked for; ``has_seeds`` is True if a row
     has two finished runs or more. ``settings`` are shown: what rows change and, next to the paper,
-    all of Table 3. ``pools`` are the pooled spreads, if there are enough seeds, ``correlations``
-    those of our scores with the paper's, both by measure. ``unplanned`` are directories with a
-    result that the plan does not list.
+    all of Table 3. ``pools`` are the pooled spreads by measure, if there are enough seeds.
     """
 
     directory: Path
@@ -105,8 +111,6 @@ class TableNumbers:
     has_seeds: bool
     settings: Sequence[str]
     pools: Mapping[str, Pool]
-    correlations: Mapping[str, Correlation]
-    unplanned: Sequence[str]
 
 
 def compute_numbers(directory: Path) -> TableNumbers:
@@ -116,12 +120,7 @@ def compute_numbers(directory: Path) -> TableNumbers:
         InputError: if it is not the directory of a table.
     """
     plan = load_plan(directory)
-    for row in plan.rows:
-        if len(set(row.seeds)) < len(row.seeds):
-            seeds = ", ".join(map(str, row.seeds))
-            path = directory / PLAN_FILE
-            raise InputError(f"{path} lists a seed of row {row.name!r} twice ({seeds})")
-    runs = read_runs(plan, directory)
+    runs = _read_runs(plan, directory)
     rows = [_read_row(row, plan, runs) for row in plan.rows if row.seeds or row.published]
     base = next((row for row in rows if row.is_base), None)
     has_seeds = any(len(row.results) > 1 for row in rows)
@@ -144,12 +143,54 @@ def compute_numbers(directory: Path) -> TableNumbers:
         has_seeds=has_seeds,
         settings=[name for name in plan.shown if name in changed or name in of_paper],
         pools=pools,
-        correlations={name: _correlate([x.scores[name] for x in rows]) for name in plan.measures},
-        unplanned=unplanned_runs(plan, directory),
     )
 
 
-def _read_row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Run]) -> RowNumbers:
+def _read_runs(plan: Plan, directory: Path) -> dict[Cell, Result | Unfinished]:
+    """All runs of the plan, in its order.
+
+    Runs on other data than most with the same settings of it are set apart, and never averaged in.
+    Results that do not name their data are accepted.
+    """
+    runs = {cell: _read_run(cell, plan, directory) for cell in plan.cells}
+    settings = {name: text_settings(config) for name, config in plan.configs.items()}
+    digests: Mapping[tuple[DataConfig, int], Counter[str]] = defaultdict(Counter)
+    named = [
+        (cell, settings[cell.row], run.data_digest)
+        for cell, run in runs.items()
+        if isinstance(run, Result) and run.data_digest
+    ]
+    for _, data, digest in named:
+        digests[data][digest] += 1
+    for cell, data, digest in named:
+        ((most, _),) = digests[data].most_common(1)
+        if digest != most:
+            reason = f"its data is {digest}, that of most runs is {most}"
+            runs[cell] = Unfinished(cell.seed, "left out", reason)
+    return runs
+
+
+def _read_run(cell: Cell, plan: Plan, directory: Path) -> Result | Unfinished:
+    """The result of a run, if it is valid and of this cell."""
+    path = locate(cell.directory(directory))
+    try:
+        result = finished_result(plan, cell, path)
+        return result or Unfinished(cell.seed, *_state(read_progress(path)))
+    except InputError as error:
+        return Unfinished(cell.seed, "left out", str(error))
+
+
+def _state(progress: Progress | None) -> tuple[str, str]:
+    """How far a run is, and why it ended."""
+    if progress is None:
+        return "missing", ""
+    if progress.stage in (RunState.TRAIN, RunState.STOPPED):
+        return f"step {progress.step:,} of {progress.max_steps:,}", ""
+    failed = progress.stage in (RunState.REFUSED, RunState.DIVERGED, RunState.FAILED)
+    return str(progress.stage), (progress.message or "no reason recorded") * failed
+
+
+def _read_row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Result | Unfinished]) -> RowNumbers:
     own = [runs[Cell(row.name, seed)] for seed in row.seeds]
     results = [run for run in own if isinstance(run, Result)]
     means = {name: _mean(results, name) for name in (*MEASURES, *_MORE_SCORES)}
@@ -218,7 +259,12 @@ def _verdict(measure: Measure, difference: Estimate | None) -> str:
         return ""
     if difference.within_noise:
         return Agreement.WITHIN_NOISE
-    return "better" if (difference.mean < 0) == (measure.direction == "minimize") else "worse"
+    return "better" if is_better(measure, difference.mean) else "worse"
+
+
+def is_better(measure: Measure, difference: float) -> bool:
+    """Whether a row that differs so from the base is better than it."""
+    return (difference < 0) == (measure.direction == "minimize")
 
 
 def _agreement(ours: Estimate | None, paper: float | None) -> Agreement | None:
@@ -232,13 +278,3 @@ def _agreement(ours: Estimate | None, paper: float | None) -> Agreement | None:
     if ours.interval is None:
         return Agreement.SAME_SIGN if same else Agreement.OTHER_SIGN
     return Agreement.AGREES if same else Agreement.CONTRADICTS
-
-
-def _correlate(scores: Iterable[Score]) -> Correlation:
-    """Compare the order of the rows by our scores with that by the paper's."""
-    both = [
-        (score.ours.mean, score.paper)
-        for score in scores
-        if score.ours and score.paper is not None and not math.isnan(score.ours.mean)
-    ]
-    return rank_correlation([ours for ours, _ in both], [paper for _, paper in both])

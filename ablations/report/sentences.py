@@ -1,19 +1,26 @@
-"""Sentences of a table's report."""
+"""Sentences of a table's report, and numbers as words."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
 
 from ablations.report.numbers import Agreement, RowNumbers, TableNumbers
-from ablations.report.pooling import dunnett
-from ablations.report.statistics import Correlation
-from ablations.report.words import needed
-from ablations.tables.changes import COLUMNS, columns
+from ablations.report.statistics import (
+    MAX_SEEDS,
+    Estimate,
+    correlation_interval,
+    dunnett,
+    rank_correlation,
+    required_seeds,
+)
+from ablations.tables.changes import COLUMNS, Value, columns
 from experiments.records.result import Measure, Result
 from transformer import formats
 from transformer.config import Config
-from transformer.training.optimizer import learning_rate
+from transformer.variant import class_name
 
 _COUNTED = {
     Agreement.AGREES: "agree beyond noise",
@@ -24,7 +31,6 @@ _COUNTED = {
     Agreement.OTHER_SIGN: "other sign",
 }
 _LISTED = (Agreement.CONTRADICTS, Agreement.NONE_IN_PAPER, Agreement.OTHER_SIGN)
-_FAR = 3
 _SIZES = 9  # columns of Table 3 that describe the model
 _SHARED = {
     "BLEU": "bleu_signature",
@@ -38,6 +44,44 @@ _SHARED = {
 }
 
 
+def label(name: str) -> str:
+    """The name of a setting in the table: Table 3's, if it has it."""
+    return COLUMNS.get(name, name.replace("_", " "))
+
+
+def setting(name: str, value: Value) -> str:
+    """The value of a setting."""
+    if isinstance(value, int) and name == "max_steps":
+        return formats.steps(value)
+    if name == "model":
+        return class_name(str(value)) if value else "the paper's"
+    if isinstance(value, float):
+        return str(float(f"{value:.4g}"))
+    return "none" if value is None else str(value)
+
+
+def interval(value: Estimate | None, digits: int, *, signed: bool = False) -> str:
+    """The 95 % interval of a mean, ``81.2 to 82.3``, or why there is none."""
+    if value is None:
+        return formats.MISSING
+    if value.interval is None:
+        return "one seed" if value.count == 1 else "not finite"
+    write = formats.difference if signed else formats.number
+    return " to ".join(write(end, digits) for end in value.interval)
+
+
+def needed(value: Estimate) -> str:
+    """About how many seeds a test needs, ``14`` or ``more than 100``."""
+    count = required_seeds(value)
+    return f"more than {MAX_SEEDS}" if count is None else str(count)
+
+
+def flops(values: Iterable[float | None]) -> str:
+    """The mean of the FLOPs that are known: ``3.3e18``; empty without any."""
+    known = [value for value in values if value is not None]
+    return f"{fmean(known):.2g}".replace("e+", "e") if known else ""
+
+
 def verdicts(table: TableNumbers) -> Iterator[str]:
     """The rows that differ from the base and agree with the paper, by measure."""
     others = [row for row in table.rows if not row.is_base and row.results]
@@ -47,15 +91,15 @@ def verdicts(table: TableNumbers) -> Iterator[str]:
         yield f"No base was run, so there are no differences (Δ) to show: {remedy}."
     if not others or table.base is None or not table.base.results:
         return
-    if not any(score.verdict for row in others for score in row.scores.values()):
+    if any(score.verdict for row in others for score in row.scores.values()):
+        for measure in table.measures:
+            yield f"{measure.title}: {_noise(others, measure)}."
+            yield from _all_together(others, table.base, table, measure)
+    else:
         yield (
             "No row has two seeds in common with the base, so noise cannot be judged; "
             "run --seeds 1,2,3 adds seeds."
         )
-    else:
-        for measure in table.measures:
-            yield f"{measure.title}: {_noise(others, measure)}."
-            yield from _all_together(others, table.base, table, measure)
     for measure in table.measures:
         yield from _agreements(table.rows, measure)
 
@@ -115,25 +159,25 @@ def _agreements(rows: Sequence[RowNumbers], measure: Measure) -> Iterator[str]:
 
 def order_of_rows(table: TableNumbers) -> str:
     """A sentence on the rank correlations with the paper; empty without a row in both."""
-    known = [
-        f"{measure.label} {_correlation(table.correlations[measure.name])}"
-        for measure in table.measures
-        if table.correlations[measure.name].count
-    ]
+    known: list[str] = []
+    for measure in table.measures:
+        scores = [row.scores[measure.name] for row in table.rows]
+        pairs = [(x.ours.mean, x.paper) for x in scores if x.ours and x.paper is not None]
+        if pairs := [pair for pair in pairs if not math.isnan(pair[0])]:
+            known.append(f"{measure.label} {_correlation(pairs)}")
     if not known:
         return ""
     return f"Spearman's rank correlation with the paper's rows: {', '.join(known)}."
 
 
-def _correlation(correlation: Correlation) -> str:
-    rows = "1 row" if correlation.count == 1 else f"{correlation.count} rows"
-    if correlation.value is None:
+def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
+    rows = "1 row" if len(pairs) == 1 else f"{len(pairs)} rows"
+    value = rank_correlation(*zip(*pairs, strict=True))
+    if value is None:
         return f"undefined ({rows})"
-    value = formats.difference(correlation.value, 2)
-    if correlation.interval is None:
-        return f"{value} ({rows})"
-    low, high = (formats.difference(end, 2) for end in correlation.interval)
-    return f"{value} ({rows}, 95 % in {low} to {high})"
+    if (ends := correlation_interval(value, len(pairs))) is not None:
+        rows += f", 95 % in {' to '.join(formats.difference(end, 2) for end in ends)}"
+    return f"{formats.difference(value, 2)} ({rows})"
 
 
 def facts(table: TableNumbers) -> Iterator[tuple[str, str]]:
@@ -167,6 +211,9 @@ def facts_of_results(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
         known = [x for x in results if getattr(x, field) or not name.startswith("BLEU")]
         if any(getattr(result, field) not in (None, 1) for result in known):
             yield name, _tally(known, field)
+    if parses := [x for x in (results[0].parses, results[0].test_parses) if x]:
+        baselines = " and ".join(formats.number(x.baseline_f1, 1) for x in parses)
+        yield "F1 of right-branching trees", baselines
     finished = sorted(result.finished_at[:16].replace("T", " ") for result in results)
     yield "finished", " to ".join(dict.fromkeys([finished[0], finished[-1]])) + " UTC"
     yield "total training time", formats.duration(sum(x.train_seconds for x in results))
@@ -187,47 +234,3 @@ def _tally(results: Sequence[Result], field: str) -> str:
         return common
     named = [f"{value} ({', '.join(names)})" for value, names in others]
     return "; ".join([f"{common} (runs: {len(names)})", *named])
-
-
-def regime(config: Config, result: Result | None) -> list[tuple[str, float, float | None]]:
-    """Dimensionless numbers of a base: their names, the paper's and, once it has finished, ours.
-
-    An experiment that keeps these numbers keeps the regime in which the paper compared its rows.
-    The paper's are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over
-    a corpus of about 130 M.
-    """
-    training = config.training
-    warm_up, steps = training.warmup_steps, training.max_steps
-    peak, last = (
-        learning_rate(step, config.model.d_model, training) for step in (min(warm_up, steps), steps)
-    )
-    epochs = seen = distinct = batch = None
-    if result is not None:
-        seen = result.target_tokens / result.parameters
-        if corpus := result.corpus_target_tokens:
-            epochs = result.target_tokens / corpus
-            distinct = corpus / result.parameters
-            batch = epochs / result.steps
-    return [
-        ("epochs", 19, epochs),
-        ("target tokens seen per parameter", 38, seen),
-        ("distinct target tokens per parameter", 2, distinct),
-        ("warm-up share of the steps", 0.04, warm_up / steps),
-        ("last learning rate over its peak", 0.2, last / peak),
-        ("tokens of a batch over those of the corpus", 0.0002, batch),
-    ]
-
-
-def regime_warning(numbers: Sequence[tuple[str, float, float | None]]) -> str:
-    """A sentence that names the numbers far from the paper's; empty if there are none."""
-    far = [
-        f"{name} {ours:.3g} (paper {paper:g})"
-        for name, paper, ours in numbers
-        if ours is not None and not 1 / _FAR <= ours / paper <= _FAR
-    ]
-    if not far:
-        return ""
-    return (
-        f"More than a factor of {_FAR} from the paper's: {', '.join(far)}. Rows may differ from "
-        "the paper's for this reason."
-    )

@@ -1,6 +1,6 @@
-"""Means over seeds, differences, seeds needed, rank correlation.
+"""Means over seeds, differences, tests, rank correlation.
 
-scipy has all of this too, but where it is installed, importing Lightning imports it as well and
+scipy has most of this too, but where it is installed, importing Lightning imports it as well and
 takes twice as long.
 """
 
@@ -11,15 +11,19 @@ import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 from mpmath import betainc, findroot
+from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 POWER = 0.8
 # More seeds than anyone is going to run.
 MAX_SEEDS = 100
 
+_DRAWS, _TABLES = 100_000, 20_000
+Array = NDArray[np.float64]
 Bounds = tuple[float, float]
 _UNBOUNDED = (-math.inf, math.inf)
 
@@ -104,9 +108,6 @@ def required_seeds(difference: Estimate) -> int | None:
     √n ≥ (t(0.975) + t(0.8)) · deviation / mean with n - 1 degrees of freedom, or those of a
     pooled deviation (Zar 2010, Biostatistical Analysis, section 7.7); the exact n, by the
     noncentral t, is the same or one more. At least 2; None for more than ``MAX_SEEDS``.
-
-    Raises:
-        ValueError: if the difference has no deviation.
     """
     deviation = difference.deviation
     if deviation is None:
@@ -122,47 +123,146 @@ def required_seeds(difference: Estimate) -> int | None:
     return counts[found] if found < len(counts) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Correlation:
-    """Spearman's rank correlation over ``count`` rows; ``value`` is None where it is undefined."""
-
-    value: float | None
-    count: int
-
-    @property
-    def interval(self) -> Bounds | None:
-        """The 95 % confidence interval, the rows taken as a sample of all possible rows.
-
-        Fisher's z with the standard error √((1 + r²/2) / (n - 3)) of Bonett and Wright (2000),
-        Psychometrika 65, 23-28. (A bootstrap would draw some rows twice, which makes ties that the
-        table does not have, and is too narrow for twenty rows.) A perfect order, where z is
-        infinite, has the far end of the nearest order that is not perfect. None for fewer than
-        four rows.
-        """
-        if self.value is None or self.count < 4:
-            return None
-        nearest = 1 - 12 / (self.count**3 - self.count)  # two neighbours swapped
-        value = math.copysign(min(abs(self.value), nearest), self.value)
-        error = math.sqrt((1 + value**2 / 2) / (self.count - 3))
-        half = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
-        low, high = math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half)
-        if abs(self.value) > nearest:
-            return (low, 1.0) if value > 0 else (-1.0, high)
-        return low, high
-
-
-def rank_correlation(ours: Sequence[float], paper: Sequence[float]) -> Correlation:
+def rank_correlation(ours: Sequence[float], paper: Sequence[float]) -> float | None:
     """Spearman's correlation of two columns, ties with their mean rank.
 
-    It is undefined for fewer than three rows, or if all values of a column are equal.
+    None for fewer than three rows, or if all values of a column are equal.
     """
-    value = None
-    if len(ours) >= 3 and len(set(ours)) > 1 and len(set(paper)) > 1:
-        value = statistics.correlation(_ranks(ours), _ranks(paper))
-    return Correlation(value, len(ours))
+    if len(ours) < 3 or len(set(ours)) == 1 or len(set(paper)) == 1:
+        return None
+    return statistics.correlation(_ranks(ours), _ranks(paper))
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
     # statistics.correlation(method="ranked") needs Python 3.12.
     ordered = sorted(values)
     return [ordered.index(value) + (ordered.count(value) + 1) / 2 for value in values]
+
+
+def correlation_interval(correlation: float, count: int) -> Bounds | None:
+    """The 95 % interval of a rank correlation over ``count`` rows, a sample of all possible rows.
+
+    Fisher's z with the standard error √((1 + r²/2) / (n - 3)) of Bonett and Wright (2000),
+    Psychometrika 65, 23-28. (A bootstrap would draw some rows twice, which makes ties that the
+    table does not have, and is too narrow for twenty rows.) A perfect order, where z is infinite,
+    has the far end of the nearest order that is not perfect. None for fewer than four rows.
+    """
+    if count < 4:
+        return None
+    nearest = 1 - 12 / (count**3 - count)  # two neighbours swapped
+    value = math.copysign(min(abs(correlation), nearest), correlation)
+    error = math.sqrt((1 + value**2 / 2) / (count - 3))
+    half = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
+    low, high = math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half)
+    if abs(correlation) > nearest:
+        return (low, 1.0) if value > 0 else (-1.0, high)
+    return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The spread that is left of a table's figures after the effects of row and seed.
+
+    ``deviation`` is the residual standard deviation with ``freedom`` degrees of freedom, and
+    ``p_equal`` the p value of a test that it is the same in all rows. Three seeds leave the
+    interval of a single row two degrees of freedom, twenty rows of them 38.
+    """
+
+    deviation: float
+    freedom: int
+    p_equal: float
+
+    @property
+    def is_usable(self) -> bool:
+        """True if the test does not reject that all rows have the same variance."""
+        return self.p_equal >= 1 - CONFIDENCE
+
+    def apply(self, paired: Estimate) -> Estimate:
+        """A row less the base with the pooled deviation in place of its own, if it is usable."""
+        if not self.is_usable or not math.isfinite(paired.mean):
+            return paired
+        deviation = math.sqrt(2) * self.deviation
+        return replace(paired, deviation=deviation, pooled_freedom=self.freedom)
+
+
+def pool(rows: Mapping[str, Mapping[int, float]]) -> Pool | None:
+    """The residuals of the two-way model row + seed, fitted to ``rows`` (values by seed).
+
+    Rows may lack seeds; one with a value that is not finite is left out. None if no degree of
+    freedom is left. Equal variances are tested by the largest of the rows' residual variances, as
+    a share of all squares (Cochran's C), against the same share in simulated tables: residuals
+    depend on each other, so that textbook tests reject too often.
+    """
+    finite = [row for row in rows.values() if row and all(map(math.isfinite, row.values()))]
+    cells = tuple((index, seed) for index, row in enumerate(finite) for seed in row)
+    if not cells:
+        return None
+    basis, weights = _design(cells)
+    freedom = len(cells) - basis.shape[1]
+    if freedom < 1:
+        return None
+    observed = np.array([value for row in finite for value in row.values()])
+    residuals = _residuals(basis, observed - observed.mean())
+    # Seeds that agree to the last digit leave rounding errors.
+    residuals[np.abs(residuals) < 1e-12 * np.abs(observed).max()] = 0
+    deviation = math.sqrt((residuals**2).sum() / freedom)
+    largest = _largest_share(weights, residuals) * (1 - 1e-9)
+    as_large = int((_simulated(cells) >= largest).sum())
+    return Pool(deviation, freedom, (as_large + 1) / (_TABLES + 1))
+
+
+@functools.cache
+def _design(cells: tuple[tuple[int, int], ...]) -> tuple[Array, Array]:
+    """Of a table with these cells, each a row's index and a seed: a basis of what row + seed can
+    fit, (cells, rank), and what makes variances of squares, (cells, rows), for the rows that it
+    does not fit exactly.
+    """
+    row, seed = (np.array([cell[part] for cell in cells], dtype=int) for part in (0, 1))
+    rows = (row[:, None] == np.unique(row)).astype(float)
+    effects = np.hstack([rows, (seed[:, None] == np.unique(seed)).astype(float)])
+    vectors, sizes, _ = np.linalg.svd(effects, full_matrices=False)
+    basis = vectors[:, sizes > 1e-9]
+    freedom = (1 - (basis**2).sum(axis=1)) @ rows
+    left = freedom > 1e-9
+    return basis, rows[:, left] / freedom[left]
+
+
+def _residuals(basis: Array, figures: Array) -> Array:
+    """The residuals of one table, (cells,), or of several, (tables, cells)."""
+    return figures - figures @ basis @ basis.T
+
+
+def _largest_share(weights: Array, residuals: Array) -> Array:
+    """The largest residual variance of a row as a share of all squares, for each table."""
+    total = (residuals**2).sum(axis=-1)
+    return (residuals**2 @ weights).max(axis=-1) / (total + (total == 0))
+
+
+@functools.cache
+def _simulated(cells: tuple[tuple[int, int], ...]) -> Array:
+    """The largest shares of tables of normal numbers with these cells."""
+    random, (basis, weights) = np.random.default_rng(0), _design(cells)
+    normal = (random.standard_normal((_TABLES // 20, len(cells))) for _ in range(20))
+    return np.concatenate([_largest_share(weights, _residuals(basis, x)) for x in normal])
+
+
+@functools.cache
+def dunnett(seeds: tuple[frozenset[int], ...], freedom: int) -> float:
+    """The critical value of Dunnett's test, in standard errors, for a family-wise error of 5 %.
+
+    The quantile of the largest |t| (Dunnett 1955), by simulation to about 0.02. Unlike in the usual
+    test, the samples are not independent: rows share seeds with the base.
+
+    Args:
+        seeds: for each row those that it shares with the base; rows that share them with each
+            other are correlated through the base's runs
+        freedom: of the pooled deviation
+    """
+    correlation = np.array(
+        [[len(x & y) / (2 * math.sqrt(len(x) * len(y))) for y in seeds] for x in seeds]
+    )
+    np.fill_diagonal(correlation, 1.0)
+    random = np.random.default_rng(0)
+    normal = random.standard_normal((_DRAWS, len(seeds))) @ np.linalg.cholesky(correlation).T
+    scale = np.sqrt(random.chisquare(freedom, _DRAWS) / freedom)
+    return float(np.quantile(np.abs(normal).max(axis=1) / scale, CONFIDENCE))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -93,7 +92,6 @@ def fill_own(root: Path) -> None:
     changes["w-2", 2] |= {"averaged_checkpoints": 5, "data_digest": None}
     changes["w-3", 2] |= {"data_digest": "other"}
     fill(root, runs, OWN, changes)
-    shutil.copytree(root / "w-1", root / "stray")
     leave_curve(root / "base" / "seed-1", {200: 9.0, 400: 8.0})
 
 

@@ -87,7 +87,7 @@ def test_a_row_opens_by_keyboard_to_what_is_known_of_it(page: Page) -> None:
     assert button.get_attribute("aria-expanded") == "true"
     opened = page.locator("#rows-0")
     text = opened.inner_text()
-    for words in ("sinusoidal", "a <script>alert(1)</script> dog", "ein Kund", "</pre><b>bold</b>"):
+    for words in ("a <script>alert(1)</script> dog", "ein Kund", "</pre><b>bold</b>"):
         assert words in text
     assert opened.get_by_role("link", name="base/seed-1/metrics.csv").is_visible()
     page.reload()

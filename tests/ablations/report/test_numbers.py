@@ -5,22 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from ablations.report.grids import regime_grid
 from ablations.report.numbers import Score, compute_numbers
 from ablations.report.report import write_report
-from ablations.report.sentences import regime, regime_warning, verdicts
+from ablations.report.sentences import verdicts
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
 from experiments.records.ownership import claim
 from tests.ablations.report.samples import SIGNS, Runs, fill, tables
 from tests.ablations.samples import finish, result, small_plan
-from transformer.config import override
-from transformer.errors import InputError
 
 PAIR = {"base": {1: 8.0, 2: 8.1}, "agrees": {1: 10.0, 2: 10.1}}
 
@@ -41,15 +39,7 @@ def test_means_spreads_and_differences_over_common_seeds(tmp_path: Path) -> None
     assert found.ours and found.ours.deviation == pytest.approx(2 * 2**0.5)
     assert found.difference and (found.difference.mean, found.difference.count) == (2.0, 2)
     assert (found.paper, found.paper_difference) == (6.0, 1.0)
-    assert [run.cell for run in row.unfinished] == [Cell("agrees", 2)]
-
-
-def test_intervals_end_where_the_score_does(tmp_path: Path) -> None:
-    table = fill(tmp_path, {"base": {1: 1.5, 2: 2.5}, "agrees": {1: 40.0, 2: 20.0}})
-    base, row = table.rows
-    ours, difference = base.scores["perplexity"].ours, row.scores["bleu"].difference
-    assert ours and ours.interval == (1, pytest.approx(8.3531, abs=1e-4))
-    assert difference and difference.interval and difference.interval[0] == -100
+    assert [run.seed for run in row.unfinished] == [2]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +117,7 @@ def test_runs_on_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
     base, row = fill(tmp_path, runs, changes=changes).rows
     assert base.means["perplexity"].mean == 9.5
     assert [result.seed for result in row.results] == [1, 2], "unknown data is accepted"
-    assert str(row.unfinished[0]) == "left out: its data is third, that of most runs is most"
+    assert str(row.unfinished[0]) == "left out (its data is third, that of most runs is most)"
 
 
 def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
@@ -142,12 +132,12 @@ def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
     assert [len(found.results) for found in table.rows] == [2, 2, 1]
     # Perplexity with other word-pieces has another scale, and so another spread.
     assert table.pools["bleu"].freedom == 1 and "perplexity" not in table.pools
-    assert str(table.rows[2].unfinished[0]).endswith("other, that of most runs is most")
+    assert str(table.rows[2].unfinished[0]).endswith("other, that of most runs is most)")
 
 
 def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
     plan = claim_plan(tmp_path, small_plan(seeds=[1, 2, 3, 5, 7, 11]))
-    for seed in (1, 2, 3, 5, 7, 11, 13):
+    for seed in (1, 2, 3, 5, 7, 11):
         finish(tmp_path, Cell("base", seed))
         if seed < 11:
             cell = Cell("base", seed)
@@ -162,48 +152,26 @@ def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("pair-tiny", "pair-small"))
     table = compute_numbers(tmp_path)
     assert [result.seed for result in table.results] == [1]
-    reasons = {each.cell.seed: each.left_out or "" for each in table.rows[0].unfinished}
+    reasons = {each.seed: each.reason for each in table.rows[0].unfinished}
     assert list(reasons) == [2, 3, 5, 7, 11]
     assert "seed-2/result.json cannot be read as JSON" in reasons[2]
     assert "seed-3/config.json cannot be read as JSON" in reasons[3]
     assert reasons[5].endswith("seed-5/result.json is of pair-tiny/base, seed 1")
     assert "model.vocab_size: 8000 -> 4000" in reasons[7]
     assert reasons[11].endswith("is of pair-small/base, seed 11")
-    assert table.unplanned == ["base/seed-13"]
     shown = write_report(tmp_path)
-    assert "  base, seed 7: left out: " in shown
+    assert "  base, seed 7: left out (" in shown
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
-
-
-def test_a_seed_that_the_plan_lists_twice_is_refused(tmp_path: Path) -> None:
-    claim_plan(tmp_path, small_plan(seeds=[1, 1]))
-    with pytest.raises(InputError, match=r"lists a seed of row 'base' twice \(1, 1\)"):
-        compute_numbers(tmp_path)
 
 
 def test_the_papers_own_numbers_are_near() -> None:
     paper = dataclasses.replace(
         result(Cell("base", 1)),
-        steps=100_000,
         target_tokens=2_500_000_000,
         corpus_target_tokens=130_000_000,
         parameters=65_000_000,
     )
-    numbers = regime(BASE, paper)
-    for name, paper, ours in numbers:
-        assert ours == pytest.approx(paper, rel=0.05), name
-    assert regime_warning(numbers) == ""
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"schedule": "linear"}, "last learning rate over its peak"),
-        ({"max_steps": 10_000}, "warm-up share of the steps 0.4 (paper 0.04)"),
-    ],
-)
-def test_a_scale_far_from_the_papers_numbers_is_warned_of(
-    changes: Mapping[str, object], text: str
-) -> None:
-    found = regime_warning(regime(override(BASE, **changes), None))
-    assert found.startswith("More than a factor of 3 from the paper's: ") and text in found
+    rows = regime_grid(BASE, paper).rows
+    assert len(rows) == 4
+    for name, ours, theirs in rows:
+        assert float(ours) == pytest.approx(float(theirs), rel=0.05), name
