@@ -76,11 +76,11 @@ def plan(
     rows: Rows = None,
     directory: TableDirectory = None,
     device: str | None = None,
-    devices: int | None = None,
+    devices: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     places: Annotated[Places, FLAT] = Places(),
     json: bool = False,
 ) -> None:
-    """Print what a table will cost: hours, FLOPs, memory, disk.
+    """Print what a table will cost: parameters, FLOPs, hours, disk.
 
     The hours are estimated from the nominal peak of the --device, or from the runs that the
     table's directory has, or else from a few steps that are measured on this machine.
@@ -283,8 +283,8 @@ def wandb(directory: Directory, /, *, entity: str | None = None, project: str | 
     """Push what was tracked offline to W&B, with a workspace to look at it.
 
     The runs of a table or a search, then the table, then a saved view of results, curves and the
-    report's figures, whose address is printed. What was pushed before is skipped. Needs an account: run wandb login,
-    or set WANDB_API_KEY.
+    report's figures, whose address is printed. What was pushed before is skipped. Needs an account:
+    run wandb login, or set WANDB_API_KEY.
 
     Args:
         entity: user or team [default: WANDB_ENTITY, or the account's]

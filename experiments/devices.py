@@ -28,19 +28,19 @@ _PEAK_TFLOPS: dict[str, tuple[float, float | None]] = {
     r"K80": (2.8, None),
     r"K40[cmst]?": (3.7, None),
     r"M40( 24GB)?": (6.0, None),
-    r"P100-\w+-\d+GB": (9.5, None),
-    r"V100-SXM2-\d+GB": (15.7, None),
+    r"P100(-\w+-\d+GB)?": (9.5, None),
+    r"V100(-SXM2-\d+GB)?": (15.7, None),
     r"V100-PCIE-\d+GB": (14.0, None),
     r"T4": (8.1, None),
-    r"A100-\w+-\d+GB|A100 80GB PCIe": (19.5, 312.0),
+    r"A100(-\w+-\d+GB)?|A100 80GB PCIe": (19.5, 312.0),
     r"A10": (31.2, 125.0),
     r"A40": (37.4, 149.7),
     r"L4": (30.3, 121.0),
     r"L40S": (91.6, 362.0),
-    r"H100 80GB HBM3|H200": (67.0, 989.0),
+    r"H100( 80GB HBM3)?|H200": (67.0, 989.0),
     r"H100 PCIe": (51.0, 756.0),
-    r"GeForce RTX 3090": (35.6, 71.0),
-    r"GeForce RTX 4090": (82.6, 165.2),
+    r"(GeForce )?RTX 3090": (35.6, 71.0),
+    r"(GeForce )?RTX 4090": (82.6, 165.2),
 }
 # What torch, CUDA and its libraries say when they have no exception of its own for it.
 _OUT_OF_MEMORY = (
@@ -152,12 +152,12 @@ def nominal_peak(device: str, precision: Precision) -> float | None:
     does not know an H200 by name.) CPUs have no such figure that everyone agrees on.
 
     Args:
-        device: its name as CUDA gives it
+        device: its name as CUDA gives it, or a short one such as ``H100``, in any case
         precision: ``bf16`` or ``fp32``
     """
     name = re.sub(r"^(NVIDIA )?(Tesla )?", "", device)
     for pattern, (fp32, bf16) in _PEAK_TFLOPS.items():
-        if re.fullmatch(pattern, name):
+        if re.fullmatch(pattern, name, re.IGNORECASE):
             tflops = bf16 if precision == "bf16" else fp32
             return None if tflops is None else 1e12 * tflops
     return None

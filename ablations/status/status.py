@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
-from ablations.costs.timing import Timing, predict, until_the_last
+from ablations.costs.speed import Timing, predict, until_the_last
 from ablations.runs.attempts import elapsed, locate, number, read_ended
 from ablations.runs.lock import is_running
 from ablations.search.search import is_search, load_search
