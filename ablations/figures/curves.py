@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.outputs import valid_perplexities
-
-# Of all curves of a figure together, and the fewest of one of them.
-_MAX_POINTS = 5_000
-_FEWEST = 15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,17 +46,6 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
     return Curve(row=curves[0].row, seeds=seeds, points=points)
 
 
-def thin(curves: Sequence[Curve]) -> list[Curve]:
-    """The curves that have a point, with as many of their points as a figure can show."""
-    drawn = [curve for curve in curves if curve.points]
-    most = max(_FEWEST, _MAX_POINTS // max(1, len(drawn)))
-    strides = [math.ceil(len(curve.points) / most) for curve in drawn]
-    return [  # each with its last point
-        replace(curve, points=curve.points[::-stride][::-1])
-        for curve, stride in zip(drawn, strides, strict=True)
-    ]
-
-
 def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> Spec | None:
     """A panel for each group of rows, with the base's curves in grey behind; None without a point.
 
@@ -69,7 +54,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
         base: the name of the base's row, which is drawn like any other if it is alone
         by_name: True if rows are grouped by their names, as in the paper
     """
-    drawn = thin(curves)
+    drawn = [curve for curve in curves if curve.points]
     if not drawn:
         return None
     behind = [curve for curve in drawn if curve.row == base]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ablations.figures.curves import Curve, thin
+from ablations.figures.curves import Curve
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.progress import RunState
@@ -71,7 +71,7 @@ def draw_trial_curves(curves: Sequence[Curve], best: str | None) -> Spec | None:
     """The learning curves of all trials in grey and of the ``best`` in blue; None without any."""
     values = [
         {"trial": curve.row, "step": step, "perplexity": value, "is_best": curve.row == best}
-        for curve in sorted(thin(curves), key=lambda curve: curve.row == best)
+        for curve in sorted(curves, key=lambda curve: curve.row == best)
         for step, value in curve.points
     ]
     if not values:

@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from ablations.figures.curves import draw_curves, group_of, mean_curve, read_curve
 from ablations.report.layout import Figure
-from ablations.report.numbers import Agreement, TableNumbers, by_seed, is_better
+from ablations.report.numbers import WITHIN_NOISE, TableNumbers, by_seed, is_better
 from ablations.runs.attempts import locate
 from ablations.tables.table import Cell
 from experiments.figures import style
@@ -16,23 +16,25 @@ from experiments.figures.style import Record, Spec
 from experiments.records.result import Measure
 
 _WIDTH, _HEIGHT = 400, 300
-_TEXT: Spec = {"align": "left", "dx": 7, "dy": -4, "fontSize": 10}
+_WIDE, _HIGH = 480, 340  # of the agreement with the paper
+_LETTER = 6  # the width of one in a label
+_TEXT: Spec = {"align": "left", "dx": 7, "fontSize": 10}
 _DASHED: Spec = {"strokeDash": [3, 3], "opacity": 0.6}
 # By hue and by shape, for readers who cannot tell the colours apart.
 _GOOD, _NOISE = (style.BLUE, "circle"), (style.GREY, "square")
 _BAD, _NONE = (style.VERMILION, "triangle-up"), (style.GREY, "diamond")
 _AGREEMENT: Mapping[str, tuple[str, str]] = {
-    Agreement.AGREES: _GOOD,
-    Agreement.SAME_SIGN: _GOOD,
-    Agreement.WITHIN_NOISE: _NOISE,
-    Agreement.NONE_IN_PAPER: _NONE,
-    Agreement.OTHER_SIGN: _BAD,
-    Agreement.CONTRADICTS: _BAD,
+    "agrees": _GOOD,
+    "same sign": _GOOD,
+    WITHIN_NOISE: _NOISE,
+    "none in paper": _NONE,
+    "other sign": _BAD,
+    "contradicts": _BAD,
 }
 _VERDICTS: Mapping[str, tuple[str, str]] = {
     "better": _GOOD,
     "better, one seed": _GOOD,
-    Agreement.WITHIN_NOISE: _NOISE,
+    WITHIN_NOISE: _NOISE,
     "worse": _BAD,
     "worse, one seed": _BAD,
 }
@@ -109,17 +111,20 @@ def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Fig
     ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
     interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
+    text = {"x": x, "y": y, "text": {"field": "row"}}
+    below = _labels_below(rows, typical)
     spec = style.figure(
         f"{measure.title}: difference from the base, ours against the paper's",
-        width=480,
-        height=340,
-        data={"values": rows},
+        width=_WIDE,
+        height=_HIGH,
+        data={"values": [{**row, "below": x} for row, x in zip(rows, below, strict=True)]},
         layer=[
             style.layer("rule", {"x": zero}, data=[{}], **_DASHED),
             style.layer("rule", {"y": zero}, data=[{}], **_DASHED),
             *[interval] * any(row["low"] is not None for row in rows),
             style.layer("point", point, filled=True, size=70, opacity=1),
-            style.layer("text", {"x": x, "y": y, "text": {"field": "row"}}, **_TEXT),
+            style.layer("text", text, where="!datum.below", dy=-4, **_TEXT),
+            style.layer("text", text, where="datum.below", dy=12, **_TEXT),
         ],
     )
     return Figure(
@@ -129,6 +134,25 @@ def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Fig
         f"to right and ours upwards{bounds}, on scales that are logarithmic but near 0. "
         "Rows in the lower left and upper right quarters change in the same direction.",
     )
+
+
+def _labels_below(rows: Sequence[Record], typical: Mapping[str, float]) -> list[bool]:
+    """Whether the label above each row's point would cover the point to its right."""
+
+    def pixels(name: str, length: int) -> list[float]:
+        """Where values lie on a symlog axis, but for a shift."""
+        values = [(row[name], math.log1p(abs(row[name]) / typical[name])) for row in rows]
+        logs = [math.copysign(log, value) for value, log in values]
+        return [length * log / (max(logs) - min(logs) or 1) for log in logs]
+
+    points = list(zip(pixels("paper", _WIDE), pixels("ours", _HIGH), strict=True))
+    return [
+        any(
+            0 < right - x < _LETTER * (1 + len(row["row"])) and abs(at - y) < 2 * _LETTER
+            for right, at in points
+        )
+        for row, (x, y) in zip(rows, points, strict=True)
+    ]
 
 
 def _draw_differences(table: TableNumbers, rows: Sequence[Record], measure: Measure) -> Figure:
@@ -243,6 +267,6 @@ def _against(
         data={"values": rows},
         layer=[
             style.layer("point", point, filled=True, size=70, opacity=1),
-            style.layer("text", {"x": x, "y": y, "text": {"field": "row"}}, **_TEXT),
+            style.layer("text", {"x": x, "y": y, "text": {"field": "row"}}, dy=-4, **_TEXT),
         ],
     )

@@ -158,9 +158,7 @@ def seeds_grid(table: TableNumbers) -> Grid:
             columns.append(Column("Δ, 95 %", differences, group))
             columns.append(Column("verdict", [score.verdict for score in scores], group))
             if table.plan.is_compared:
-                columns.append(
-                    Column("sign as in paper", [x.agreement or "" for x in scores], group)
-                )
+                columns.append(Column("sign as in paper", [x.agreement for x in scores], group))
             seeds = [needed(x.difference) if x.difference and x.verdict else "" for x in scores]
             columns.append(Column("seeds needed", seeds, group))
     return Grid(columns)

@@ -6,7 +6,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from ablations.report.statistics import Estimate, Pool, estimate, paired_difference, pool
@@ -20,22 +19,11 @@ from experiments.records.result import MEASURES, Measure, Result
 from transformer.config import DataConfig, text_settings
 from transformer.errors import InputError
 
+WITHIN_NOISE = "within noise"
 _AVERAGED = "averaged_"
 _MORE_SCORES = ("tokenised_bleu", f"{_AVERAGED}perplexity", f"{_AVERAGED}bleu", f"{_AVERAGED}f1")
 # Not columns of Table 3.
 _SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
-
-
-class Agreement(StrEnum):
-    """The sign of our difference from the base compared with that of the paper's."""
-
-    AGREES = "agrees"
-    WITHIN_NOISE = "within noise"
-    CONTRADICTS = "contradicts"
-    NONE_IN_PAPER = "none in paper"
-    # Without an interval of ours.
-    SAME_SIGN = "same sign"
-    OTHER_SIGN = "other sign"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +32,8 @@ class Score:
 
     ``difference`` is None for the base, without a seed in common with it, on other text or, as
     perplexity is per word-piece, with another vocabulary; its deviation is the pooled one where
-    that is usable. ``verdict`` is better, worse or within noise, "" where it is unknown.
+    that is usable. ``verdict`` is better, worse or within noise, ``agreement`` how the sign of the
+    difference compares with the paper's; both are "" where they are unknown.
     """
 
     measure: Measure
@@ -53,7 +42,7 @@ class Score:
     difference: Estimate | None
     paper_difference: float | None
     verdict: str
-    agreement: Agreement | None
+    agreement: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +247,7 @@ def _verdict(measure: Measure, difference: Estimate | None) -> str:
     if difference is None or difference.within_noise is None:
         return ""
     if difference.within_noise:
-        return Agreement.WITHIN_NOISE
+        return WITHIN_NOISE
     return "better" if is_better(measure, difference.mean) else "worse"
 
 
@@ -267,14 +256,14 @@ def is_better(measure: Measure, difference: float) -> bool:
     return (difference < 0) == (measure.direction == "minimize")
 
 
-def _agreement(ours: Estimate | None, paper: float | None) -> Agreement | None:
+def _agreement(ours: Estimate | None, paper: float | None) -> str:
     if ours is None or paper is None or math.isnan(ours.mean):
-        return None
+        return ""
     if ours.within_noise:
-        return Agreement.WITHIN_NOISE
+        return WITHIN_NOISE
     if not paper:
-        return Agreement.NONE_IN_PAPER
+        return "none in paper"
     same = ours.mean * paper > 0
     if ours.interval is None:
-        return Agreement.SAME_SIGN if same else Agreement.OTHER_SIGN
-    return Agreement.AGREES if same else Agreement.CONTRADICTS
+        return "same sign" if same else "other sign"
+    return "agrees" if same else "contradicts"

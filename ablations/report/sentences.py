@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
-from ablations.report.numbers import Agreement, RowNumbers, TableNumbers
+from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers
 from ablations.report.statistics import (
     MAX_SEEDS,
     Estimate,
@@ -23,14 +23,14 @@ from transformer.config import Config
 from transformer.variant import class_name
 
 _COUNTED = {
-    Agreement.AGREES: "agree beyond noise",
-    Agreement.WITHIN_NOISE: "within noise",
-    Agreement.CONTRADICTS: "contradict beyond noise",
-    Agreement.NONE_IN_PAPER: "no difference in the paper",
-    Agreement.SAME_SIGN: "same sign",
-    Agreement.OTHER_SIGN: "other sign",
+    "agrees": "agree beyond noise",
+    WITHIN_NOISE: "within noise",
+    "contradicts": "contradict beyond noise",
+    "none in paper": "no difference in the paper",
+    "same sign": "same sign",
+    "other sign": "other sign",
 }
-_LISTED = (Agreement.CONTRADICTS, Agreement.NONE_IN_PAPER, Agreement.OTHER_SIGN)
+_LISTED = ("contradicts", "none in paper", "other sign")
 _SIZES = 9  # columns of Table 3 that describe the model
 _SHARED = {
     "BLEU": "bleu_signature",
@@ -143,7 +143,7 @@ def _all_together(
 
 
 def _agreements(rows: Sequence[RowNumbers], measure: Measure) -> Iterator[str]:
-    found: dict[Agreement, list[str]] = defaultdict(list)
+    found: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         if agreement := row.scores[measure.name].agreement:
             found[agreement].append(row.name)

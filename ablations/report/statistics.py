@@ -30,11 +30,8 @@ _UNBOUNDED = (-math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over ``count`` seeds, of a score or of a row less the base, and its deviation.
-
-    The sample standard deviation is None for one seed, or if a value is not finite; one that is
-    pooled over rows has ``pooled_freedom`` degrees of freedom. ``bounds`` are the least and the
-    greatest value that the mean can have.
+    """A mean over ``count`` seeds that lies within ``bounds``, and its standard deviation: None for
+    one seed or values that are not finite, with ``pooled_freedom`` if it is pooled over rows.
     """
 
     mean: float
@@ -45,12 +42,12 @@ class Estimate:
 
     @property
     def standard_error(self) -> float | None:
-        """The standard error of the mean; None without a deviation."""
+        """The standard error of the mean."""
         return None if self.deviation is None else self.deviation / math.sqrt(self.count)
 
     @property
     def interval(self) -> Bounds | None:
-        """The 95 % interval by Student's t, cut off at the bounds; None without a deviation."""
+        """The 95 % interval by Student's t, cut off at the bounds."""
         if self.standard_error is None:
             return None
         freedom = self.pooled_freedom or self.count - 1

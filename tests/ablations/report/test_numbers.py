@@ -54,11 +54,11 @@ def test_means_spreads_and_differences_over_common_seeds(tmp_path: Path) -> None
         ("against", {1: 9.0}, "", "other sign"),
         ("equal", {1: 9.0}, "", "none in paper"),
         ("agrees", {1: math.inf, 2: 8.0}, "", "same sign"),
-        ("agrees", {3: 9.0}, "", None),
+        ("agrees", {3: 9.0}, "", ""),
     ],
 )
 def test_a_difference_is_judged(
-    tmp_path: Path, row: str, runs: dict[int, float], verdict: str, agreement: str | None
+    tmp_path: Path, row: str, runs: dict[int, float], verdict: str, agreement: str
 ) -> None:
     found = score(tmp_path, {"base": PAIR["base"], row: runs}, row)
     assert (found.verdict, found.agreement) == (verdict, agreement)
