@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from experiments.catalog.find import EXPERIMENTS, find_experiment, searched
+from experiments.catalog.find import EXPERIMENTS, find_experiment
 from experiments.catalog.settings import with_settings
 from experiments.command_line import FLAT, Log, Program, Variants
-from experiments.evaluate.options import DecodingOptions
-from experiments.records.experiment import Limits
+from experiments.records.experiment import (
+    CONFIG_FILE,
+    DecodingOptions,
+    Limits,
+    load_experiment,
+)
 from transformer.errors import InputError
 from transformer.variant import trust
 
@@ -45,14 +49,11 @@ Quantization = Literal[
 def list_() -> None:
     """Print the experiments that can be named.
 
-    These are the project's own and the results of searches in runs/; files:FOLDER, treebank:FOLDER
-    and FILE.py stand for text, trees and experiments of your own.
+    These are the project's own; files:FOLDER, treebank:FOLDER and files stand for text, trees and
+    experiments of your own.
     """
     for name, experiment in EXPERIMENTS.items():
         print(f"{name:18} {experiment.description}")
-    for name, found in searched().items():
-        for path, experiment in found:
-            print(f"{name:18} {experiment.description} ({path})")
     print(f"{'files:FOLDER':18} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
     print(f"{'treebank:FOLDER':18} the paper's parser, trained on your copy of the Penn Treebank")
     print(f"{'FILE.py':18} CORPUS = Corpus(…) or EXPERIMENT = Experiment(…) of your own")
@@ -86,9 +87,25 @@ def verify(name: str, /, *, vocab_size: VocabSize = None) -> None:
     Args:
         name: an experiment, files:FOLDER, FILE.py, or the directory of a run
     """
-    from experiments.evaluate.verify import verify_all
+    from experiments.records.checksums import check_files, read_checksums
+    from experiments.records.data import recorded_data
+    from transformer.data.prepare.prepare import verify as verify_data
 
-    verify_all(name, vocab_size)
+    run = Path(name)
+    if (run / CONFIG_FILE).is_file():
+        data = verify_data(load_experiment(run).config, recorded_data(run))
+        checked = itertools.chain(check_files(run, read_checksums(run)), data)
+    else:
+        checked = verify_data(find_experiment(name, vocab_size=vocab_size).config)
+    count = problems = 0
+    for path, problem in checked:
+        count += 1
+        if problem:
+            problems += 1
+            print(f"{path}: {problem}")
+    if problems:
+        raise InputError(f"{name}: {problems} of {count} files are not as they were")
+    print(f"{count} files, all as they were")
 
 
 @command(
@@ -108,8 +125,6 @@ def train(
     devices: int | None = None,
     accumulate: int = 1,
     limits: Annotated[Limits, FLAT] = Limits(),
-    checkpoint_minutes: float | None = None,
-    compile: bool = False,
     log: Log = "wandb",
 ) -> int:
     """Train an experiment and score it.
@@ -123,24 +138,16 @@ def train(
         settings: FIELD=VALUE changes a field of transformer/config.py; may be repeated
         devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
         accumulate: parts of a step, to save memory
-        checkpoint_minutes: write a checkpoint every M minutes [default: by steps]
-        compile: fuse operations with torch.compile, for GPUs
     """
     trust(*variant)
-    experiment = find_experiment(
-        name,
-        seed=seed,
-        vocab_size=vocab_size,
-        compile=True if compile else None,
-        checkpoint_every_minutes=checkpoint_minutes,
-    )
+    experiment = find_experiment(name, seed=seed, vocab_size=vocab_size)
     experiment = with_settings(experiment, settings)
-    used_seed = experiment.config.training.seed
-    directory = directory or Path("runs") / f"{experiment.name}-seed{used_seed}"
+    if directory is None:
+        directory = Path("runs") / f"{experiment.name}-seed{experiment.config.training.seed}"
 
     from experiments.records.ownership import is_first_rank
     from experiments.records.progress import RunState
-    from experiments.records.result import load_result, score_lines
+    from experiments.records.result import load_result, result_lines
     from experiments.run import execute
 
     outcome = execute(
@@ -152,11 +159,7 @@ def train(
         return 1 if outcome.signal is None else 128 + outcome.signal
     result = load_result(directory)
     if result is not None and is_first_rank():
-        print(
-            f"{result.steps:,} steps in {result.train_seconds:,.0f} s "
-            f"({result.tokens_per_second:,.0f} target tokens/s)"
-        )
-        print("\n".join([*score_lines(result), str(directory)]))
+        print("\n".join([*result_lines(result), str(directory)]))
     return 0
 
 
@@ -193,40 +196,24 @@ def evaluate(
     )
 
 
-@command(
-    "compare runs/multi30k-seed1 runs/multi30k-seed2 --split test",
-    "compare ours.de theirs.de --reference test.de",
-)
-def compare(
-    first: Path,
-    second: Path,
-    /,
-    *,
-    split: Literal["valid", "test"] | None = None,
-    reference: Path | None = None,
-) -> None:
-    """Test whether two runs, or two files of translations, differ by more than chance.
+@command("compare runs/multi30k-seed1 runs/multi30k-seed2 --split test")
+def compare(first: Run, second: Run, /, *, split: Literal["valid", "test"] = "valid") -> None:
+    """Test whether two runs differ by more than chance.
 
-    Uses sacreBLEU's approximate randomisation. Two runs are compared by the translations that they
-    wrote; two files need --reference.
+    Uses sacreBLEU's approximate randomisation of the translations that both wrote.
 
     Args:
-        first: the directory of a run, or a file of lines
-        second: another of the same kind
-        split: of the corpus of both runs [default: valid]
-        reference: reference translations of two files of lines [default: none, compare runs]
+        split: of the corpus of both runs
     """
-    from experiments.evaluate.significance import compare_files, compare_runs
+    from experiments.evaluate.significance import compare_runs
 
-    if reference is None:
-        print(compare_runs(first, second, split or "valid"))
-    elif split is None:
-        print(compare_files(first, second, reference))
-    else:
-        raise InputError("--split is for runs, --reference for files: give one of them")
+    print(compare_runs(first, second, split))
 
 
-@command("translate runs/multi30k-seed1 < source.txt > translation.txt")
+@command(
+    "translate runs/multi30k-seed1 < source.txt > translation.txt",
+    "translate runs/craft_short-seed1 < sentences.txt > trees.txt",
+)
 def translate(
     directory: Run,
     /,
@@ -234,42 +221,21 @@ def translate(
     variant: Variants = (),
     decoding: Decoding = DecodingOptions(),
 ) -> None:
-    """Translate standard input to standard output, line by line.
+    """Translate standard input to standard output, line by line; a parser writes trees in brackets.
 
-    The input is plain UTF-8 text, one sentence per line.
+    The input is plain UTF-8 text, one sentence per line; for a parser with spaces around words and
+    punctuation.
     """
     from experiments.evaluate.trained import translate_stream
 
     trust(*variant)
-    _print_lines(translate_stream(directory, sys.stdin.buffer, decoding))
-
-
-@command("parse runs/craft_short-seed1 < sentences.txt > trees.txt")
-def parse(
-    directory: Run,
-    /,
-    *,
-    variant: Variants = (),
-    decoding: Decoding = DecodingOptions(),
-) -> None:
-    """Parse the sentences of standard input into trees in brackets, line by line.
-
-    The input is plain UTF-8 text, one sentence per line, with spaces around words and punctuation.
-    """
-    from experiments.evaluate.trained import parse_stream
-
-    trust(*variant)
-    _print_lines(parse_stream(directory, sys.stdin.buffer, decoding))
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    for line in lines:
+    for line in translate_stream(directory, sys.stdin.buffer, decoding):
         sys.stdout.buffer.write(f"{line}\n".encode())
         sys.stdout.buffer.flush()
 
 
 @command(
-    'attention runs/multi30k-seed1 "A man is cleaning a window." --words --find',
+    'attention runs/multi30k-seed1 "A man is cleaning a window."',
     'attention runs/multi30k-seed1 "Two dogs play." --kind cross --layer 3 --output dogs.svg',
 )
 def attention(
@@ -281,8 +247,6 @@ def attention(
     kind: Literal["encoder", "decoder", "cross"] = "encoder",
     layer: int | None = None,
     heads: str | None = None,
-    words: bool = False,
-    find: bool = False,
     average: Average = None,
     output: Path | None = None,
     variant: Variants = (),
@@ -290,8 +254,8 @@ def attention(
     """Draw what the heads of a run attend to in a sentence.
 
     An HTML page shows all layers and heads, and the lines of each word; SVG, PDF and PNG show the
-    heads that are given, as the paper's figures 3 to 5 do. The weights of a word-piece in the
-    decoder are those with which it is written.
+    heads that are given, as the paper's figures 3 to 5 do. The weights of a word in the decoder
+    are those with which it is written.
 
     Args:
         sentence: one sentence of the source language, in quotes
@@ -299,17 +263,17 @@ def attention(
         kind: self-attention of encoder or decoder, or from decoder to encoder
         layer: from 1 [default: the last]
         heads: from 1, such as 1,5 [default: all]
-        words: join word-pieces to words
-        find: list and draw the heads that do most of one thing
         output: file that ends in .html, .svg, .pdf or .png [default: DIRECTORY/attention.html]
     """
-    from experiments.attention.command import View, show_attention
+    from experiments.attention.command import show_attention
 
     trust(*variant)
     show_attention(
         directory,
         sentence,
-        View(kind=kind, layer=layer, heads=heads, words=words, find=find),
+        kind=kind,
+        layer=layer,
+        heads=heads,
         translation=translation,
         average=average,
         output=output,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -109,47 +110,36 @@ def default_device() -> torch.device:
 
 
 def device_name(device: torch.device | None = None) -> str:
-    """The name of the GPU, or of the processor with the number of threads that torch uses.
-
-    Args:
-        device: None for the GPU if there is one
-    """
+    """The name of the GPU, or of the processor with the number of threads that torch uses."""
     import torch
 
     if (device or default_device()).type == "cuda":
         return torch.cuda.get_device_name()
     threads = torch.get_num_threads()
-    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        processor = next(x.partition(": ")[2] for x in lines if x.startswith("model name"))
+    except (OSError, StopIteration):
+        processor = platform.processor() or platform.machine()
+    return f"{processor}, {threads} thread{'s' if threads > 1 else ''}"
 
 
-def peak_memory(device: torch.device) -> int | None:
+def peak_memory(device: torch.device) -> int:
     """The most bytes that this process has held so far: reserved on a GPU, else resident."""
     import torch
 
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(x.partition(": ")[2] for x in lines if x.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def nominal_peak(device: str, precision: Precision) -> float | None:
     """Peak operations per second that the maker states for ``device``; None if not known here.
 
     The figures of the paper's own GPUs, K80 to P100, are its footnote 5; the others are from
-    NVIDIA's data sheets and whitepapers, without sparsity. (Lightning's table lacks the P100 and
-    does not know an H200 by name.) CPUs have no such figure that everyone agrees on.
+    NVIDIA's data sheets and whitepapers, without sparsity. CPUs have no such figure that everyone
+    agrees on.
 
     Args:
         device: its name as CUDA gives it, or a short one such as ``H100``, in any case

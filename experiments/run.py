@@ -10,9 +10,7 @@ import lightning.pytorch as lightning
 from lightning.pytorch.strategies import DDPStrategy
 
 from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
-from experiments.callbacks.clock import Clock
-from experiments.callbacks.display import ShowTraining, quieten_lightning
-from experiments.callbacks.metrics import LogMetrics
+from experiments.callbacks.metrics import Clock, LogMetrics, ShowTraining, quieten_lightning
 from experiments.callbacks.stopping import StopEarly, StoppedError
 from experiments.devices import (
     OutOfMemoryError,
@@ -31,7 +29,6 @@ from experiments.records.ownership import (
     check_configuration,
     check_not_removed,
     claim,
-    explain_removal,
     is_first_rank,
     lock_directory,
 )
@@ -74,11 +71,10 @@ def run(
         limits: where training ends sooner than configured
         fenced: another attempt may take the run over by renaming ``directory``. It exists already,
             and is not made again after that, so that whatever this process still writes fails.
-        log: what tracks the run in addition to ``metrics.csv``
 
     Raises:
-        InputError: if the directory belongs to another configuration, is in use or is removed
-            during the run, the data cannot be had, or there are not enough devices.
+        InputError: if the directory belongs to another configuration, is in use or is removed, the
+            data cannot be had, or there are not enough devices.
         NonFiniteError: if training diverges.
         OutOfMemoryError: if there is not enough memory.
         StoppedError: if a signal ended it, after a checkpoint.
@@ -99,7 +95,7 @@ def run(
             return result
         (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
         data = _prepare(experiment, directory, display)
-        with Tracking(experiment, directory, log) as tracking, explain_removal(directory):
+        with Tracking(experiment, directory, log) as tracking:
             trainer, clock = _train(
                 experiment, directory, data, tracking, display, world, accumulate, limits
             )
@@ -207,4 +203,7 @@ def execute(experiment: Experiment, directory: Path, **settings: Any) -> Outcome
         return Outcome(RunState.DIVERGED, f"training diverged: {error}")
     except OutOfMemoryError as error:
         return Outcome(RunState.FAILED, str(error))
+    except FileNotFoundError:
+        check_not_removed(directory)
+        raise
     return Outcome(RunState.DONE)

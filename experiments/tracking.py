@@ -1,25 +1,36 @@
-"""Loggers of a run: W&B, TensorBoard or CSV."""
+"""Weights & Biases, offline unless asked for more, or TensorBoard."""
 
 from __future__ import annotations
 
-import csv
-import shutil
+import os
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from experiments.records.attempt import WANDB_ID_FILE, read_attempt, wandb_id
 from experiments.records.experiment import Experiment, Log
 from experiments.records.ownership import is_first_rank
+from experiments.records.provenance import commit
 from experiments.records.result import Result, valid_scores
-from experiments.wandb_runs import finish, flat_config, log_samples, start_run
 from transformer.config import to_dict
 from transformer.errors import require
+from transformer.files import write_atomically
 
 if TYPE_CHECKING:
-    from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+    from lightning.pytorch.loggers import Logger, TensorBoardLogger
+
+PROJECT = "attention-is-all-you-need"
+# The step of a figure, as Lightning names it.
+STEP = "trainer/global_step"
+_PROBE_SECONDS = 3
+_INIT_SECONDS = 10
+_FINISH_SECONDS = 60
 
 
 class Tracking:
-    """The loggers of one run, closed when the context is left; only the first rank tracks.
+    """The logger of one run, closed when the context is left; only the first rank tracks.
 
     Args:
         experiment: what is run
@@ -32,17 +43,17 @@ class Tracking:
             require("tensorboard", extra="tensorboard")
         self._experiment, self._directory = experiment, directory
         self._log: Log = log if is_first_rank() else "none"
-        self._run = start_run(experiment, directory) if self._log == "wandb" else None
-        self._files: TensorBoardLogger | CSVLogger | None = None
+        self._run = _start_run(experiment, directory) if self._log == "wandb" else None
+        self._board: TensorBoardLogger | None = None
 
     def __enter__(self) -> Tracking:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._run is not None:
-            finish(self._run)
-        if self._files is not None:
-            self._files.finalize("success")
+            _finish(self._run)
+        if self._board is not None:
+            self._board.finalize("success")
 
     def loggers(self, resumed_step: int) -> list[Logger]:
         """Loggers for a Trainer that continues after ``resumed_step``; none if W&B could not be
@@ -52,64 +63,195 @@ class Tracking:
             from lightning.pytorch.loggers import WandbLogger
 
             return [WandbLogger(experiment=self._run)]
-        if self._log == "tensorboard":
-            self._files = _tensorboard(self._directory, resumed_step)
-        elif self._log == "csv":
-            self._files = _csv(self._directory, resumed_step)
-        return [] if self._files is None else [self._files]
-
-    def summarise(self, result: Result) -> None:
-        """Log the result: W&B keeps all of it, the others its scores next to the settings."""
-        if self._run is not None:
-            self._run.summary.update(to_dict(result))
-            log_samples(self._run, self._directory)
-        if self._files is None:
-            return
+        if self._log != "tensorboard":
+            return []
         from lightning.pytorch.loggers import TensorBoardLogger
 
-        config = flat_config(self._experiment)
-        scores: dict[str, Any] = valid_scores(result)
-        if isinstance(self._files, TensorBoardLogger):
-            self._files.log_hyperparams(config, scores, result.steps)
-        else:
-            self._files.log_metrics(scores, result.steps)
-            self._files.log_hyperparams(config)
-        self._files.save()
+        self._board = TensorBoardLogger(
+            self._directory,
+            name=None,
+            version="tensorboard",
+            default_hp_metric=False,
+            purge_step=resumed_step + 1,  # TensorBoard hides the steps that are taken again
+        )
+        return [self._board]
+
+    def summarise(self, result: Result) -> None:
+        """Log the result: W&B keeps all of it, TensorBoard its scores next to the settings."""
+        if self._run is not None:
+            self._run.summary.update(to_dict(result))
+        if self._board is not None:
+            scores: dict[str, Any] = valid_scores(result)
+            self._board.log_hyperparams(_flat_config(self._experiment), scores, result.steps)
+            self._board.save()
 
 
-def _tensorboard(directory: Path, resumed_step: int) -> TensorBoardLogger:
-    """Writes to ``tensorboard/``; TensorBoard hides the steps that are taken again."""
-    from lightning.pytorch.loggers import TensorBoardLogger
-
-    return TensorBoardLogger(
-        directory,
-        name=None,
-        version="tensorboard",
-        default_hp_metric=False,
-        purge_step=resumed_step + 1,
-    )
+def _flat_config(experiment: Experiment) -> dict[str, Any]:
+    """The settings of an experiment without nesting, to filter and group runs by."""
+    sections = to_dict(experiment.config)
+    corpus = sections["data"].pop("corpus")["name"]
+    settings = {name: value for section in sections.values() for name, value in section.items()}
+    named = {"experiment": experiment.name, "corpus": corpus, "commit": commit()}
+    return named | settings | experiment.labels
 
 
-def _csv(directory: Path, resumed_step: int) -> CSVLogger:
-    """Writes to ``csv/metrics.csv``, with the lines of an earlier session up to its checkpoint.
+def _start_run(experiment: Experiment, directory: Path) -> Any:
+    """Start the W&B run of a run; None, with a warning, if that fails.
 
-    Lightning's logger would delete them.
+    A resumed run continues the same W&B run. If other attempts may take the run over, each
+    has a W&B run of its own, which names the one before.
     """
-    from lightning.pytorch.loggers import CSVLogger
+    name = f"{experiment.name}-seed{experiment.config.training.seed}"
+    config = _flat_config(experiment)
+    attempt = read_attempt(directory)
+    if attempt is not None:
+        name = f"{name}-attempt{attempt.number}"
+        config |= {
+            "cell": attempt.cell,
+            "attempt": attempt.number,
+            "host": attempt.host,
+            "resumed_from": attempt.wandb_ids[-1] if attempt.wandb_ids else None,
+        }
+    run = _start(
+        directory,
+        new=attempt is not None,
+        name=name,
+        group=experiment.group,
+        job_type="train",
+        tags=list(experiment.tags),
+        config=config,
+    )
+    if run is not None:
+        run.define_metric("*", step_metric=STEP, step_sync=True)
+        run.define_metric("tokens_seen", step_metric=STEP, summary="max")  # the other axis
+        run.summary.update({f"paper/{name}": x for name, x in experiment.reported.items()})
+    return run
 
-    folder = directory / "csv"
-    path = folder / "metrics.csv"
-    earlier: list[dict[str, Any]] = []
-    if path.is_file():
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = [line for line in csv.DictReader(file) if (line["step"] or "").isdigit()]
-        earlier = [
-            {name: value for name, value in line.items() if value}
-            for line in lines
-            if int(line["step"]) <= resumed_step
-        ]
-    shutil.rmtree(folder, ignore_errors=True)
-    logger = CSVLogger(directory, name="", version="csv", flush_logs_every_n_steps=1)
-    logger.experiment.metrics = earlier
-    logger.save()
-    return logger
+
+def track_table(
+    directory: Path,
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    figures: Mapping[str, Path],
+    config: Mapping[str, object],
+    group: str,
+    tags: Sequence[str],
+    offline: bool = False,
+) -> None:
+    """Log a whole table to one W&B run, the same at each call; failures become warnings.
+
+    Args:
+        directory: the table's, where the run's id is kept
+        name: of the run
+        columns: headings
+        rows: a cell for each column, all of a column text or all numbers; None if unknown
+        figures: images by name
+        config: what the table is made of, in types that JSON can hold
+        offline: whatever the environment says
+    """
+    run = _start(
+        directory,
+        offline=offline,
+        name=name,
+        job_type="table",
+        group=group,
+        tags=list(tags),
+        config=dict(config),
+    )
+    if run is None:
+        return
+    import wandb
+
+    try:
+        images = {f"figures/{name}": wandb.Image(str(path)) for name, path in figures.items()}
+        table = wandb.Table(columns=list(columns), data=[list(row) for row in rows])
+        run.log({"table": table, **images})
+    except Exception as error:
+        warnings.warn(f"W&B does not take the table: {one_line(error)}", stacklevel=2)
+    _finish(run)
+
+
+def _start(directory: Path, *, new: bool = False, offline: bool = False, **settings: Any) -> Any:
+    """Start a W&B run: offline if it cannot be online, None if it cannot start at all.
+
+    Args:
+        new: whatever run the directory had before
+        offline: whatever the environment says
+    """
+    import wandb
+
+    run_id = wandb_id(directory)
+    if run_id is None or new:
+        run_id = os.urandom(4).hex()
+        write_atomically(directory / WANDB_ID_FILE, f"{run_id}\n")
+    for mode in dict.fromkeys(("offline" if offline else tracking_mode(), "offline")):
+        try:
+            wandb.setup(wandb.Settings(silent=True))
+            return wandb.init(
+                project=project(),
+                id=run_id,
+                dir=str(directory),
+                mode=cast(Any, mode),
+                resume="allow",
+                reinit="create_new",
+                settings=wandb.Settings(console="off", init_timeout=_INIT_SECONDS),
+                **settings,
+            )
+        except Exception as error:  # a wrong setting, key or answer must not stop training
+            reason = one_line(error)
+            warnings.warn(f"W&B does not start in mode {mode}: {reason}", stacklevel=2)
+            wandb.teardown()  # otherwise its service keeps the id in use
+    return None
+
+
+def _finish(run: Any) -> None:
+    """Close a W&B run without waiting for a dead network."""
+    thread = threading.Thread(target=run.finish, daemon=True)
+    thread.start()
+    thread.join(_FINISH_SECONDS)
+    if thread.is_alive():
+        warnings.warn("W&B does not answer: sync its folder later", stacklevel=3)
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error without line breaks."""
+    return " ".join(str(error).split())
+
+
+def project() -> str:
+    """The W&B project of all runs."""
+    return os.environ.get("WANDB_PROJECT") or PROJECT
+
+
+def tracking_mode() -> str:
+    """``offline`` unless ``WANDB_MODE`` or ``WANDB_API_KEY`` says otherwise.
+
+    Checked before W&B starts, because a start without a network takes minutes to fail.
+    """
+    mode = os.environ.get("WANDB_MODE") or (
+        "online" if os.environ.get("WANDB_API_KEY") else "offline"
+    )
+    if mode == "online" and not answers(server()):
+        warnings.warn("W&B's server does not answer: tracking offline", stacklevel=2)
+        return "offline"
+    return mode
+
+
+def server() -> str:
+    """The address of W&B's server."""
+    import wandb
+
+    return os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url
+
+
+def answers(server: str) -> bool:
+    """Whether a server answers within seconds."""
+    import requests
+
+    try:
+        requests.head(server, timeout=_PROBE_SECONDS)
+    except requests.RequestException:
+        return False
+    return True

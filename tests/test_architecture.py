@@ -93,13 +93,8 @@ ALLOWED = {
     "experiments.display": ("transformer", "experiments.records"),
     "experiments.catalog": ("transformer", "experiments.records"),
     "experiments.callbacks": ("transformer", "experiments.records", "experiments.display"),
-    "experiments.wandb_runs": ("transformer", "experiments.records"),
-    "experiments.tracking": ("transformer", "experiments.records", "experiments.wandb_runs"),
-    "experiments.export.ctranslate2_model": ("transformer",),
-    "experiments.export.ctranslate2_engine": (
-        "transformer",
-        "experiments.export.ctranslate2_model",
-    ),
+    "experiments.tracking": ("transformer", "experiments.records"),
+    "experiments.export.engine": ("transformer",),
     "experiments.evaluate": (
         "transformer",
         "experiments.records",
@@ -107,7 +102,7 @@ ALLOWED = {
         "experiments.display",
         "experiments.catalog",
         "experiments.callbacks",
-        "experiments.export.ctranslate2_engine",
+        "experiments.export.engine",
     ),
     "experiments.export": ("transformer", "experiments.records", "experiments.evaluate"),
     "experiments.attention": (
@@ -159,7 +154,7 @@ DOORS = {
         "experiments.evaluate.significance",
     },
     "sacremoses": {"transformer.evaluation.bleu"},
-    "wandb": {"experiments.wandb_runs", "ablations.tracking.push"},
+    "wandb": {"experiments.tracking", "ablations.tracking.push"},
     "wandb_workspaces": {"ablations.tracking.workspace"},
     "optuna": {
         "ablations.runs.study",
@@ -176,12 +171,8 @@ DOORS = {
     },
     "vl_convert": {"experiments.figures.render"},
     "safetensors": {"transformer.pretrained"},
-    "ctranslate2": {
-        "experiments.export.ctranslate2_model",
-        "experiments.export.ctranslate2_engine",
-    },
+    "ctranslate2": {"experiments.export.engine"},
     "babel": {"transformer.data.corpora.cldr"},
-    "loky": {"experiments.figures.render"},
 }
 
 
@@ -343,9 +334,7 @@ def test_records_are_read_without_torch() -> None:
 
 
 def test_a_trained_model_is_used_without_lightning() -> None:
-    used = (
-        "experiments.evaluate.trained, experiments.evaluate.verify, experiments.attention.command"
-    )
+    used = "experiments.evaluate.trained, experiments.attention.command"
     code = f"import sys, {used}\nprint('lightning' in sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True

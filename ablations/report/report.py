@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ablations.files import CSV_FILE, LATEX_FILE, PLAN_FILE
+from ablations.files import CSV_FILE, LATEX_FILE
 from ablations.report.figures import table_figures
 from ablations.report.grids import cost_grid, regime_grid, results_grid, seeds_grid
 from ablations.report.layout import TEMPLATES, Grid, render
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.sentences import facts, order_of_rows, verdicts
 from ablations.report.write import write_files
-from experiments.figures.render import start_drawing
 from transformer.variant import class_name, has_changed
 
 _OF_RESULT = (
@@ -34,8 +33,6 @@ def write_report(directory: Path) -> str:
     Raises:
         InputError: if the directory is not a table's, or a file in it cannot be read.
     """
-    if (directory / PLAN_FILE).is_file():
-        start_drawing()
     table = compute_numbers(directory)
     plan, results = table.plan, results_grid(table)
     corpus = plan.base.data.corpus

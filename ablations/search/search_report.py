@@ -81,7 +81,7 @@ def _values(
         "title": f"Search: {search.title}",
         "headline": f"Search {search.space} at scale {search.scale} on {corpus.name} "
         f"({corpus.source_language} → {corpus.target_language}), {search.trials} trials: {states}.",
-        "verdict": _verdict(search, found),
+        "verdict": _verdict(found),
         "best_and_base": _best_and_base(search, found, trials),
         "confirmed": results_grid(confirmed) if confirmed else Grid([]),
         "confirmed_verdicts": list(verdicts(confirmed)) if confirmed else [],
@@ -123,13 +123,12 @@ def _progress(search: Search, trials: Sequence[Trial]) -> Iterator[str]:
         yield f"Trained: {trained:,} steps of the {whole:,} that these trials have to their ends."
 
 
-def _verdict(search: Search, found: Trial | None) -> str:
+def _verdict(found: Trial | None) -> str:
     if found is None:
         return "No trial has finished yet."
     return (
         f"The best is {found.name}, perplexity {formats.number(found.perplexity, 3)} on the "
-        "validation set. Train it with python -m experiments train DIRECTORY/best.json or, if the "
-        f"search is in runs/, by name: train {search.name}-best."
+        "validation set. Train it with python -m experiments train DIRECTORY/best.json."
     )
 
 

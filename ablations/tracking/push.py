@@ -15,8 +15,8 @@ from ablations.tables.plan import load_plan
 from ablations.tracking.table_run import track_table_run
 from ablations.tracking.workspace import save_workspace
 from experiments.records.result import RESULT_FILE
-from experiments.wandb_runs import answers, one_line, server
-from experiments.wandb_runs import project as default_project
+from experiments.tracking import answers, one_line, server
+from experiments.tracking import project as default_project
 from transformer.errors import InputError
 from transformer.progress import show_activity
 

@@ -19,7 +19,7 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
     Raises:
         InputError: if a file there cannot be read.
     """
-    from experiments.wandb_runs import track_table
+    from experiments.tracking import track_table
 
     table = compute_numbers(root)
     plan = table.plan

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.files import FIGURES
-from experiments.wandb_runs import STEP
+from experiments.tracking import STEP
 from transformer.files import write_atomically
 
 # Keeps the address of the workspace, so that a later push updates it.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import torch
+from torch import Tensor
 
 from experiments.figures.style import COLOURS, GREY, Spec, figure
+from transformer.data.vocabulary import SPACE_SYMBOL
 from transformer.evaluation.attention_weights import Attention, Kind
 
 # One for each head, from the first again where there are more heads.
@@ -24,55 +27,56 @@ READING: dict[Kind, str] = {
 _FAINTEST = 0.05
 _ROW, _WIDTH = 19, 150  # in pixels: of a word, between the two columns of words
 _SPREAD = 9  # the lines of several heads are set apart by at most this
-_PANELS_IN_A_ROW = 3
+# Control word-pieces, which stand alone.
+_ENDS = {"<s>", "</s>"}
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """Heads of one layer that are drawn over each other; all numbers begin at 1."""
-
-    title: str
-    layer: int
-    heads: Sequence[int]
-
-
-def attention_figure(kind: Kind, attention: Attention, panels: Sequence[Panel]) -> Spec:
-    """Words in two columns, the lines between them as strong as the weight, a colour per head."""
-    heads = sorted({head for panel in panels for head in panel.heads})
-    colours = {
-        "field": "head",
-        "type": "nominal",
-        "scale": {"domain": heads, "range": [colour_of(head) for head in heads]},
-        "legend": {"title": "head", "symbolType": "stroke"}
-        if any(len(panel.heads) > 1 for panel in panels)
-        else None,
-    }
-    return figure(
-        {
-            "text": NAMES[kind],
-            "subtitle": [READING[kind], f"Weights below {100 * _FAINTEST:.0f} % are left out."],
-            "anchor": "start",
-            "offset": 16,
-        },
-        concat=[_panel(attention, panel, colours) for panel in panels],
-        columns=_PANELS_IN_A_ROW,
-        spacing=40,
-        background="white",  # on none, PNGs show faint lines in wrong colours
-        padding=8,
-    )
+def join_words(attention: Attention) -> Attention:
+    """The weights between words: the sum over a key's word-pieces, the mean over a query's."""
+    queries, words = _words(attention.queries)
+    keys, read = _words(attention.keys)
+    weights = queries / queries.sum(1, keepdim=True) @ attention.weights @ keys.T
+    return Attention(queries=words, keys=read, weights=weights)
 
 
-def colour_of(head: int) -> str:
-    """The colour of a head in every figure and page."""
-    return HEAD_COLOURS[(head - 1) % len(HEAD_COLOURS)]
+def _words(pieces: Sequence[str]) -> tuple[Tensor, list[str]]:
+    """Which word each word-piece belongs to, ``(words, pieces)`` of 0 and 1, and the words.
+
+    Words end at spaces, and where letters or digits meet other characters.
+    """
+    index: list[int] = []
+    words: list[str] = []
+    for piece in pieces:
+        text = piece.removeprefix(SPACE_SYMBOL)
+        continues = words and text == piece and not {text, words[-1]} & _ENDS
+        if not (continues and (not words[-1] or _is_word(words[-1]) == _is_word(text))):
+            words.append("")
+        words[-1] += text
+        index.append(len(words) - 1)
+    return torch.nn.functional.one_hot(torch.tensor(index)).T.float(), words
 
 
-def _panel(attention: Attention, panel: Panel, colours: Spec) -> Spec:
+def _is_word(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def attention_figure(kind: Kind, attention: Attention, layer: int, heads: Sequence[int]) -> Spec:
+    """Words in two columns, the lines between them as strong as the weight, a colour per head.
+
+    Args:
+        layer: from 1, as are ``heads``
+    """
     rows = max(len(attention.queries), len(attention.keys))
     height = {"type": "quantitative", "axis": None, "scale": {"domain": [rows - 0.5, -0.5]}}
     width = {"type": "quantitative", "axis": None, "scale": {"domain": [0, 1], "nice": False}}
+    colours = {
+        "field": "head",
+        "type": "nominal",
+        "scale": {"domain": list(heads), "range": [colour_of(head) for head in heads]},
+        "legend": {"title": "head", "symbolType": "stroke"} if len(heads) > 1 else None,
+    }
     lines: Spec = {
-        "data": {"values": _lines(attention, panel)},
+        "data": {"values": _lines(attention, layer, heads)},
         "mark": "rule",
         "encoding": {
             "x": {"datum": 0, **width},
@@ -99,13 +103,26 @@ def _panel(attention: Attention, panel: Panel, colours: Spec) -> Spec:
             (attention.keys, "left", 5, 1),
         )
     ]
-    return {
-        "title": {"text": panel.title, "fontSize": 12, "fontWeight": "normal"},
-        "width": _WIDTH,
-        "height": _ROW * rows,
-        "view": {"stroke": None},
-        "layer": [lines, *columns],
-    }
+    numbers = ", ".join(map(str, heads))
+    return figure(
+        {
+            "text": f"{NAMES[kind]}: layer {layer}, head{'s' * (len(heads) > 1)} {numbers}",
+            "subtitle": [READING[kind], f"Weights below {100 * _FAINTEST:.0f} % are left out."],
+            "anchor": "start",
+            "offset": 16,
+        },
+        width=_WIDTH,
+        height=_ROW * rows,
+        view={"stroke": None},
+        layer=[lines, *columns],
+        background="white",  # on none, PNGs show faint lines in wrong colours
+        padding=8,
+    )
+
+
+def colour_of(head: int) -> str:
+    """The colour of a head in every figure and page."""
+    return HEAD_COLOURS[(head - 1) % len(HEAD_COLOURS)]
 
 
 def _strength(bounds: list[float]) -> Spec:
@@ -117,12 +134,12 @@ def _strength(bounds: list[float]) -> Spec:
     }
 
 
-def _lines(attention: Attention, panel: Panel) -> list[dict[str, float]]:
-    step = min(2.5, _SPREAD / len(panel.heads)) / _ROW
+def _lines(attention: Attention, layer: int, heads: Sequence[int]) -> list[dict[str, float]]:
+    step = min(2.5, _SPREAD / len(heads)) / _ROW
     lines: list[dict[str, float]] = []
-    for place, head in enumerate(panel.heads):
-        offset = (place - (len(panel.heads) - 1) / 2) * step
-        weights: list[list[float]] = attention.weights[panel.layer - 1, head - 1].tolist()
+    for place, head in enumerate(heads):
+        offset = (place - (len(heads) - 1) / 2) * step
+        weights: list[list[float]] = attention.weights[layer - 1, head - 1].tolist()
         lines += [
             {
                 "query": round(query + offset, 3),

@@ -4,8 +4,8 @@ They are called in that order, so that a checkpoint includes the metrics of its 
 has parts of its own for most of this. Each is replaced for a reason:
 
 * ``ModelCheckpoint`` writes in place, so a crash can leave half a file; it does not wait for a
-  validation that is due at the same step, and Lightning does not catch up on one that a kill cut
-  off; and it cannot tell regular checkpoints, which are averaged, from those written at a stop.
+  validation that is due at the same step; and it cannot tell regular checkpoints, which are
+  averaged, from those written at a stop.
 * ``CSVLogger`` writes after the step's checkpoint: a run killed in between would lack the line.
 * The progress bar is meant for a terminal. A log needs a line now and then, and other processes
   read ``progress.json``.

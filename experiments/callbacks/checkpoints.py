@@ -9,14 +9,13 @@ import lightning.pytorch as lightning
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from experiments.callbacks.clock import Clock, completes_step
+from experiments.callbacks.metrics import Clock, completes_step
 from experiments.records.checkpoints import is_regular, step_checkpoints
 from experiments.records.experiment import CHECKPOINTS
 from experiments.records.ownership import check_not_removed
 from transformer.config import TrainingConfig
 from transformer.files import replacing
 
-_BEST = "best.ckpt"
 # Resuming falls back on the second newest if the newest is damaged.
 _FEWEST_KEPT = 2
 
@@ -43,7 +42,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class Checkpoints(lightning.Callback):
-    """Writes a checkpoint at a fixed interval and at the end, and keeps the best on validation.
+    """Writes a checkpoint at a fixed interval and at the end, and keeps as many as are averaged.
 
     The interval is a number of steps, or of minutes of training: then a checkpoint is written at
     the first step after each multiple of it. Several devices must ask the first one's clock, and do
@@ -56,7 +55,6 @@ class Checkpoints(lightning.Callback):
         self._config = config
         self._clock = clock
         self._keep = max(_FEWEST_KEPT, config.average_checkpoints, config.also_average or 0)
-        self._best = float("inf")
         self._intervals = 0
         self._due = self._ending = False
 
@@ -65,12 +63,11 @@ class Checkpoints(lightning.Callback):
         self._ending = True
 
     def state_dict(self) -> dict[str, Any]:
-        """The best validation loss so far, and how many intervals of the clock are over."""
-        return {"best": self._best, "intervals": self._intervals}
+        """How many intervals of the clock are over."""
+        return {"intervals": self._intervals}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state of a checkpoint."""
-        self._best = state_dict["best"]
         self._intervals = state_dict["intervals"]
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
@@ -82,14 +79,9 @@ class Checkpoints(lightning.Callback):
             self._save_if_due(trainer)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Save the best so far, and the checkpoint that waited for the validation."""
-        if trainer.global_step % self._config.validate_every_steps != 0:
-            return  # an extra validation, where the time was up
-        loss = float(trainer.callback_metrics["valid_loss"])
-        if loss < self._best:
-            self._best = loss
-            self._save(trainer, _BEST, weights_only=True)
-        self._save_if_due(trainer)
+        """Save the checkpoint that waited for the validation."""
+        if trainer.global_step % self._config.validate_every_steps == 0:
+            self._save_if_due(trainer)  # and not at an extra one, where the time was up
 
     def _is_due(self, trainer: lightning.Trainer) -> bool:
         minutes, step = self._config.checkpoint_every_minutes, trainer.global_step
@@ -105,13 +97,10 @@ class Checkpoints(lightning.Callback):
         step = trainer.global_step
         if self._due or self._ending or trainer.should_stop or step == trainer.max_steps:
             name = f"step-{step:08d}.ckpt" if self._due else f"step-{step:08d}-stop.ckpt"
-            self._save(trainer, name)
+            check_not_removed(self._directory)
+            trainer.save_checkpoint(self._directory / CHECKPOINTS / name)
             if trainer.is_global_zero:
                 self._remove_old()
-
-    def _save(self, trainer: lightning.Trainer, name: str, *, weights_only: bool = False) -> None:
-        check_not_removed(self._directory)
-        trainer.save_checkpoint(self._directory / CHECKPOINTS / name, weights_only=weights_only)
 
     def _remove_old(self) -> None:
         steps = step_checkpoints(self._directory)

@@ -1,16 +1,18 @@
-"""``metrics.csv``, and the x-axes of what loggers get."""
+"""Count, log and show the figures of a training."""
 
 from __future__ import annotations
 
 import csv
 import io
+import logging
+import time
 import warnings
+from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning.pytorch as lightning
 
-from experiments.callbacks.clock import Clock, completes_step
 from experiments.records.outputs import (
     COLUMNS,
     METRICS_FILE,
@@ -19,7 +21,84 @@ from experiments.records.outputs import (
     read_metrics,
 )
 from experiments.records.ownership import is_first_rank
+from experiments.records.progress import Progress, RunState
+from transformer.data.batches import Batch
 from transformer.files import write_atomically
+
+if TYPE_CHECKING:
+    from experiments.display import Display  # tests/gpu imports this module without rich
+
+# Reading the loss waits for the GPU, so it is read no more often than a person looks.
+_SHOW_SECONDS = 0.5
+# Speed is measured over the last steps, so that a slow first step is soon forgotten.
+_WINDOW = 50
+
+
+def quieten_lightning() -> None:
+    """Hide the devices and tips that Lightning announces at every start, but not its errors."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"lightning\..*")
+
+
+def completes_step(trainer: lightning.Trainer) -> bool:
+    """Whether the micro-batch that has just ended is the last of its optimiser step."""
+    return (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches == 0
+
+
+class Clock(lightning.Callback):
+    """Counts the seconds, validation included, and the real tokens of training, on all devices and
+    over all sessions of a run.
+    """
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._started: float | None = None
+        self._ended: float | None = None
+        self.source_tokens = 0
+        self.target_tokens = 0
+
+    @property
+    def seconds(self) -> float:
+        """Time spent, including earlier sessions."""
+        if self._started is None:  # a resumed run with nothing left to train
+            return self._before
+        return self._before + (self._ended or time.monotonic()) - self._started
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "seconds": self.seconds,
+            "source_tokens": self.source_tokens,
+            "target_tokens": self.target_tokens,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the counts of a checkpoint."""
+        self._before = state_dict["seconds"]
+        self.source_tokens = state_dict["source_tokens"]
+        self.target_tokens = state_dict["target_tokens"]
+
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
+        """Start counting: what came before is loading, not training."""
+        self._started = time.monotonic()
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        """Stop counting."""
+        self._ended = time.monotonic()
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        """Count a step."""
+        if completes_step(trainer):
+            self.source_tokens += batch.source_tokens
+            self.target_tokens += batch.target_tokens
 
 
 class LogMetrics(lightning.Callback):
@@ -42,7 +121,10 @@ class LogMetrics(lightning.Callback):
         self._seconds, self._tokens = 0.0, 0  # of the clock, where the interval begins
         self._paused_at = 0.0
         if is_first_rank():
-            self._drop_after(resumed_step)
+            kept = io.StringIO(newline="")
+            lines = (line for line in read_metrics(directory) if int(line[0]) <= resumed_step)
+            csv.writer(kept).writerows([COLUMNS, *lines])
+            write_atomically(self._path, kept.getvalue())
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
         """Begin the first interval."""
@@ -93,10 +175,55 @@ class LogMetrics(lightning.Callback):
             with self._path.open("a", encoding="utf-8", newline="") as file:
                 csv.DictWriter(file, COLUMNS).writerow({"step": trainer.global_step} | line)
 
-    def _drop_after(self, step: int) -> None:
-        lines, damaged = read_metrics(self._path.parent)
-        if damaged:
-            warnings.warn(f"{self._path}: {damaged} damaged line(s) dropped", stacklevel=4)
-        kept = io.StringIO(newline="")
-        csv.writer(kept).writerows([COLUMNS, *(line for line in lines if int(line[0]) <= step)])
-        write_atomically(self._path, kept.getvalue())
+
+class ShowTraining(lightning.Callback):
+    """Updates the display during training.
+
+    Args:
+        max_steps: at which training ends
+        max_seconds: of training, after which it ends sooner; None for no limit
+    """
+
+    def __init__(self, display: Display, max_steps: int, max_seconds: float | None) -> None:
+        self._display = display
+        self._max_steps, self._max_seconds = max_steps, max_seconds
+        self._times: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
+        self._started = self._shown = 0.0
+
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
+        """Note the time."""
+        self._started = time.monotonic()
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        """Show the step, with the loss that was logged last."""
+        if not trainer.is_global_zero or not completes_step(trainer):
+            return
+        now, step = time.monotonic(), trainer.global_step
+        self._times.append((now, batch.target_tokens))
+        if now - self._shown < _SHOW_SECONDS and step < self._max_steps:
+            return
+        self._shown = now
+        loss = trainer.callback_metrics.get("loss")
+        speed = left = None
+        if (elapsed := now - self._times[0][0]) > 0:
+            speed = sum(tokens for _, tokens in list(self._times)[1:]) / elapsed
+            left = (self._max_steps - step) * elapsed / (len(self._times) - 1)
+            if self._max_seconds is not None:
+                left = min(left, max(0.0, self._max_seconds - (now - self._started)))
+        self._display.update(
+            Progress(
+                stage=RunState.TRAIN,
+                step=step,
+                max_steps=self._max_steps,
+                loss=None if loss is None else float(loss),
+                tokens_per_second=speed,
+                seconds_left=left,
+            )
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
 from types import FrameType
 from typing import Any
 
@@ -15,11 +14,8 @@ import torch.distributed as distributed
 from torch import Tensor
 
 from experiments.callbacks.checkpoints import Checkpoints
-from experiments.callbacks.clock import Clock, completes_step
+from experiments.callbacks.metrics import Clock, completes_step
 from experiments.records.progress import stop_signals
-
-# Several ranks ask each other this often whether to stop.
-_SECONDS_BETWEEN_VOTES = 0.5
 
 
 class StoppedError(Exception):
@@ -32,7 +28,7 @@ class StoppedError(Exception):
 
 class StopEarly(lightning.Callback):
     """Ends training after the step in which a signal comes, or the time is up; a second signal ends
-    it at once. Several ranks end at the same step, within about a second.
+    it at once. Several ranks end at the same step, one later.
 
     Args:
         clock: a callback before this one
@@ -101,20 +97,16 @@ class StopEarly(lightning.Callback):
 class RankVote:
     """Lets all ranks stop at the same step.
 
-    At most every half second they tell each other what they know, while the next step is computed
-    and through the CPU: a reduction on the GPU would have to wait for it.
+    After each step they tell each other what they know, while the next step is computed and through
+    the CPU: a reduction on the GPU would have to wait for it.
     """
 
     def __init__(self) -> None:
         self._group = distributed.new_group(backend="gloo")
         self._pending: tuple[Any, Tensor] | None = None
-        self._steps = 0  # since the last vote
-        self._left = 0  # until the next one
-        self._voted_at = time.monotonic()
 
     def exchange(self, received: bool, up: bool) -> tuple[bool, bool]:
-        """Called after every step; returns what any rank had to say one step after it has said it
-        in a vote, and False otherwise.
+        """Called after every step; returns what any rank had to say at the step before.
 
         Args:
             received: whether this rank has received a signal
@@ -124,21 +116,10 @@ class RankVote:
         if self._pending is not None:
             work, votes = self._pending
             work.wait()
-            first, second, self._left = votes.tolist()
-            answer, self._pending = (bool(first), bool(second)), None
-        self._steps += 1
-        if self._left == 0:
-            self._vote(received, up)
-        else:
-            self._left -= 1
-        return answer
-
-    def _vote(self, received: bool, up: bool) -> None:
-        now = time.monotonic()
-        step_seconds = max((now - self._voted_at) / self._steps, 1e-6)
-        # Ranks measure different times, so the next vote is agreed on like the rest.
-        votes = torch.tensor([received, up, int(_SECONDS_BETWEEN_VOTES / step_seconds)])
+            answer = bool(votes[0]), bool(votes[1])
+        votes = torch.tensor([received, up], dtype=torch.uint8)
         work = distributed.all_reduce(
             votes, distributed.ReduceOp.MAX, group=self._group, async_op=True
         )
-        self._pending, self._steps, self._voted_at = (work, votes), 0, now
+        self._pending = work, votes
+        return answer

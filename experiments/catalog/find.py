@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import warnings
 from pathlib import Path
 
 from experiments.catalog.paper import (
@@ -16,7 +15,7 @@ from experiments.catalog.paper import (
 )
 from experiments.catalog.parsing import CRAFT, CRAFT_SHORT, TREEBANK, experiment_of_treebank
 from experiments.catalog.small import CLDR, MULTI30K, MULTI30K_FR, MULTI30K_LONG, recipe
-from experiments.records.experiment import BEST_FILE, Experiment, read_experiment
+from experiments.records.experiment import Experiment, read_experiment
 from transformer.config import override
 from transformer.corpus import Corpus
 from transformer.data.corpora.folders import anchored, folder_corpus
@@ -44,20 +43,15 @@ EXPERIMENTS = {
 
 
 def find_experiment(
-    name: str,
-    *,
-    seed: int | None = None,
-    vocab_size: int | None = None,
-    compile: bool | None = None,
-    checkpoint_every_minutes: float | None = None,
+    name: str, *, seed: int | None = None, vocab_size: int | None = None
 ) -> Experiment:
     """Find the experiment of that name, with the given changes.
 
     Args:
-        name: one of the project's own, one that a search has found (see :func:`searched`),
-            ``files:FOLDER``, ``files:FOLDER:de-en``, ``treebank:FOLDER``, ``FILE.py``, or a
-            ``FILE.json`` of a search or of a run (its ``config.json``)
-        seed: and the rest are fields of the configuration; None leaves them as they are
+        name: one of the project's own, ``files:FOLDER``, ``files:FOLDER:de-en``,
+            ``treebank:FOLDER``, ``FILE.py``, or a ``FILE.json`` of a search or of a run (its
+            ``config.json``)
+        seed: None leaves it as it is, as ``vocab_size`` does
 
     Raises:
         InputError: for an unknown name, an unusable folder or file, or an invalid value.
@@ -73,13 +67,9 @@ def find_experiment(
     elif name in EXPERIMENTS:
         experiment = EXPERIMENTS[name]
     else:
-        experiment = _of_search(name)
-    changes = {
-        "seed": seed,
-        "vocab_size": vocab_size,
-        "compile": compile,
-        "checkpoint_every_minutes": checkpoint_every_minutes,
-    }
+        forms = [f"{FILES}FOLDER", f"{TREEBANK}FOLDER", "FILE.py", "FILE.json"]
+        raise unknown_name("experiment", name, [*EXPERIMENTS, *forms])
+    changes = {"seed": seed, "vocab_size": vocab_size}
     given = {key: value for key, value in changes.items() if value is not None}
     return dataclasses.replace(experiment, config=override(experiment.config, **given))
 
@@ -108,40 +98,15 @@ def experiment_of_file(path: Path) -> Experiment:
     Relative paths in it start from its folder.
     """
     module = load_file(path, "corpus or experiment")
-    experiment, corpus = getattr(module, "EXPERIMENT", None), getattr(module, "CORPUS", None)
-    if isinstance(experiment, Experiment):
-        corpus = anchored(experiment.config.data.corpus, path.parent)
-        config = override(experiment.config, corpus=corpus)
-        return dataclasses.replace(experiment, config=config)
-    if isinstance(corpus, Corpus):
-        return Experiment(
+    found, corpus = getattr(module, "EXPERIMENT", None), getattr(module, "CORPUS", None)
+    if found is None and isinstance(corpus, Corpus):
+        found = Experiment(
             name=corpus.name,
             description=f"the corpus of {path}",
-            config=recipe(anchored(corpus, path.parent)),
+            config=recipe(corpus),
             tags=("files",),
         )
-    raise InputError(f"{path}: no CORPUS = Corpus(…) and no EXPERIMENT = Experiment(…) in it")
-
-
-def searched() -> dict[str, list[tuple[Path, Experiment]]]:
-    """The best experiments of searches, by name, from ``best.json`` of each folder in ``runs``."""
-    found: dict[str, list[tuple[Path, Experiment]]] = {}
-    for path in sorted(Path("runs").glob(f"*/{BEST_FILE}")):
-        try:
-            experiment = read_experiment(path)
-        except InputError as error:
-            warnings.warn(str(error), stacklevel=2)  # one bad file should not hide the others
-        else:
-            found.setdefault(experiment.name, []).append((path, experiment))
-    return found
-
-
-def _of_search(name: str) -> Experiment:
-    found = searched()
-    if name not in found:
-        forms = [f"{FILES}FOLDER", f"{TREEBANK}FOLDER", "FILE.py"]
-        raise unknown_name("experiment", name, [*EXPERIMENTS, *found, *forms])
-    if len(found[name]) > 1:
-        paths = " or ".join(str(path) for path, _ in found[name])
-        raise InputError(f"{name!r} is the best of several searches: name one file, {paths}")
-    return found[name][0][1]
+    if not isinstance(found, Experiment):
+        raise InputError(f"{path}: no CORPUS = Corpus(…) and no EXPERIMENT = Experiment(…) in it")
+    anchor = anchored(found.config.data.corpus, path.parent)
+    return dataclasses.replace(found, config=override(found.config, corpus=anchor))

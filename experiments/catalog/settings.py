@@ -18,9 +18,8 @@ _ELSEWHERE = {
     "corpus": "NAME, such as files:FOLDER",
     "vocab_size": "--vocab-size",
     "seed": "--seed",
-    "compile": "--compile",
-    "checkpoint_every_minutes": "--checkpoint-minutes",
 }
+_WORDS = {"none": None, "true": True, "false": False}
 # W&B allows names of 128 letters, file systems 255.
 _MOST_LETTERS = 100
 
@@ -41,14 +40,11 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
         section, _, field = name.rpartition(".")
         if field not in fields:
             raise unknown_name("setting", field, fields)
-        right_section, kind = fields[field]
-        if section not in ("", right_section):
-            raise InputError(f"unknown setting {name!r}: did you mean '{right_section}.{field}'?")
+        if section not in ("", right := fields[field][0]):
+            raise InputError(f"unknown setting {name!r}: did you mean '{right}.{field}'?")
         if field in _ELSEWHERE:
             raise InputError(f"--set takes no {field}: give it as {_ELSEWHERE[field]}")
-        if field in values:
-            raise InputError(f"--set has {field} twice")
-        values[field] = variant_name(text) if field == "model" else _parse(field, text, kind)
+        values[field] = variant_name(text) if field == "model" else _parse(field, text)
     shown = {x: class_name(str(value)) if x == "model" else value for x, value in values.items()}
     words = "-".join(f"{field}={shown[field]}" for field in fields if field in values)
     if len(words) > _MOST_LETTERS:
@@ -87,24 +83,14 @@ def _kinds(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if isinstance(kind, UnionType) else (kind,)
 
 
-def _parse(field: str, text: str, kind: Any) -> object:
-    first, *others = _kinds(kind)
-    if NoneType in others and text.lower() == "none":
-        return None
-    value = _value(text, first)
-    if not fits(value, first):
+def _parse(field: str, text: str) -> object:
+    _, kind = config_fields()[field]
+    value: Any = _WORDS.get(text.lower(), text)
+    for number in (float, int):  # a whole number is both
+        try:
+            value = number(text)
+        except ValueError:
+            continue
+    if not fits(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
         raise InputError(f"{field} is {text!r}, but takes {takes(kind)}")
-    return value
-
-
-def _value(text: str, kind: Any) -> object:
-    """``text`` as a value of that type, if it is one."""
-    if get_origin(kind) is Literal:
-        return text
-    if kind is bool:
-        return {"true": True, "false": False}.get(text.lower())
-    try:
-        value = kind(text)
-        return value if math.isfinite(value) else None
-    except (ValueError, OverflowError):
-        return None
+    return float(value) if isinstance(value, int) and _kinds(kind)[0] is float else value

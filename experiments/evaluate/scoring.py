@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
 from experiments.display import Display
-from experiments.evaluate.options import DecodingOptions
-from experiments.evaluate.parsing import score_parses
 from experiments.evaluate.trained import (
     Text,
     TrainedModel,
     choose_checkpoints,
     load_average,
-    load_decoder,
+    load_trained,
     text_of_split,
 )
 from experiments.records.checkpoints import to_average
 from experiments.records.data import recorded_data
-from experiments.records.experiment import Experiment, load_experiment
+from experiments.records.experiment import DecodingOptions, Experiment, load_experiment
 from experiments.records.outputs import Sample, hypotheses_path, samples_path
 from experiments.records.progress import Progress, RunState
 from experiments.records.provenance import commit, versions
-from experiments.records.result import Averaged, Parses, Result, parse_scores
+from experiments.records.result import Averaged, Parses, Result, score_line
 from transformer.config import to_dict
 from transformer.data.prepared import PreparedCorpus
 from transformer.data.text import read_aligned
+from transformer.data.trees import delinearise
 from transformer.errors import InputError
 from transformer.evaluation.bleu import Bleu, bleu, sentence_chrf, tokenised_bleu
 from transformer.evaluation.counts import count_parameters, training_flops
+from transformer.evaluation.parsing import evaluate_parses, most_frequent_label, right_branching
 from transformer.evaluation.perplexity import Perplexity, perplexity
 from transformer.files import write_atomically, write_json
 from transformer.training.precision import effective_precision
@@ -41,13 +41,11 @@ from transformer.training.precision import effective_precision
 if TYPE_CHECKING:  # a translation needs no Lightning, whose import takes seconds
     import lightning.pytorch as lightning
 
-    from experiments.callbacks.clock import Clock
+    from experiments.callbacks.metrics import Clock
 
 # Rows of the embedding with which the parameters add up to the paper's column.
 _PAPER_VOCAB_SIZE = 40_960
 _FEWER_AT_ONCE = "run fewer things on the device at once; training is done and is not lost"
-# Share of the lines after which the time left can be estimated.
-_SMALLEST_SHARE = 0.02
 # How many of the best translations are kept with their source, and of the worst.
 _SAMPLES = 5
 
@@ -89,8 +87,7 @@ def score_run(
         InputError: if it has no checkpoint that can be read.
         OutOfMemoryError: if there is not enough memory.
     """
-    config, device = experiment.config, trainer.strategy.root_device
-    vocabulary = corpus.vocabulary()
+    device, vocabulary = trainer.strategy.root_device, corpus.vocabulary()
 
     def score_mean(checkpoints: list[Path], split: str, name: str) -> Scores:
         text = corpus.text(split)
@@ -109,7 +106,7 @@ def score_run(
         for split in experiment.splits
         if corpus.has(split)
     }
-    averaged, count = None, config.training.also_average
+    averaged, count = None, experiment.config.training.also_average
     more = checkpoints if count is None else to_average(directory, count)
     if more != checkpoints:
         valid = score_mean(more, "valid", "valid-averaged")
@@ -129,6 +126,7 @@ def _result(
     config, device = experiment.config, trainer.strategy.root_device
     precision = effective_precision(config.training.precision, device)
     peak = nominal_peak(device_name(), precision)
+    device_seconds = clock.seconds * trainer.world_size
     valid = scores["valid"]
     figures = valid.figures() | (scores["test"].figures("test_") if "test" in scores else {})
     return Result(
@@ -144,7 +142,7 @@ def _result(
         source_tokens=clock.source_tokens,
         target_tokens=clock.target_tokens,
         flops=training_flops(config.model, clock.source_tokens, clock.target_tokens),
-        flops_nominal=None if peak is None else clock.device_seconds * peak,
+        flops_nominal=None if peak is None else device_seconds * peak,
         train_seconds=clock.seconds,
         tokens_per_second=clock.target_tokens / clock.seconds,
         device=device_name(),
@@ -161,48 +159,62 @@ def _result(
 
 
 def score(
-    trained: TrainedModel,
-    text: Text,
-    *,
-    hypotheses_file: Path | None = None,
-    display: Display,
+    trained: TrainedModel, text: Text, *, hypotheses_file: Path | None, display: Display
 ) -> Scores:
-    """Translate or parse ``text``, source and reference lines, and score that.
-
-    Args:
-        hypotheses_file: where to write the translations
+    """Translate or parse ``text``, write that to ``hypotheses_file`` if there is one, and score it
+    against the references.
     """
     source, reference = text
     display.start(RunState.EVALUATE)
-    on_progress = show_lines(display, len(source))
-    hypotheses = trained.decode(source, on_progress=on_progress)
+    hypotheses = trained.decode(source, on_progress=show_lines(display, len(source)))
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     likely = perplexity(trained.model, trained.vocabulary, source, reference)
-    corpus = trained.experiment.config.data.corpus
-    if corpus.task == "parsing":
+    if trained.is_parser:
         parses = score_parses(source, reference, hypotheses)
         return Scores(translations=hypotheses, perplexity=likely, parses=parses)
+    language = trained.experiment.config.data.corpus.target_language
     return Scores(
         translations=hypotheses,
         perplexity=likely,
         bleu=bleu(hypotheses, reference),
-        tokenised_bleu=tokenised_bleu(hypotheses, reference, corpus.target_language),
+        tokenised_bleu=tokenised_bleu(hypotheses, reference, language),
+    )
+
+
+def score_parses(
+    sentences: Sequence[str], references: Sequence[str], lines: Sequence[str]
+) -> Parses:
+    """Score a model's ``lines`` for ``sentences`` against linearised ``references``.
+
+    The baseline is right-branching, with the most frequent label of the references.
+    """
+    words = [sentence.split() for sentence in sentences]
+    gold = [delinearise(*each) for each in zip(references, words, strict=True)]
+    found = [delinearise(*each) for each in zip(lines, words, strict=True)]
+    label = most_frequent_label(gold)
+    scores = evaluate_parses(gold, found)
+    return Parses(
+        precision=scores.precision,
+        recall=scores.recall,
+        f1=scores.f1,
+        exact_match=scores.exact_match,
+        baseline_f1=evaluate_parses(gold, [right_branching(x, label) for x in words]).f1,
+        sentences=scores.sentences,
     )
 
 
 def write_samples(path: Path, text: Text, translations: list[str]) -> None:
     """Write the best and the worst translations of ``text`` by chrF, best first."""
-    source, reference = text
-    chrf = sentence_chrf(translations, reference)
+    chrf = sentence_chrf(translations, text[1])
     order = sorted(range(len(chrf)), key=lambda line: -chrf[line])
     if len(order) > 2 * _SAMPLES:
         order = order[:_SAMPLES] + order[-_SAMPLES:]
     samples = [
         Sample(
             chrf=round(chrf[line], 1),
-            source=source[line],
-            reference=reference[line],
+            source=text[0][line],
+            reference=text[1][line],
             translation=translations[line],
         )
         for line in order
@@ -211,16 +223,13 @@ def write_samples(path: Path, text: Text, translations: list[str]) -> None:
 
 
 def show_lines(display: Display, lines: int) -> Callable[[int], None]:
-    """A callback for :func:`translate` that updates ``display``."""
+    """A callback that takes the number of lines done and updates ``display``."""
     started = time.monotonic()
 
     def update(done: int) -> None:
-        elapsed = time.monotonic() - started
-        # Lines arrive in batches, so the first few say nothing about the speed.
-        left = elapsed / done * (lines - done) if done >= _SMALLEST_SHARE * lines else None
-        display.update(
-            Progress(stage=RunState.EVALUATE, step=done, max_steps=lines, seconds_left=left)
-        )
+        left = (time.monotonic() - started) / done * (lines - done)
+        stage = RunState.EVALUATE
+        display.update(Progress(stage=stage, step=done, max_steps=lines, seconds_left=left))
 
     return update
 
@@ -239,24 +248,19 @@ def evaluate_run(
         raise InputError("--source and --reference belong together")
     if output is not None and not output.parent.is_dir():
         raise InputError(f"{output.parent} is not a folder: --output cannot be written")
-    experiment = load_experiment(directory)
-    text = (
-        read_aligned(source, reference)
-        if source is not None and reference is not None
-        else text_of_split(experiment, split, recorded_data(directory))
-    )
-    trained = load_decoder(directory, options)
+    if source is not None and reference is not None:
+        text = read_aligned(source, reference)
+    else:
+        text = text_of_split(load_experiment(directory), split, recorded_data(directory))
+    trained = load_trained(directory, options.average, options=options)
     with Display(None) as display:
         scores = score(trained, text, hypotheses_file=output, display=display)
+    figures = Averaged(checkpoints=trained.averaged, **scores.figures())
+    print(f"{score_line(split if source is None else 'text', figures)}, ", end="")
+    print(f"per character {figures.perplexity_per_char:.3f}")
     for name, found in (("BLEU", scores.bleu), ("tokenised BLEU", scores.tokenised_bleu)):
         if found is not None:
-            print(f"{name} {found.score:.2f}  {found.signature}")
-    if scores.parses is not None:
-        print(parse_scores(scores.parses))
-    print(
-        f"perplexity {scores.perplexity.per_token:.3f} per word-piece, "
-        f"{scores.perplexity.per_char:.3f} per character"
-    )
+            print(f"{name}: {found.signature}")
     decoding = trained.experiment.config.decoding
     averaged = f", {trained.averaged} checkpoints averaged" if trained.averaged > 1 else ""
     print(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from experiments.records.checksums import check_unchanged
 from experiments.records.data import recorded_data
-from experiments.records.experiment import Experiment, load_experiment
+from experiments.records.experiment import load_experiment
 from experiments.records.outputs import hypotheses_path
 from experiments.records.result import MEASURES
 from transformer.data.text import read_text
@@ -75,74 +74,34 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
         InputError: if one is no run or wrote none, has changed since, or they translated different
             text.
     """
-    for path in (first, second):
-        if path.is_file():
-            raise InputError(
-                f"{path} is a file: to compare two files of translations give --reference FILE, "
-                "the lines that they should say"
-            )
     from experiments.evaluate.trained import text_of_split  # imports torch
 
-    for path in (first, second):
-        check_unchanged(path)
-    experiment = load_experiment(first)
-    _check_same_split(experiment, load_experiment(second), split)
-    ours, theirs = (_hypotheses(run, split) for run in (first, second))
+    systems: list[tuple[str, list[str]]] = []
+    for run in (first, second):
+        check_unchanged(run)
+        load_experiment(run)
+        if not (path := hypotheses_path(run, split)).is_file():
+            raise InputError(
+                f"{run} has no {path.name}: it is not finished, or was not scored on {split}"
+            )
+        systems.append((str(run), read_text(path)))
     data, other = recorded_data(first), recorded_data(second)
     for name in (f"{split}/source.txt", f"{split}/reference.txt"):
         if data and other and data.files.get(name) != other.files.get(name):
             raise InputError(f"{first} and {second} were scored on different text: {name} differs")
-    _, references = text_of_split(experiment, split, data)
-    return compare_lines((str(first), ours), (str(second), theirs), references)
-
-
-def compare_files(first: Path, second: Path, reference: Path) -> Significance:
-    """Compare two files of translations, a line for each line of ``reference``."""
-    return compare_lines(
-        (str(first), read_text(first)), (str(second), read_text(second)), read_text(reference)
-    )
-
-
-def _hypotheses(directory: Path, split: str) -> list[str]:
-    path = hypotheses_path(directory, split)
-    if not path.is_file():
-        raise InputError(
-            f"{directory} has no {path.name}: it is not finished, or was not scored on {split}"
-        )
-    return read_text(path)
-
-
-def _check_same_split(first: Experiment, second: Experiment, split: str) -> None:
-    one, other = first.config.data.corpus, second.config.data.corpus
-    for corpus in (one, other):
-        if split not in corpus.splits:
-            raise InputError(f"the corpus {corpus.name} has no {split} set")
-    if (one.splits[split], one.target_language) != (other.splits[split], other.target_language):
-        raise InputError(
-            f"the runs translated different {split} sets, of {one.name} and of {other.name}: "
-            "compare runs on one corpus"
-        )
+    _, references = text_of_split(load_experiment(first), split, data)
+    return compare_lines(systems[0], systems[1], references)
 
 
 def compare_lines(
     first: tuple[str, Sequence[str]], second: tuple[str, Sequence[str]], references: Sequence[str]
 ) -> Significance:
-    """Compare two systems by sacreBLEU's approximate randomisation, 10,000 trials.
+    """Compare two systems, each a name and its lines, by sacreBLEU's approximate randomisation.
 
     Each trial exchanges a random half of the lines between the systems. (The p value of
     sacreBLEU's paired bootstrap is one-sided: at 0.05 it calls one chance difference in ten real.)
     It accounts for the choice of lines, not for how far another training seed would move a system.
-    The intervals are of a bootstrap over the lines. The result is the same at every call. It takes
-    about 120 kB of memory per line.
-
-    Args:
-        first: the name of a system, and its translations as detokenised lines
-        second: those of the other
-        references: as many lines
-
-    Raises:
-        InputError: if the numbers of lines differ, there are none, or ``SACREBLEU_SEED`` is
-            invalid.
+    The intervals are of a bootstrap over the lines. The result is the same at every call.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.significance import PairedTest
@@ -150,13 +109,9 @@ def compare_lines(
     for name, lines in (first, second):
         if len(lines) != len(references):
             raise InputError(f"{name} has {len(lines)} lines but the references {len(references)}")
-    if not references:
-        raise InputError("there are no lines to compare")
-    _check_seed()
-    metric = BLEU(references=[list(references)])
     test = PairedTest(
         [first, second],
-        {"BLEU": metric},
+        {"BLEU": BLEU(references=[list(references)])},
         None,
         test_type="ar",
         n_samples=_TRIALS,
@@ -177,10 +132,3 @@ def compare_lines(
         p_value=1.0 if found[0].bleu == found[1].bleu else results[1].p_value,
         signature=str(signatures["BLEU"]),
     )
-
-
-def _check_seed() -> None:
-    """Refuse ``none`` and 0, which sacreBLEU reads as no seed in one or both of its two places."""
-    seed = os.environ.get("SACREBLEU_SEED")
-    if seed is not None and not (seed.isdecimal() and int(seed) > 0):
-        raise InputError(f"SACREBLEU_SEED is {seed!r}, but must be a whole number above 0")

@@ -6,28 +6,29 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 import torch
 
 from experiments.devices import default_device
-from experiments.evaluate.options import DecodingOptions
-from experiments.evaluate.parsing import constrain_to_trees, parse_lines
-from experiments.records.checkpoints import has_checkpoints, to_average
+from experiments.records.checkpoints import to_average
 from experiments.records.data import run_vocabulary
-from experiments.records.experiment import Experiment, load_experiment
+from experiments.records.experiment import DecodingOptions, Experiment, load_experiment
 from transformer.config import override
 from transformer.data.corpora.declared import sacrebleu_set
+from transformer.data.corpora.treebanks import leaves_of
 from transformer.data.fetch.texts import fetch
 from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest
 from transformer.data.text import MAX_LINE, decode_line, lines_of, read_aligned
-from transformer.data.trees import escape, to_penn
+from transformer.data.trees import delinearise, escape, to_penn
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError, require
 from transformer.evaluation.perplexity import Decode, translate
+from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
 from transformer.model.encoder_decoder import Transformer
 from transformer.pretrained import WEIGHTS_FILE, load_weights
 from transformer.training.checkpoints import average_weights
@@ -52,6 +53,11 @@ class TrainedModel:
     averaged: int
     search: Decode | None = None
 
+    @property
+    def is_parser(self) -> bool:
+        """Whether it writes trees, not translations."""
+        return self.experiment.config.data.corpus.task == "parsing"
+
     def decode(
         self,
         lines: Sequence[str],
@@ -65,34 +71,45 @@ class TrainedModel:
             on_progress: called with the number of lines done so far
             first_line: the number of the first one in the text that they are from
         """
-        corpus, device = self.experiment.config.data.corpus, self.model.embedding.weight.device
-        is_parser = corpus.task == "parsing"
+        constrain = None
+        if self.is_parser:
+            leaves = leaves_of(self.experiment.config.data.corpus)
+            device = self.model.embedding.weight.device
+            constrain = partial(TreeConstraint, Spelling(self.vocabulary, leaves), device=device)
         return translate(
             self.model,
             self.vocabulary,
             lines,
             self.experiment.config.decoding,
             decode=self.search,
-            constrain=constrain_to_trees(corpus, self.vocabulary, device) if is_parser else None,
+            constrain=constrain,
             on_progress=on_progress,
             first_line=first_line,
         )
 
 
 def load_trained(
-    directory: Path | str, average: int | None = None, *, device: torch.device | None = None
+    directory: Path | str,
+    average: int | None = None,
+    *,
+    options: DecodingOptions | None = None,
+    device: torch.device | None = None,
 ) -> TrainedModel:
     """Load the model of a run or of an export as safetensors.
 
     Args:
         average: how many of the last checkpoints to average; None for as many as configured
+        options: other settings of the search than the run's own
         device: None takes a GPU if there is one
 
     Raises:
         InputError: if the directory holds no model, or not enough checkpoints.
     """
     directory, device = Path(directory), device or default_device()
-    experiment = load_experiment(directory)
+    experiment, options = load_experiment(directory), options or DecodingOptions()
+    search = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
+    given = {name: value for name, value in search.items() if value is not None}
+    experiment = replace(experiment, config=override(experiment.config, **given))
     if (directory / WEIGHTS_FILE).is_file():
         if average is not None:
             raise InputError(f"{directory} is an export and holds no checkpoints to average")
@@ -101,9 +118,10 @@ def load_trained(
         checkpoints = choose_checkpoints(experiment, directory, average)
         model, averaged = load_average(experiment, checkpoints, device), len(checkpoints)
     vocabulary = run_vocabulary(directory)
-    return TrainedModel(
+    trained = TrainedModel(
         experiment=experiment, model=model, vocabulary=vocabulary, averaged=averaged
     )
+    return with_ctranslate2(trained) if options.engine == "ctranslate2" else trained
 
 
 def choose_checkpoints(
@@ -113,12 +131,8 @@ def choose_checkpoints(
     if average is not None and average < 1:
         raise InputError(f"average is {average}, but must be at least 1")
     paths = to_average(directory, average or experiment.config.training.average_checkpoints)
-    if not paths and has_checkpoints(directory):
-        raise InputError(
-            f"none of the checkpoints of {directory} can be read: train again, or copy them again"
-        )
     if not paths:
-        raise InputError(f"{directory} has no checkpoint yet: train it first")
+        raise InputError(f"{directory} has no checkpoint that can be read: train it first")
     if average is not None and len(paths) < average:
         raise InputError(
             f"{directory} holds {len(paths)} of the {average} checkpoints to average: "
@@ -139,22 +153,12 @@ def load_average(
     return model
 
 
-def load_decoder(directory: Path, options: DecodingOptions) -> TrainedModel:
-    """The model of ``directory``, with the experiment changed by the options."""
-    changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
-    given = {name: value for name, value in changes.items() if value is not None}
-    experiment = load_experiment(directory)
-    experiment = replace(experiment, config=override(experiment.config, **given))
-    if experiment.config.data.corpus.task == "parsing" and options.engine == "ctranslate2":
-        raise InputError("CTranslate2 cannot be held to trees: parse with --engine torch")
-    trained = replace(load_trained(directory, options.average), experiment=experiment)
-    return trained if options.engine == "torch" else with_ctranslate2(trained)
-
-
 def with_ctranslate2(trained: TrainedModel, folder: Path | None = None) -> TrainedModel:
     """The same model searched by CTranslate2, or its export in ``folder``."""
+    if trained.is_parser:
+        raise InputError("CTranslate2 cannot be held to trees: parse with --engine torch")
     require("ctranslate2")
-    from experiments.export.ctranslate2_engine import CTranslate2Decoder
+    from experiments.export.engine import CTranslate2Decoder
 
     decoding = trained.experiment.config.decoding
     engine = CTranslate2Decoder(trained.model, trained.vocabulary, decoding, folder=folder)
@@ -164,37 +168,19 @@ def with_ctranslate2(trained: TrainedModel, folder: Path | None = None) -> Train
 def translate_stream(
     directory: Path, stream: IO[bytes], options: DecodingOptions | None = None
 ) -> Iterator[str]:
-    """Translate each line, in order, some hundred lines at a time."""
-    for _, translation in _decode_stream(directory, stream, options):
-        yield translation
-
-
-def parse_stream(
-    directory: Path, stream: IO[bytes], options: DecodingOptions | None = None
-) -> Iterator[str]:
-    """Parse each line, a sentence with spaces between its words, into a tree in brackets."""
-    corpus = load_experiment(directory).config.data.corpus
-    if corpus.task != "parsing":
-        raise InputError(f"{directory} does not parse, it translates: use translate {directory}")
-    for sentence, line in _decode_stream(directory, stream, options, escape):
-        trees = parse_lines([sentence], [line]) if line or not sentence else []
-        yield "".join(map(to_penn, trees))
-
-
-def _decode_stream(
-    directory: Path,
-    stream: IO[bytes],
-    options: DecodingOptions | None,
-    change: Callable[[str], str] = str,
-) -> Iterator[tuple[str, str]]:
-    """Each line after ``change``, with what the model makes of it."""
-    trained = load_decoder(directory, options or DecodingOptions())
-    lines = (change(_read_line(*line)) for line in enumerate(lines_of(stream), start=1))
-    first_line = 1
-    while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
-        decoded = trained.decode(chunk, first_line=first_line)
-        yield from zip(chunk, decoded, strict=True)
-        first_line += len(chunk)
+    """Translate each line, in order, some hundred at a time; a parser makes a tree of it, where
+    words and punctuation have spaces between them.
+    """
+    trained = load_trained(directory, options and options.average, options=options)
+    numbered, first_line = enumerate(lines_of(stream), start=1), 1
+    while lines := [_read_line(*line) for line in itertools.islice(numbered, _LINES_AT_ONCE)]:
+        lines = [escape(line) for line in lines] if trained.is_parser else lines
+        for line, found in zip(lines, trained.decode(lines, first_line=first_line), strict=True):
+            if trained.is_parser and (found or not line):  # not for one that is too long
+                yield to_penn(delinearise(found, line.split()))
+            else:
+                yield found
+        first_line += len(lines)
 
 
 def _read_line(number: int, line: bytes) -> str:

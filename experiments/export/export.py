@@ -10,12 +10,10 @@ from pathlib import Path
 import torch
 
 from experiments.evaluate.trained import (
-    TrainedModel,
     load_trained,
     text_of_split,
     with_ctranslate2,
 )
-from experiments.export.check import compare_engines
 from experiments.records.data import recorded_data
 from experiments.records.experiment import CONFIG_FILE, DATA_FILE
 from transformer.config import to_dict
@@ -59,31 +57,28 @@ def export_run(
         raise InputError(f"check is {check}, but must be at least 1")
     require(format)
     trained = load_trained(directory, average, device=torch.device("cpu"))
-    name = format if quantization is None else f"{format}-{quantization}"
-    output = output or directory / name
+    output = output or directory / (f"{format}-{quantization}" if quantization else format)
     _check_replaceable(output, _FILES[format])
     # Read before anything is written: the text may be missing, or the output be the run itself.
     data = recorded_data(directory)
     lines = [] if check is None else text_of_split(trained.experiment, "valid", data)[0][:check]
     with _new_folder(output) as folder:
-        _write(trained, format, folder, quantization)
         shutil.copyfile(directory / VOCABULARY_FILE, folder / VOCABULARY_FILE)
-        if format == "safetensors" and data is not None:  # it can be evaluated like a run
-            write_json(folder / DATA_FILE, to_dict(data))
+        if format == "safetensors":
+            save_weights(trained.model, folder)
+            write_json(folder / CONFIG_FILE, to_dict(trained.experiment))
+            if data is not None:  # it can be evaluated like a run
+                write_json(folder / DATA_FILE, to_dict(data))
+        else:
+            from experiments.export.engine import write_ctranslate2_model
+
+            write_ctranslate2_model(trained.model, trained.vocabulary, folder, quantization)
     size = sum(file.stat().st_size for file in output.iterdir())
     print(f"{output}  {size / 2**20:.1f} MiB")
     if lines:
-        print(compare_engines(with_ctranslate2(trained, output), lines))
-
-
-def _write(trained: TrainedModel, format: str, folder: Path, quantization: str | None) -> None:
-    if format == "safetensors":
-        save_weights(trained.model, folder)
-        write_json(folder / CONFIG_FILE, to_dict(trained.experiment))
-        return
-    from experiments.export.ctranslate2_model import write_ctranslate2_model
-
-    write_ctranslate2_model(trained.model, trained.vocabulary, folder, quantization)
+        theirs = with_ctranslate2(trained, output).decode(lines)
+        same = sum(x == y for x, y in zip(trained.decode(lines), theirs, strict=True))
+        print(f"{same:,} of {len(lines):,} lines are translated as by torch")
 
 
 def _check_replaceable(output: Path, files: set[str]) -> None:

@@ -1,7 +1,4 @@
-"""The record of one attempt at a run.
-
-It is written into the run's directory before the process starts. It imports no torch.
-"""
+"""The record of one attempt, written before its process starts."""
 
 from __future__ import annotations
 
@@ -78,10 +75,7 @@ def read_attempt(directory: Path) -> Attempt | None:
 
 
 def wandb_id(directory: Path) -> str | None:
-    """The id of the W&B run that the run in ``directory`` uses; None if it has none yet.
-
-    It is added to the ``wandb_ids`` of the next attempt.
-    """
+    """The id of the W&B run that the run in ``directory`` uses; None if it has none yet."""
     try:
         return (directory / WANDB_ID_FILE).read_text("utf-8", "replace").strip() or None
     except (FileNotFoundError, NotADirectoryError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -25,7 +24,6 @@ _RECORDED = (
     "*.samples.json",
     f"{CHECKPOINTS}/*.ckpt",
 )
-_LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 def record_checksums(directory: Path, result: Result) -> None:
@@ -47,9 +45,8 @@ def read_checksums(directory: Path) -> dict[str, str]:
     if not path.is_file() or not (directory / RESULT_FILE).is_file():
         return {}
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = [_LINE.fullmatch(line) for line in lines]
-    sums = {match[2]: match[1] for match in found if match}
-    if len(sums) < len(lines) or RESULT_FILE not in sums:
+    sums = {name: sum_ for sum_, _, name in (line.partition("  ") for line in lines)}
+    if RESULT_FILE not in sums:
         raise InputError(f"{path} is damaged: restore it, or delete it to do without the check")
     return sums
 

@@ -29,11 +29,8 @@ def record_data(directory: Path, corpus: PreparedCorpus) -> None:
 
 
 def share_data(directory: Path, others: Iterable[Path]) -> None:
-    """Give a run that has not recorded its data the record of another run with the same corpus and
-    settings, so that their figures can be compared.
-
-    Args:
-        others: directories of runs; the first that fits is taken
+    """Give a run that has not recorded its data the record of the first of the other runs with the
+    same corpus and settings, so that their figures can be compared.
     """
     if (directory / DATA_FILE).exists():
         return
@@ -49,8 +46,7 @@ def share_data(directory: Path, others: Iterable[Path]) -> None:
 def run_vocabulary(directory: Path) -> Vocabulary:
     """The vocabulary of the run, or of the export, in ``directory``."""
     path, recorded = directory / VOCABULARY_FILE, recorded_data(directory)
-    expected = None if recorded is None else recorded.files[VOCABULARY_FILE].sha256
-    if expected is not None and path.exists() and sha256_of(path) != expected:
+    if recorded and path.exists() and sha256_of(path) != recorded.files[VOCABULARY_FILE].sha256:
         raise InputError(
             f"{path} is not the vocabulary that the run was trained with: restore it from "
             "the prepared corpus, whose folder python -m experiments prepare prints"

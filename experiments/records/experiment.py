@@ -12,11 +12,11 @@ from transformer.errors import InputError
 from transformer.files import read_json
 
 # Where a run's figures are logged.
-Log = Literal["wandb", "tensorboard", "csv", "none"]
+Log = Literal["wandb", "tensorboard", "none"]
 CONFIG_FILE = "config.json"
 DATA_FILE = "data.json"
 CHECKPOINTS = "checkpoints"
-# Where a search writes its best configuration, below the folder of all runs.
+# Where a search writes its best configuration, in its directory.
 BEST_FILE = "best.json"
 
 
@@ -69,6 +69,23 @@ class Limits:
         return result.steps >= self.steps(configured) or out_of_time
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodingOptions:
+    """How a trained model is used where that may differ from its own settings."""
+
+    average: int | None = None
+    """last checkpoints to average [default: the experiment's]"""
+
+    engine: Literal["torch", "ctranslate2"] = "torch"
+    """what decodes"""
+
+    beam_size: int | None = None
+    """1 is greedy [default: the experiment's]"""
+
+    length_penalty: float | None = None
+    """alpha of the paper's formula [default: the experiment's]"""
+
+
 def load_experiment(directory: Path) -> Experiment:
     """Read the experiment that a run's directory belongs to.
 
@@ -82,10 +99,6 @@ def load_experiment(directory: Path) -> Experiment:
         hint = f"; one below it is {below[0].parent}" if below else ""
         raise InputError(
             f"{directory} is not the directory of a run: it has no {CONFIG_FILE}{hint}"
-        )
-    if (directory / "model.bin").is_file():
-        raise InputError(
-            f"{directory} is an export for CTranslate2: give the run, with --engine ctranslate2"
         )
     return read_experiment(path)
 

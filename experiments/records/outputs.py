@@ -51,22 +51,19 @@ def read_samples(directory: Path, split: str) -> list[Sample]:
     return list(from_dict(_Samples, read_json(path), str(path)).samples)
 
 
-def read_metrics(directory: Path) -> tuple[list[list[str]], int]:
-    """The fields of each line of ``metrics.csv`` below the header, and how many lines were left
-    out because a full disk, a power cut or a bad block damaged them or they are still being
-    written.
+def read_metrics(directory: Path) -> list[list[str]]:
+    """The fields of each line of ``metrics.csv`` below the header.
+
+    Lines are left out that a full disk or a power cut damaged, or that are still being written.
     """
     try:
         content = (directory / METRICS_FILE).read_bytes()
     except FileNotFoundError:
-        return [], 0
-    *whole, last = content.decode(errors="replace").split("\n")
-    lines = [line.removesuffix("\r") for line in whole[1:]]
-    sound = [line.split(",") for line in lines if _LINE.fullmatch(line)]
-    return sound, len(lines) - len(sound) + bool(last)
+        return []
+    lines = content.decode(errors="replace").replace("\r\n", "\n").split("\n")
+    return [line.split(",") for line in lines[1:-1] if _LINE.fullmatch(line)]
 
 
 def valid_perplexities(directory: Path) -> dict[int, float]:
     """Perplexity on the validation set by step; empty before the first validation."""
-    lines, _ = read_metrics(directory)
-    return {int(line[0]): float(line[-1]) for line in lines if line[-1]}
+    return {int(line[0]): float(line[-1]) for line in read_metrics(directory) if line[-1]}

@@ -26,9 +26,6 @@ def claim(directory: Path, experiment: Experiment, *, make: bool = True) -> None
 
     Args:
         make: create the directory if it is missing
-
-    Raises:
-        InputError: as :func:`check_configuration`.
     """
     check_configuration(directory, experiment)
     if not (directory / CONFIG_FILE).exists():
@@ -84,18 +81,8 @@ def lock_directory(directory: Path, *, make: bool) -> Generator[None]:
 
 
 def check_not_removed(directory: Path) -> None:
-    """Check that nobody has removed the run's directory since it was claimed."""
+    """Check that nobody has removed the run's directory, or taken it over, since it was claimed."""
     if is_first_rank() and not (directory / CONFIG_FILE).is_file():
         raise InputError(
             f"{directory} was removed, or emptied, while the run was writing to it: start it again"
         )
-
-
-@contextmanager
-def explain_removal(directory: Path) -> Generator[None]:
-    """Report a missing file as a removed directory where that is the cause."""
-    try:
-        yield
-    except (FileNotFoundError, InputError):
-        check_not_removed(directory)
-        raise

@@ -27,10 +27,8 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 class RunState(StrEnum):
     """The state of a run, as ``progress.json`` and ``status --json`` spell it.
 
-    A process reports ``PREPARE``, ``TRAIN`` and ``EVALUATE`` while it works, and ends as ``DONE``,
-    ``STOPPED`` (a signal, after a checkpoint), ``REFUSED`` (bad input), ``DIVERGED`` or ``FAILED``.
-    The others describe a run of a table or a search: ``GIVEN_UP`` after too many failures,
-    ``PRUNED`` by a search before its last step.
+    A process writes those from ``PREPARE`` to ``EVALUATE`` while it works, those from ``DONE`` to
+    ``FAILED`` at its end; the others describe a run of a table or a search.
     """
 
     WAITING = "waiting"
@@ -39,12 +37,12 @@ class RunState(StrEnum):
     TRAIN = "train"
     EVALUATE = "evaluate"
     DONE = "done"
-    PRUNED = "pruned"
-    STOPPED = "stopped"
-    REFUSED = "refused"
+    STOPPED = "stopped"  # by a signal, after a checkpoint
+    REFUSED = "refused"  # bad input
     DIVERGED = "diverged"
     FAILED = "failed"
-    GIVEN_UP = "given up"
+    GIVEN_UP = "given up"  # after too many failures
+    PRUNED = "pruned"  # by a search, before its last step
 
 
 _FINAL = {"done", "stopped", "refused", "diverged", "failed"}

@@ -14,11 +14,8 @@ _PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "sacremoses", "
 
 @functools.cache
 def commit() -> str:
-    """The commit of this project, with ``-dirty`` if files differ from it; or ``unknown``.
-
-    Git takes no optional locks: a run killed here would leave one behind, and the user's
-    repository would refuse to commit.
-    """
+    """The commit of this project, with ``-dirty`` if files differ from it; or ``unknown``."""
+    # A run killed here would leave a lock behind, and the user's repository refuse to commit.
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
     try:
         found = subprocess.run(

@@ -10,7 +10,6 @@ from typing import Literal
 
 from transformer import formats
 from transformer.config import from_dict, to_dict
-from transformer.errors import InputError
 from transformer.files import read_json, to_json, write_atomically
 
 RESULT_FILE = "result.json"
@@ -20,18 +19,15 @@ RESULT_FILE = "result.json"
 class Parses:
     """How well a text was parsed, in per cent (:mod:`transformer.evaluation.parsing`).
 
-    ``f1_of_40`` is of the sentences of at most 40 words and ``baseline_f1`` that of right-branching
-    trees. ``errors`` are sentences that could not be compared.
+    ``baseline_f1`` is that of right-branching trees.
     """
 
     precision: float
     recall: float
     f1: float
-    f1_of_40: float
     exact_match: float
     baseline_f1: float
     sentences: int
-    errors: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,22 +49,19 @@ class Averaged:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """One finished run.
+    """One finished run; its names are those of the columns in reports.
 
-    Scores are of the validation set, as in Table 3; those of the test set, if it was scored, begin
-    with ``test_``. A translation has ``bleu``, sacreBLEU's, and ``tokenised_bleu``, computed as in
-    the paper (:mod:`transformer.evaluation.bleu`); a parser has ``parses`` instead, and
-    ``f1`` from them. ``perplexity`` is per word-piece,
-    ``perplexity_per_char`` per character of the reference. ``averaged`` holds the scores of an
-    average of more checkpoints, if the configuration asks for them too.
+    Scores are of the validation set, as in Table 3; those of the test set begin with ``test_``.
+    ``bleu`` is sacreBLEU's, ``tokenised_bleu`` is computed as in the paper; a parser has ``parses``
+    instead. ``perplexity`` is per word-piece, ``perplexity_per_char`` per character of the
+    reference. ``averaged`` has the scores of an average of more checkpoints, where asked for.
 
     ``parameters`` is the model's own count, ``parameters_paper_vocab`` that with the 40,960
     embedding rows that fit the paper's column. Tokens exclude padding and are summed over all
     steps; ``corpus_target_tokens`` are those of one epoch. ``flops`` is analytic; ``flops_nominal``
     is counted as in Table 2, None for a device without a nominal peak. ``train_seconds`` leaves out
-    preparation and evaluation. ``peak_memory_bytes`` is the most that the process held, reserved on
-    a GPU or else resident. ``finished_at`` is UTC. ``data_digest`` identifies the data. Fields
-    with a default may be missing in older results.
+    preparation and evaluation. ``peak_memory_bytes`` is reserved on a GPU, else resident.
+    ``finished_at`` is UTC. Fields with a default may be missing in older results.
     """
 
     experiment: str
@@ -122,13 +115,17 @@ class Result:
         return self.test_parses and self.test_parses.f1
 
 
-def score_lines(result: Result) -> list[str]:
-    """What is printed of a finished run: a line for each text and each signature."""
-    lines = [_line("valid", result)]
+def result_lines(result: Result) -> list[str]:
+    """What is printed of a finished run: its speed, and a line for each text and signature."""
+    lines = [
+        f"{result.steps:,} steps in {result.train_seconds:,.0f} s "
+        f"({result.tokens_per_second:,.0f} target tokens/s)",
+        score_line("valid", result),
+    ]
     if (mean := result.averaged) is not None:
-        lines.append(f"{_line('valid', mean)}  (mean of {mean.checkpoints} checkpoints)")
+        lines.append(f"{score_line('valid', mean)}  (mean of {mean.checkpoints} checkpoints)")
     if result.test_perplexity is not None:
-        lines.append(_line("test", result, "test_"))
+        lines.append(score_line("test", result, "test_"))
     if result.bleu_signature is not None:
         lines.append(f"BLEU: {result.bleu_signature}")
     if result.tokenised_bleu_signature is not None:
@@ -136,7 +133,8 @@ def score_lines(result: Result) -> list[str]:
     return lines
 
 
-def _line(split: str, scores: Result | Averaged, prefix: str = "") -> str:
+def score_line(split: str, scores: Result | Averaged, prefix: str = "") -> str:
+    """The scores of one text in one line."""
     bleu, tokenised, parses, perplexity = (
         getattr(scores, f"{prefix}{name}")
         for name in ("bleu", "tokenised_bleu", "parses", "perplexity")
@@ -144,35 +142,24 @@ def _line(split: str, scores: Result | Averaged, prefix: str = "") -> str:
     parts = [split.ljust(5)]
     parts += [] if bleu is None else [f"BLEU {bleu:.2f}"]
     parts += [] if tokenised is None else [f"tokenised BLEU {tokenised:.2f}"]
-    parts += [] if parses is None else [parse_scores(parses)]
+    if parses is not None:
+        parts.append(
+            f"F1 {parses.f1:.2f} (precision {parses.precision:.1f}, recall {parses.recall:.1f}, "
+            f"exact match {parses.exact_match:.1f}; right-branching {parses.baseline_f1:.1f}; "
+            f"{parses.sentences} sentences)"
+        )
     return "  ".join([*parts, f"perplexity {perplexity:.2f}"])
-
-
-def parse_scores(parses: Parses) -> str:
-    """How well a text was parsed, in one line."""
-    return (
-        f"F1 {parses.f1:.2f} (precision {parses.precision:.1f}, recall {parses.recall:.1f}, "
-        f"exact match {parses.exact_match:.1f}; right-branching {parses.baseline_f1:.1f}; "
-        f"{parses.sentences} sentences, {parses.errors} errors)"
-    )
 
 
 def load_result(directory: Path) -> Result | None:
     """The result of the run in ``directory``, or None if it has not finished.
 
     Measures of other versions are skipped, so that old results stay readable.
-
-    Raises:
-        InputError: if the file cannot be read, or lacks a measure.
     """
     path = directory / RESULT_FILE
     if not path.is_file():
         return None
-    values = read_json(path)
-    try:
-        return from_dict(Result, values, str(path), strict=False)
-    except InputError as error:
-        raise InputError(f"{error}; remove the file, and the same command scores again") from error
+    return from_dict(Result, read_json(path), str(path), strict=False)
 
 
 def save_result(directory: Path, result: Result) -> None:

@@ -68,7 +68,6 @@ def _no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
         return dict.fromkeys(specs, ("<svg/>", b""))
 
     monkeypatch.setattr("ablations.report.write.draw", draw)
-    monkeypatch.setattr("ablations.report.report.start_drawing", lambda: None)
 
 
 def _commands(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:

@@ -23,28 +23,16 @@ from tests.samples import write_corpus
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
 
-_COMMANDS = (
-    "list", "prepare", "train", "evaluate", "compare", "translate", "parse", "attention", "export"
-)  # fmt: skip
+_COMMANDS = PROGRAM.commands
 _SLOW = (
     "torch", "lightning", "wandb", "sentencepiece", "sacrebleu", "ctranslate2", "safetensors"
 )  # fmt: skip
 
 
-def test_list_prints_a_line_for_every_experiment(command: Command):
-    ended = command("experiments", "list")
-    assert ended.code == 0
-    assert not ended.stderr
-    names = [line.split()[0] for line in ended.stdout.splitlines()]
+def test_list_prints_a_line_for_every_experiment(capsys: pytest.CaptureFixture[str]):
+    assert PROGRAM.run(["list"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [*EXPERIMENTS, "files:FOLDER", "treebank:FOLDER", "FILE.py", "FILE.json"]
-
-
-@pytest.mark.parametrize("name", ["", *_COMMANDS])
-def test_help_is_short_and_says_how_it_is_used(name: str, capsys: pytest.CaptureFixture[str]):
-    assert PROGRAM.run([*name.split(), "--help"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"Usage: python -m experiments {name}".rstrip())
-    assert len(said.splitlines()) < 50
 
 
 def test_help_and_list_import_nothing_slow():
@@ -148,12 +136,10 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
         ("dropout=1.5", "dropout is 1.5, but must be at least 0 and below 1"),
         ("clip_norm=inf", "clip_norm is 'inf', but takes a number or none"),
         ("max_steps=1e3", "max_steps is '1e3', but takes a whole number"),
-        (f"max_steps={10**400}", "0', but takes a whole number"),
         ("drop_duplicates=1", "drop_duplicates is '1', but takes true or false"),
         ("schedule=step", "schedule is 'step', but takes one of inverse_sqrt, linear, cosine"),
         ("seed=3", "--set takes no seed: give it as --seed"),
         ("corpus=cldr", "--set takes no corpus: give it as NAME, such as files:FOLDER"),
-        ("dropout=0.1 model.dropout=0.2", "--set has dropout twice"),
         (
             "dropout=0.1 learning_rate_factor=0.25 label_smoothing=0.1 warmup_steps=1000 "
             "adam_epsilon=1e-8 max_steps=100",
@@ -179,10 +165,9 @@ SPOILED: dict[str, dict[str, bytes | None]] = {
 }
 
 
-@pytest.mark.parametrize("verb", ["prepare", "train"])
 @pytest.mark.parametrize("said", SPOILED)
 def test_files_that_cannot_be_used_are_refused_in_one_line(
-    said: str, verb: str, command: Command, tmp_path: Path
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     folder = write_corpus(tmp_path / "mine")
     for name, content in SPOILED[said].items():
@@ -190,16 +175,13 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
             (folder / name).unlink()
         else:
             (folder / name).write_bytes(content)
-    directory = tmp_path / "run"
-    where = ("--directory", directory) if verb == "train" else ()
-    cache = tmp_path / "cache"
-    ended = command(
-        "experiments", verb, f"files:{folder}", "--vocab-size", "61", *where, DATA_CACHE=str(cache)
-    )
-    assert ended.code == 2, ended
-    (line,) = ended.lines
-    assert line.startswith("python -m experiments: error: ")
-    assert said in line
+    directory, cache = tmp_path / "run", tmp_path / "cache"
+    monkeypatch.setenv("DATA_CACHE", str(cache))
+    words = [f"files:{folder}", "--vocab-size", "61"]
+    for arguments in (["prepare", *words], ["train", *words, "--directory", str(directory)]):
+        assert PROGRAM.run(arguments) == 2
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line.startswith("python -m experiments: error: ") and said in line
     assert not [p for p in cache.rglob("*") if p.is_file() and p.suffix != ".lock"]
     assert not (directory / "config.json").exists()
 
@@ -207,49 +189,34 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("train", "multi30"), "unknown experiment 'multi30': did you mean 'multi30k'?"),
-        (
-            ("prepare", "qqq"),
-            "unknown experiment 'qqq': known: FILE.py, cldr, craft, craft_short, files:",
-        ),
-        (("train", "cldr", "--set", "dropot=0"), "unknown setting 'dropot': did you mean 'drop"),
-        (("train", "cldr", "--seed", "-1"), "seed is -1, but must be at least 0"),
-        (
-            ("train", "cldr", "--seed", str(2**64)),
-            "seed is 18446744073709551616, but",
-        ),
-        (("train", "cldr", "--seed", "9" * 400), "9, but must be below 2**63"),
-        (("train", "cldr", "--max-steps", "0"), "max_steps is 0, but must be above 0"),
-        (("train", "cldr", "--max-minutes", "nan"), "max_minutes is nan, but must be above 0"),
-        (
-            ("train", "cldr", "--checkpoint-minutes", "0"),
-            "checkpoint_every_minutes is 0.0, but must be above 0",
-        ),
-        (("train", "cldr", "--devices", "0"), "devices is 0, but must be at least 1"),
-        (("train", "cldr", "--accumulate", "0"), "accumulate is 0, but must be at least 1"),
-        (("prepare", "cldr", "--vocab-size", "3"), "vocab_size is 3, but must be at least 8"),
-        (("prepare", "files:nowhere"), "nowhere is not a folder"),
-        (("prepare", "files:"), "files: needs a folder, as in files:my_corpus"),
-        (("evaluate", "nowhere"), "nowhere is not the directory of a run: it has no config.json"),
-        (("translate", "nowhere"), "nowhere is not the directory of a run: it has no config.json"),
-        (("train", "cldr", "--sed", "1"), "Unknown option: --sed. Did you mean --seed?"),
-        (
-            ("train", "cldr", "--seed", "one"),
-            'Invalid value for --seed: unable to convert "one" into int',
-        ),
-        (("train",), "parameter NAME requires an argument"),
-        (("trian", "cldr"), 'Unknown command "trian". Did you mean "train"?'),
+        ("train multi30", "unknown experiment 'multi30': did you mean 'multi30k'?"),
+        ("prepare qqq", "unknown experiment 'qqq': known: FILE.json, FILE.py, cldr, craft, craft"),
+        ("train cldr --set dropot=0", "unknown setting 'dropot': did you mean 'drop"),
+        ("train cldr --seed -1", "seed is -1, but must be at least 0"),
+        (f"train cldr --seed {2**64}", "seed is 18446744073709551616, but"),
+        ("train cldr --max-steps 0", "max_steps is 0, but must be above 0"),
+        ("train cldr --max-minutes nan", "max_minutes is nan, but must be above 0"),
+        ("train cldr --devices 0", "devices is 0, but must be at least 1"),
+        ("train cldr --accumulate 0", "accumulate is 0, but must be at least 1"),
+        ("prepare cldr --vocab-size 3", "vocab_size is 3, but must be at least 8"),
+        ("prepare files:nowhere", "nowhere is not a folder"),
+        ("prepare files:", "files: needs a folder, as in files:my_corpus"),
+        ("evaluate nowhere", "nowhere is not the directory of a run: it has no config.json"),
+        ("translate nowhere", "nowhere is not the directory of a run: it has no config.json"),
+        ("train cldr --sed 1", "Unknown option: --sed. Did you mean --seed?"),
+        ("train cldr --seed one", 'Invalid value for --seed: unable to convert "one" into int'),
+        ("train", "parameter NAME requires an argument"),
+        ("trian cldr", 'Unknown command "trian". Did you mean "train"?'),
     ],
 )
 def test_wrong_arguments_are_refused_in_one_line(
-    arguments: tuple[str, ...], said: str, command: Command, tmp_path: Path
+    arguments: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    where = ("--directory", tmp_path / "run") if "train" in arguments else ()
-    ended = command("experiments", *arguments, *where)
-    assert ended.code == 2, ended
-    (line,) = ended.lines
-    assert said in line
-    assert not ended.stdout
+    where = ["--directory", str(tmp_path / "run")] if "train" in arguments else []
+    assert PROGRAM.run([*arguments.split(), *where]) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert said in line and not printed.out
     assert not (tmp_path / "run").exists()
 
 
@@ -270,18 +237,17 @@ def test_too_large_a_vocabulary_is_refused_and_can_be_corrected(
 
 @pytest.mark.parametrize("damage", ["truncated", "missing"])
 def test_a_download_that_is_not_what_was_declared_is_refused(
-    damage: str, command: Command, tmp_path: Path
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     mirror, cache = tmp_path / "mirror", tmp_path / "cache"
     address = "raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/train.en.gz"
     (mirror / address).parent.mkdir(parents=True)
     if damage == "truncated":
         (mirror / address).write_bytes(b"\x1f\x8b\x08 half of it")
-    ended = command(
-        "experiments", "prepare", "multi30k", DATA_MIRROR=str(mirror), DATA_CACHE=str(cache)
-    )
-    assert ended.code == 2
-    (line,) = ended.lines
+    monkeypatch.setenv("DATA_MIRROR", str(mirror))
+    monkeypatch.setenv("DATA_CACHE", str(cache))
+    assert PROGRAM.run(["prepare", "multi30k"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
     assert str(mirror / address) in line
     assert ("expected sha256" if damage == "truncated" else "does not exist") in line
     assert not [p for p in cache.rglob("*") if p.is_file() and p.suffix != ".lock"]

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bench.common import Size
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
-from experiments.callbacks.display import quieten_lightning
+from experiments.callbacks.metrics import quieten_lightning
 from tests.gpu.test_equality import CPU, LIMITS, LOAD, Record, small_config
 from transformer.data.batches import Batch, FixedBatches
 from transformer.training.checkpoints import average_weights

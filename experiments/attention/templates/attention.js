@@ -13,7 +13,7 @@ let [kept, pointed] = [null, null];
 
 const colour = (head) => form.querySelector(`[name=head][value="${head}"]`).parentElement.style.getPropertyValue("--head");
 const heads = () => [...form.querySelectorAll("[name=head]:checked")].map((box) => Number(box.value));
-const view = () => views[form.elements.kind.value][form.elements.text.value];
+const view = () => views[form.elements.kind.value];
 const weights = (head) => view().weights[form.elements.layer.value - 1][head - 1];
 
 function element(name, attributes) {
@@ -112,34 +112,15 @@ function word(text, side, row) {
   return button;
 }
 
-function listMeasures() {
-  const list = document.getElementById("measures");
-  list.replaceChildren(...view().measures.flatMap(({ name, description, best }) => {
-    const [term, heads] = ["dt", "dd"].map((tag) => document.createElement(tag));
-    const title = document.createElement("b");
-    title.textContent = name;
-    term.append(title, `: ${description}`);
-    heads.append(...best.map(({ layer, head, text }) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = text;
-      button.onclick = () => choose({ layer, heads: [head] });
-      return button;
-    }));
-    return [term, heads];
-  }));
-}
-
-// The address keeps what is chosen, such as #kind=cross&layer=3&heads=1,5&text=words.
-function choose({ layer, heads: wanted }) {
-  if (layer) form.elements.layer.value = layer;
-  form.querySelectorAll("[name=head]").forEach((box) => { box.checked = wanted.includes(Number(box.value)); });
+function checkAll(checked) {
+  form.querySelectorAll("[name=head]").forEach((box) => { box.checked = checked; });
   update();
 }
 
+// The address keeps what is chosen, such as #kind=cross&layer=3&heads=1,5.
 function update() {
-  const { kind, layer, text } = form.elements;
-  const state = new URLSearchParams({ kind: kind.value, layer: layer.value, heads: heads().join(","), text: text.value });
+  const { kind, layer } = form.elements;
+  const state = new URLSearchParams({ kind: kind.value, layer: layer.value, heads: heads().join(",") });
   history.replaceState(null, "", `#${decodeURIComponent(state)}`);
   show();
 }
@@ -151,19 +132,18 @@ function show() {
   if (shown !== view()) {
     shown = view();
     [kept, pointed] = [null, null];
-    document.getElementById("reading").textContent = views[form.elements.kind.value].reading;
+    document.getElementById("reading").textContent = shown.reading;
     Object.entries(sides).forEach(([side, column]) =>
       column.replaceChildren(...shown[side].map((text, row) => word(text, side, row))));
     svg.style.minHeight = `${ROW * Math.max(shown.queries.length, shown.keys.length)}px`;
-    listMeasures();
   }
   redraw();
 }
 
 function restore() {
   const state = new URLSearchParams(location.hash.slice(1));
-  ["kind", "layer", "text"].forEach((name) => {
-    const input = [...form.elements[name]].find((one) => one.value === state.get(name));
+  ["kind", "layer"].forEach((name) => {
+    const input = [...form.querySelectorAll(`[name=${name}]`)].find((one) => one.value === state.get(name));
     if (input) input.checked = true;
   });
   const wanted = state.get("heads");
@@ -172,7 +152,7 @@ function restore() {
 }
 
 form.onchange = update;
-document.getElementById("all").onclick = () => choose({ heads: [...form.querySelectorAll("[name=head]")].map((box) => Number(box.value)) });
-document.getElementById("none").onclick = () => choose({ heads: [] });
+document.getElementById("all").onclick = () => checkAll(true);
+document.getElementById("none").onclick = () => checkAll(false);
 addEventListener("hashchange", restore);
 restore();

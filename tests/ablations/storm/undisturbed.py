@@ -83,7 +83,7 @@ def assert_tidy(place: Place) -> None:
 
 def _complete_metrics(directory: Path, other: Path) -> None:
     """Take the figures of ``other``, of which those in ``directory`` must be a part."""
-    lines, expected = read_metrics(directory)[0], read_metrics(other)[0]
+    lines, expected = read_metrics(directory), read_metrics(other)
     assert [line for line in lines if line not in expected] == []
     shutil.copy(other / METRICS_FILE, directory)
 

@@ -60,7 +60,7 @@ def test_a_table_of_ones_own_has_its_changes_and_no_figures_of_the_paper(
     claim_plan(tmp_path, make_plan(own, TINY, rows, (1,)))
     tracked: list[Any] = []
     monkeypatch.setattr(
-        "experiments.wandb_runs.track_table", lambda *found, **_: tracked.extend(found)
+        "experiments.tracking.track_table", lambda *found, **_: tracked.extend(found)
     )
     track_table_run(tmp_path)
     columns, lines = tracked[2:4]

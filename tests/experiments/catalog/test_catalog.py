@@ -81,14 +81,6 @@ def test_a_penn_treebank_is_parsed_as_in_the_paper(tmp_path: Path) -> None:
     assert experiment.config.data.tokens_per_batch == 25_000
 
 
-@pytest.mark.parametrize("name", ["craft", "craft_short"])
-def test_no_parse_is_dropped_for_lengths_that_only_translations_have_alike(name: str) -> None:
-    config = find_experiment(name).config
-    assert config.data.corpus.task == "parsing"
-    assert config.data.max_length_ratio is None
-    assert not config.data.drop_duplicates
-
-
 @pytest.mark.parametrize(
     ("name", "problem"),
     [

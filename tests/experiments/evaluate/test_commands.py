@@ -7,53 +7,44 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli import PROGRAM
 from experiments.evaluate.trained import translate_stream
 from experiments.records.checkpoints import step_checkpoints
-from experiments.records.result import Result, load_result
-from tests.ablations.runs.processes import Finished
+from experiments.records.result import load_result, result_lines
 from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of
 from tests.test_readme import snippet
 
-
-@pytest.fixture
-def result(finished: Path) -> Result:
-    found = load_result(finished)
-    assert found is not None
-    return found
+Said = pytest.CaptureFixture[str]
 
 
-def _printed(ended: Finished) -> list[float]:
-    """Both kinds of BLEU and the perplexity."""
-    assert ended.code == 0, ended
-    first, second, third, _ = ended.stdout.splitlines()
-    return [float(first.split()[1]), float(second.split()[2]), float(third.split()[1])]
-
-
-def test_evaluate_prints_the_scores_of_the_result(finished: Path, result: Result, command: Command):
-    ended = command("experiments", "evaluate", finished)
-    expected = [result.bleu, result.tokenised_bleu, result.perplexity]
-    assert _printed(ended) == pytest.approx(expected, abs=0.006)
-    first, second, third, fourth = ended.stdout.splitlines()
-    assert first.endswith(f"  {result.bleu_signature}")
-    assert second.startswith("tokenised BLEU ")
-    assert second.endswith(f"  {result.tokenised_bleu_signature}")
-    assert "per word-piece" in third and "per character" in third
-    assert fourth == "13 lines, beam 4, alpha 0.6, 2 checkpoints averaged"
-    assert {line.split()[0] for line in ended.lines} == {"evaluate"}
-
-
-@pytest.mark.parametrize("by_files", [False, True])
-def test_the_test_set_is_scored_by_its_name_or_its_files(
-    by_files: bool, finished: Path, folder: Path, result: Result, command: Command, tmp_path: Path
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_evaluate_prints_the_scores_of_the_result(
+    split: str, finished: Path, tmp_path: Path, capsys: Said
 ):
-    files = ("--source", folder / "test.en", "--reference", folder / "test.de")
     output = tmp_path / "hypotheses.txt"
-    options = files if by_files else ("--split", "test")
-    ended = command("experiments", "evaluate", finished, *options, "--output", output)
-    expected = [result.test_bleu, result.test_tokenised_bleu, result.test_perplexity]
-    assert _printed(ended) == pytest.approx(expected, abs=0.006)
-    assert output.read_bytes() == (finished / "test.hypotheses.txt").read_bytes()
+    assert PROGRAM.run(
+        ["evaluate", str(finished), "--split", split, "--output", str(output)]
+    ) == 0  # fmt: skip
+    scores, *signatures, settings = capsys.readouterr().out.splitlines()
+    result = load_result(finished)
+    assert result is not None
+    _, valid, test, *expected = result_lines(result)
+    assert scores.startswith(f"{test if split == 'test' else valid}, per character ")
+    assert signatures == expected
+    assert settings == f"{13 if split == 'valid' else 11} lines, beam 4, alpha 0.6, " + (
+        "2 checkpoints averaged"
+    )
+    assert output.read_bytes() == (finished / f"{split}.hypotheses.txt").read_bytes()
+
+
+def test_a_text_of_ones_own_is_scored(finished: Path, folder: Path, capsys: Said):
+    files = ["--source", str(folder / "test.en"), "--reference", str(folder / "test.de")]
+    said: list[list[str]] = []
+    for options in (files, ["--split", "test"]):
+        assert PROGRAM.run(["evaluate", str(finished), *options]) == 0
+        said.append([line[5:] for line in capsys.readouterr().out.splitlines()])
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize(
@@ -69,37 +60,28 @@ def test_the_test_set_is_scored_by_its_name_or_its_files(
     ],
 )
 def test_what_cannot_be_scored_is_refused_in_one_line(
-    options: str, said: str, finished: Path, folder: Path, command: Command
+    options: str, said: str, finished: Path, folder: Path, capsys: Said
 ):
-    ended = command(
-        "experiments", "evaluate", finished, *options.replace("FOLDER", str(folder)).split()
-    )
-    assert ended.code == 2, ended
-    (line,) = ended.lines
-    assert said in line
-    assert not ended.stdout
+    words = options.replace("FOLDER", str(folder)).split()
+    assert PROGRAM.run(["evaluate", str(finished), *words]) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert said in line and not printed.out
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "translate"])
-def test_a_run_without_a_checkpoint_must_be_trained_first(
-    verb: str, finished: Path, command: Command, tmp_path: Path
-):
-    (tmp_path / "config.json").write_bytes((finished / "config.json").read_bytes())
-    ended = command("experiments", verb, tmp_path)
-    assert ended.code == 2
-    assert ended.lines[0].endswith("has no checkpoint yet: train it first")
-
-
-def test_damaged_checkpoints_are_not_evaluated(finished: Path, command: Command, tmp_path: Path):
+def test_damaged_checkpoints_are_not_evaluated(finished: Path, tmp_path: Path, capsys: Said):
     directory = copy_of(finished, tmp_path / "run")
     (_, first), (_, last) = step_checkpoints(directory)
     last.write_bytes(b"")
-    ended = command("experiments", "evaluate", directory, "--average", "1")
-    assert ended.code == 0, ended
+    assert PROGRAM.run(["evaluate", str(directory), "--average", "1"]) == 0
     first.write_bytes(first.read_bytes()[:1_000])
-    ended = command("experiments", "evaluate", directory)
-    assert ended.code == 2
-    assert f"none of the checkpoints of {directory} can be read: train again" in ended.stderr
+    assert PROGRAM.run(["evaluate", str(directory)]) == 2
+    said = f"{directory} has no checkpoint that can be read: train it first\n"
+    assert capsys.readouterr().err.endswith(said)
+
+
+def _translate(directory: Path, text: bytes) -> list[str]:
+    return list(translate_stream(directory, io.BytesIO(text)))
 
 
 def test_every_line_is_translated_in_its_place(finished: Path, command: Command):
@@ -110,29 +92,21 @@ def test_every_line_is_translated_in_its_place(finished: Path, command: Command)
     lines = ended.stdout.split("\n")
     assert lines.pop() == ""
     assert lines[1] == lines[3] == ""
-    assert any(lines)
-    for source, line in zip(sources, lines, strict=True):
-        alone = command("experiments", "translate", finished, stdin=f"{source}\n".encode())
-        assert alone.stdout == f"{line}\n"
+    alone = [_translate(finished, f"{source}\n".encode()) for source in sources]
+    assert [[line] for line in lines] == alone
 
 
-def test_a_line_that_is_too_long_stays_empty_and_the_others_are_translated(
-    finished: Path, command: Command
-):
+def test_a_line_that_is_too_long_stays_empty_and_the_others_are_translated(finished: Path):
     words, endless = b"seven " * 50_000, b"x" * 2**20
     lines = [b"one two", b"one " * 3_000, b"three", words, endless, b"one two"]
-    ended = command("experiments", "translate", finished, stdin=b"\n".join(lines))
-    alone = command("experiments", "translate", finished, stdin=b"one two\nthree\n").stdout
-    first, second = alone.splitlines()
-    assert (ended.code, ended.stdout.splitlines()) == (0, [first, "", second, "", "", first])
-    two, four, five = sorted(ended.stderr.splitlines())
-    assert two.startswith("warning: line 2 has ") and two.endswith(" 2,048: left empty")
-    assert four == "warning: line 4 has more than 65,536 bytes: left empty"
-    assert five == "warning: line 5 has more than 65,536 bytes: left empty"
-
-
-def _translate(directory: Path, text: bytes) -> list[str]:
-    return list(translate_stream(directory, io.BytesIO(text)))
+    with pytest.warns(UserWarning) as warned:
+        found = _translate(finished, b"\n".join(lines))
+    first, second = _translate(finished, b"one two\nthree\n")
+    assert found == [first, "", second, "", "", first]
+    four, five, two = (str(warning.message) for warning in warned)
+    assert two.startswith("line 2 has ") and two.endswith(" 2,048: left empty")
+    assert four == "line 4 has more than 65,536 bytes: left empty"
+    assert five == "line 5 has more than 65,536 bytes: left empty"
 
 
 def test_line_ends_of_any_kind_are_accepted(finished: Path):
@@ -144,9 +118,7 @@ def test_line_ends_of_any_kind_are_accepted(finished: Path):
     assert len(_translate(finished, "one\u2028two\x85three\x0cfour\n".encode())) == 1
 
 
-def test_the_documented_lines_load_a_run_in_python(
-    finished: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_documented_lines_load_a_run_in_python(finished: Path, capsys: Said):
     code = snippet("load_trained").replace("runs/multi30k-seed1", str(finished))
     exec(code.replace("A dog runs.", "one two"), {})
     assert capsys.readouterr().out == f"{_translate(finished, b'one two')}\n"

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
 import torch
 
-from experiments.evaluate.parsing import score_parses
-from experiments.evaluate.trained import load_trained, parse_stream
+from experiments.cli import PROGRAM
+from experiments.evaluate.scoring import score_parses
+from experiments.evaluate.trained import load_trained
 from experiments.records.checkpoints import step_checkpoints
 from experiments.records.experiment import Experiment
-from experiments.records.result import Result, load_result, score_lines
+from experiments.records.result import Result, load_result, result_lines
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of, tiny_experiment
 from tests.samples import tiny, write_wsj
 from transformer.data.corpora.treebanks import penn_treebank
 from transformer.data.prepare.prepare import prepare
 from transformer.data.trees import read_trees, words
-from transformer.errors import InputError
 from transformer.evaluation.perplexity import perplexity, translate
 
 CPU = torch.device("cpu")
@@ -45,7 +44,7 @@ def test_both_means_are_scored_and_their_translations_kept(folder: Path, tmp_pat
     ]
     averaged = files["valid-averaged.hypotheses.txt"].read_text(encoding="utf-8")
     assert averaged == "".join(f"{line}\n" for line in translations)
-    assert "(mean of 3 checkpoints)" in score_lines(result)[1]
+    assert "(mean of 3 checkpoints)" in result_lines(result)[2]
 
 
 def test_the_same_checkpoints_are_not_scored_twice(folder: Path, tmp_path: Path):
@@ -88,41 +87,31 @@ def parser(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
 def test_a_trained_parser_has_its_scores_in_the_result(parser: tuple[Path, Result]) -> None:
     _, result = parser
     assert result.parses is not None and result.test_parses is not None
-    assert (result.parses.sentences, result.parses.errors) == (4, 0)
+    assert result.parses.sentences == 4
     assert result.f1 == result.parses.f1 > result.parses.baseline_f1
     assert (result.bleu, result.tokenised_bleu, result.bleu_signature) == (None, None, None)
-    valid, test = score_lines(result)
+    _, valid, test = result_lines(result)
     assert valid.startswith(f"valid  F1 {result.f1:.2f} (precision ")
     assert test.startswith("test   F1 ")
 
 
-def test_parse_prints_a_tree_over_each_sentence(
+def test_a_parser_translates_each_sentence_into_a_tree(
     parser: tuple[Path, Result], command: Command
 ) -> None:
     directory, _ = parser
     text = "w2 f1\na b ( c ) .\n\n"
-    ended = command("experiments", "parse", directory, stdin=text.encode())
+    ended = command("experiments", "translate", directory, stdin=text.encode())
     trees = [next(read_trees(line, "output")) for line in ended.stdout.splitlines()[:2]]
     assert [words(tree) for tree in trees] == [["w2", "f1"], ["a", "b", "-LRB-", "c", "-RRB-", "."]]
     assert ended.stdout.splitlines()[2] == "(TOP)"
-
-
-def test_evaluate_prints_f1(parser: tuple[Path, Result], command: Command) -> None:
-    directory, result = parser
-    ended = command("experiments", "evaluate", directory, "--split", "test")
-    assert result.test_f1 is not None
-    assert ended.stdout.startswith(f"F1 {result.test_f1:.2f} (precision ")
-    assert "BLEU" not in ended.stdout
-
-
-def test_a_translator_does_not_parse(finished: Path) -> None:
-    with pytest.raises(InputError, match="does not parse, it translates: use translate"):
-        next(parse_stream(finished, io.BytesIO(b"A sentence .\n")))
-
-
-def test_a_parser_is_not_decoded_by_an_engine_without_constraints(
-    parser: tuple[Path, Result], command: Command
-) -> None:
-    ended = command("experiments", "parse", parser[0], "--engine", "ctranslate2", stdin=b"a\n")
+    ended = command("experiments", "translate", directory, "--engine", "ctranslate2", stdin=b"a\n")
     assert ended.code == 2
     assert "CTranslate2 cannot be held to trees: parse with --engine torch" in ended.stderr
+
+
+def test_evaluate_prints_f1(
+    parser: tuple[Path, Result], capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, result = parser
+    assert PROGRAM.run(["evaluate", str(directory), "--split", "test"]) == 0
+    assert capsys.readouterr().out.startswith(f"{result_lines(result)[2]}, per character ")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
+from experiments.cli import PROGRAM
 from experiments.evaluate.significance import compare_runs
-from experiments.evaluate.verify import verify_all
 from experiments.records.checkpoints import step_checkpoints
 from experiments.records.checksums import (
     SUMS_FILE,
@@ -22,7 +21,6 @@ from experiments.records.checksums import (
 from experiments.records.data import recorded_data
 from experiments.records.result import load_result
 from experiments.run import run
-from tests.experiments.conftest import Command
 from tests.experiments.samples import copy_of, forget_result, tiny_experiment
 from tests.samples import flip_a_bit, write_corpus
 from transformer.config import from_dict
@@ -30,16 +28,22 @@ from transformer.data import prepared
 from transformer.data.prepared import Manifest
 from transformer.errors import InputError
 
+Said = pytest.CaptureFixture[str]
+
 
 @pytest.fixture
-def own_run(finished: Path, folder: Path, tmp_path: Path) -> tuple[Path, Path]:
+def copy(finished: Path, tmp_path: Path) -> Path:
+    return copy_of(finished, tmp_path / "run")
+
+
+@pytest.fixture
+def own_run(copy: Path, folder: Path, tmp_path: Path) -> tuple[Path, Path]:
     """A folder of files, and a run over it that was stopped after its last checkpoint."""
     own = write_corpus(tmp_path / "own" / "numbers")
-    directory = copy_of(finished, tmp_path / "run")
-    config = (directory / "config.json").read_text()
-    (directory / "config.json").write_text(config.replace(str(folder), str(own)))
-    forget_result(directory)
-    return own, directory
+    config = (copy / "config.json").read_text()
+    (copy / "config.json").write_text(config.replace(str(folder), str(own)))
+    forget_result(copy)
+    return own, copy
 
 
 def change_a_word(folder: Path) -> Path:
@@ -57,14 +61,20 @@ def test_the_digest_is_in_the_result_and_in_each_checkpoint(finished: Path):
         assert state["TranslationDataModule"] == {"digest": data.digest}
 
 
-def test_a_resume_with_changed_text_is_refused_with_the_file(own_run: tuple[Path, Path]):
+def test_changed_text_is_refused_with_the_file(own_run: tuple[Path, Path], capsys: Said):
     own, directory = own_run
-    vocabulary = (directory / "vocabulary.model").read_bytes()
     changed = change_a_word(own)
     with pytest.raises(InputError, match=f"not what this run began with: {changed} changed"):
         run(tiny_experiment(own), directory)
-    assert (directory / "vocabulary.model").read_bytes() == vocabulary
     assert not (directory / "result.json").exists()
+    with pytest.raises(InputError, match=f"began with: {changed} changed"):
+        compare_runs(directory, directory, "valid")
+    assert PROGRAM.run(["evaluate", str(directory)]) == 2
+    assert f"began with: {changed} changed" in capsys.readouterr().err
+    assert PROGRAM.run(["verify", str(directory)]) == 2
+    said = capsys.readouterr()
+    assert f"{changed}: changed since the run began" in said.out
+    assert len(said.err.splitlines()) == 1
 
 
 def test_a_resume_with_the_same_text_continues(own_run: tuple[Path, Path]):
@@ -83,68 +93,31 @@ def test_a_checkpoint_of_other_data_is_refused(own_run: tuple[Path, Path]):
         run(tiny_experiment(own), directory)
 
 
-def test_an_evaluation_with_changed_text_is_refused_with_the_file(
-    own_run: tuple[Path, Path], command: Command
-):
-    own, directory = own_run
-    changed = change_a_word(own)
-    for arguments in (("evaluate", directory), ("compare", directory, directory)):
-        ended = command("experiments", *arguments)
-        assert ended.code == 2, ended
-        (line,) = ended.lines
-        assert f"began with: {changed} changed" in line
+@pytest.mark.parametrize("words", ["evaluate", "translate", "export --format safetensors"])
+def test_another_vocabulary_in_the_run_is_refused(words: str, copy: Path, capsys: Said):
+    flip_a_bit(copy / "vocabulary.model")
+    verb, *options = words.split()
+    assert PROGRAM.run([verb, str(copy), *options]) == 2
+    said = "vocabulary.model is not the vocabulary that the run was trained with"
+    assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "arguments", [("evaluate",), ("translate",), ("export", "--format", "safetensors")]
-)
-def test_another_vocabulary_in_the_run_is_refused(
-    arguments: tuple[str, ...], finished: Path, command: Command, tmp_path: Path
-):
-    directory = copy_of(finished, tmp_path / "run")
-    flip_a_bit(directory / "vocabulary.model")
-    ended = command("experiments", arguments[0], directory, *arguments[1:])
-    assert ended.code == 2, ended
-    assert "vocabulary.model is not the vocabulary that the run was trained with" in ended.stderr
-
-
-def test_runs_scored_on_different_text_are_not_compared(
-    finished: Path, command: Command, tmp_path: Path
-):
-    other = copy_of(finished, tmp_path / "run")
-    data = json.loads((other / "data.json").read_text())
+def test_runs_scored_on_different_text_are_not_compared(finished: Path, copy: Path):
+    data = json.loads((copy / "data.json").read_text())
     data["files"]["valid/reference.txt"]["sha256"] = "0" * 64
     changed = from_dict(Manifest, data)
     data["digest"] = prepared._digest(changed)  # pyright: ignore[reportPrivateUsage]
-    (other / "data.json").write_text(json.dumps(data))
-    result = load_result(other)
+    (copy / "data.json").write_text(json.dumps(data))
+    result = load_result(copy)
     assert result is not None
-    record_checksums(other, result)
-    ended = command("experiments", "compare", finished, other)
-    assert ended.code == 2
-    assert "different text: valid/reference.txt differs" in ended.stderr
+    record_checksums(copy, result)
+    with pytest.raises(InputError, match=r"different text: valid/reference\.txt differs"):
+        compare_runs(finished, copy, "valid")
 
 
-def test_verify_names_what_changed(own_run: tuple[Path, Path], command: Command):
-    own, directory = own_run
-    sound = command("experiments", "verify", directory)
-    assert (sound.code, sound.stderr) == (0, "")
-    assert sound.stdout.splitlines()[-1].endswith("files, all as they were")
-    flip_a_bit(directory / "vocabulary.model")
-    changed = change_a_word(own)
-    ended = command("experiments", "verify", directory)
-    assert ended.code == 2
-    assert f"{changed}: changed since the run began" in ended.stdout
-    assert f"{directory / 'vocabulary.model'}: changed since the run began" in ended.stdout
-    assert len(ended.stderr.splitlines()) == 1
-
-
-def test_verify_asks_for_what_is_not_prepared(folder: Path, command: Command):
-    ended = command("experiments", "verify", f"files:{folder}", "--vocab-size", "59")
-    assert (ended.code, ended.stdout) == (2, "")
-    assert "numbers is not prepared as it is now: prepare it first" in ended.stderr
-    ended = command("experiments", "verify", folder)
-    assert f"for a folder of text: files:{folder}" in ended.stderr
+def test_verify_asks_for_what_is_not_prepared(folder: Path, capsys: Said):
+    assert PROGRAM.run(["verify", f"files:{folder}", "--vocab-size", "59"]) == 2
+    assert "numbers is not prepared as it is now: prepare it first" in capsys.readouterr().err
 
 
 SMALL = [
@@ -158,70 +131,50 @@ SMALL = [
     "valid.samples.json",
     "vocabulary.model",
 ]
-LARGE = [f"checkpoints/{name}.ckpt" for name in ("best", "step-00000030", "step-00000040")]
+LARGE = [f"checkpoints/{name}.ckpt" for name in ("step-00000030", "step-00000040")]
 
 
-@pytest.fixture
-def copy(finished: Path, tmp_path: Path) -> Path:
-    return copy_of(finished, tmp_path / "run")
-
-
-def _flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def test_all_that_a_run_leaves_is_recorded(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_that_a_run_leaves_is_recorded(copy: Path, capsys: Said) -> None:
     assert sorted(read_checksums(copy)) == sorted([*LARGE, *SMALL])
     assert subprocess.run(["sha256sum", "-c", "--quiet", SUMS_FILE], cwd=copy).returncode == 0
     check_unchanged(copy)
-    verify_all(str(copy), None)
+    assert PROGRAM.run(["verify", str(copy)]) == 0
     assert capsys.readouterr().out.endswith(" files, all as they were\n")
 
 
-@pytest.mark.parametrize("name", [*SMALL, *LARGE])
-def test_a_flipped_bit_is_named(name: str, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _flip(copy / name)
-    with pytest.raises(InputError):
-        verify_all(str(copy), None)
-    assert f"{copy / name}: changed since the run finished\n" in capsys.readouterr().out
-    if name in LARGE:
-        check_unchanged(copy)  # too slow for each report
-        return
-    message = re.escape(f"{copy / name} changed since the run finished: restore it")
-    with pytest.raises(InputError, match=message):
-        check_unchanged(copy)
-    with pytest.raises(InputError, match=message):
-        compare_runs(copy, copy, "valid")
+@pytest.mark.parametrize("name", ["metrics.csv", "valid.hypotheses.txt", LARGE[0]])
+def test_a_changed_or_missing_file_is_named(name: str, copy: Path, capsys: Said) -> None:
+    for damage, said in (
+        (flip_a_bit, "changed since the run finished"),
+        (Path.unlink, "missing, but was there when the run finished"),
+    ):
+        damage(copy / name)
+        assert PROGRAM.run(["verify", str(copy)]) == 2
+        assert f"{copy / name}: {said}\n" in capsys.readouterr().out
+        if name in LARGE:
+            check_unchanged(copy)  # too slow for each report
+        else:
+            with pytest.raises(InputError, match=f"{name} {said}: restore it, or remove the run"):
+                compare_runs(copy, copy, "valid")
 
 
-def test_a_missing_file_is_named(copy: Path) -> None:
-    (copy / "metrics.csv").unlink()
-    with pytest.raises(InputError, match=r"metrics\.csv missing, but was there when the run"):
-        check_unchanged(copy)
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\n", b"no sum\n", f"{'0' * 64}  x\n".encode()])
+@pytest.mark.parametrize("content", [b"", b"\xff\n", f"{'0' * 64}  x\n".encode()])
 def test_a_damaged_record_is_named(content: bytes, copy: Path) -> None:
     (copy / SUMS_FILE).write_bytes(content)
     with pytest.raises(InputError, match=r"SHA256SUMS is damaged: restore it, or delete it"):
         check_unchanged(copy)
 
 
-def test_a_run_from_before_the_record_and_an_unfinished_one_are_read_as_ever(copy: Path) -> None:
-    _flip(copy / "metrics.csv")
-    (copy / "result.json").rename(copy / "kept")
-    check_unchanged(copy)
-    (copy / "kept").rename(copy / "result.json")
-    (copy / SUMS_FILE).unlink()
-    check_unchanged(copy)
-
-
-def test_a_run_that_is_continued_records_its_files_anew(copy: Path, folder: Path) -> None:
-    forget_result(copy)
-    _flip(copy / "valid.samples.json")
+def test_a_run_without_the_record_is_read_and_one_that_continues_makes_it_anew(
+    copy: Path, folder: Path
+) -> None:
     before = (copy / SUMS_FILE).read_text()
+    flip_a_bit(copy / "valid.samples.json")
+    (copy / SUMS_FILE).rename(copy / "kept")
+    check_unchanged(copy)
+    (copy / "kept").rename(copy / SUMS_FILE)
+    forget_result(copy)
+    check_unchanged(copy)
     run(tiny_experiment(folder), copy)
     check_unchanged(copy)
     assert (copy / SUMS_FILE).read_text() != before  # the time that it took

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.callbacks.clock import Clock
-from experiments.callbacks.metrics import LogMetrics
+from experiments.callbacks.metrics import Clock, LogMetrics
 from experiments.records import provenance
 from experiments.records.attempt import Attempt, Failure, read_attempt, write_attempt
 from experiments.records.outputs import valid_perplexities
@@ -65,16 +64,8 @@ def test_a_result_comes_back_as_it_was(finished: Path, tmp_path: Path):
     written = json.loads((finished / "result.json").read_text())
     write_json(tmp_path / "result.json", written | {"a measure of another version": 1.0})
     assert load_result(tmp_path) == result
-
-
-@pytest.mark.parametrize("changes", [{"perplexity": None}, {"steps": "many"}])
-def test_a_result_of_another_version_is_refused_with_its_file_and_field(
-    changes: dict[str, object], finished: Path, tmp_path: Path
-):
-    written = json.loads((finished / "result.json").read_text())
-    write_json(tmp_path / "result.json", written | changes)
-    said = rf"result\.json does not fit this version.*{next(iter(changes))}.*; remove the file"
-    with pytest.raises(InputError, match=said):
+    write_json(tmp_path / "result.json", written | {"steps": "many"})
+    with pytest.raises(InputError, match=r"result\.json does not fit this version.*steps"):
         load_result(tmp_path)
 
 
@@ -89,15 +80,9 @@ def test_progress_that_cannot_be_read_is_none(content: str | None, tmp_path: Pat
     assert read_progress(tmp_path) is None
 
 
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
-        ("\x1b[31;1mred\x1b[0m and\x07 \x1b]0;title\x07more", "red and more"),
-        ("a\ttab, a\r\nline", "a tab, a  line"),
-        ("über 語 \u202e.", "über 語 ."),
-    ],
-)
-def test_a_message_is_stripped_of_control_characters(written: str, shown: str):
+def test_a_message_is_stripped_of_control_characters():
+    written = "\x1b[31;1mred\x1b[0m and\x07 \x1b]0;title\x07more\ta tab, \r\nüber 語 \u202e."
+    shown = "red and more a tab,   über 語 ."
     assert Progress(stage=RunState.FAILED, message=written).message == shown
     failure = Failure(attempt=1, reason=written, lines=(written,), at=0.0)
     assert (failure.reason, failure.lines) == (shown, (shown,))
@@ -136,51 +121,35 @@ def test_a_directory_that_is_gone_is_not_created_again(tmp_path: Path):
     assert not (tmp_path / "gone").exists()
 
 
-_HEADER = "step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\n"
-_ROWS = ["10,4.1,60,0.1,1.5,,\n", "20,3.9,50,0.2,1.4,,\n", "20,,,,,3.8,inf\n", "30,3.7,4,0.3,1,,\n"]
+_HEADER = b"step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity\r\n"
+_ROWS = [b"10,4.1,60,0.1,1.5,,\r\n", b"20,3.9,5e+1,0.2,1.4,,\r\n", b"20,,,,,3.8,inf\r\n"]
+_LATER = b"30,3.7,4,0.3,1,,\r\n"
 
 
 @pytest.mark.parametrize(
     ("before", "step", "kept"),
     [
         (None, 0, []),
-        ("", 0, []),
-        (_HEADER + "".join(_ROWS), 0, []),
-        (_HEADER + "".join(_ROWS), 25, _ROWS[:3]),
-        (_HEADER + "".join(_ROWS), 30, _ROWS),
+        (b"", 0, []),
+        (_HEADER[:20], 30, []),
+        (_HEADER + b"".join(_ROWS) + _LATER, 0, []),
+        (_HEADER + b"".join(_ROWS) + _LATER, 25, _ROWS),
+        (_HEADER + b"".join(_ROWS) + _LATER, 30, [*_ROWS, _LATER]),
+        (_HEADER + b"".join(_ROWS)[:-5], 30, _ROWS[:2]),  # the disk was full
+        (_HEADER + b"".join(_ROWS) + b"\0" * 18, 30, _ROWS),  # a power cut
+        (_HEADER + _ROWS[0] + _ROWS[1].replace(b"3.9", b"\xff.9") + _ROWS[2], 30, _ROWS[::2]),
+        (_HEADER + _ROWS[0] + b'"\n10,4\n20,\n', 30, _ROWS[:1]),
     ],
 )
-def test_metrics_after_the_resumed_step_are_dropped(
-    before: str | None, step: int, kept: list[str], tmp_path: Path
+def test_metrics_that_are_damaged_or_of_later_steps_are_dropped(
+    before: bytes | None, step: int, kept: list[bytes], tmp_path: Path
 ):
     path = tmp_path / "metrics.csv"
     if before is not None:
-        path.write_text(before)
+        path.write_bytes(before)
     LogMetrics(tmp_path, Clock(), every=10, resumed_step=step)
-    assert path.read_text().splitlines() == (_HEADER + "".join(kept)).splitlines()
-    assert valid_perplexities(tmp_path) == ({20: float("inf")} if len(kept) > 2 else {})
-
-
-@pytest.mark.parametrize(
-    ("damaged", "lines", "kept"),
-    [
-        ((_HEADER + "".join(_ROWS)[:-20]).encode(), 1, _ROWS[:2]),  # the disk was full
-        (_HEADER[:20].encode(), 1, []),
-        ((_HEADER + "".join(_ROWS[:3])).encode() + b"\0" * 18, 1, _ROWS[:3]),  # a power cut
-        ((_HEADER + "".join(_ROWS)).encode().replace(b"3.9", b"\xff.9"), 1, [_ROWS[0], *_ROWS[2:]]),
-        ((_HEADER + "".join(_ROWS)).encode().replace(b"20,", b"2x,"), 2, [_ROWS[0], _ROWS[3]]),
-        ((_HEADER + _ROWS[0]).encode() + b'"\n10,4\n20,\n', 3, _ROWS[:1]),
-    ],
-)
-def test_damaged_metrics_are_dropped_with_one_warning(
-    damaged: bytes, lines: int, kept: list[str], tmp_path: Path
-):
-    path = tmp_path / "metrics.csv"
-    path.write_bytes(damaged)
-    with pytest.warns(UserWarning, match=rf"metrics.csv: {lines} damaged line") as warned:
-        LogMetrics(tmp_path, Clock(), every=10, resumed_step=30)
-    assert len(warned) == 1
-    assert path.read_text().splitlines() == (_HEADER + "".join(kept)).splitlines()
+    assert path.read_bytes() == _HEADER + b"".join(kept)
+    assert valid_perplexities(tmp_path) == ({20: float("inf")} if _ROWS[2] in kept else {})
 
 
 def test_the_commit_is_found_without_writing_to_the_repository(

@@ -11,7 +11,7 @@ from typing import Any
 import lightning.pytorch as lightning
 from torch.profiler import ProfilerActivity, profile
 
-from experiments.callbacks.clock import Clock
+from experiments.callbacks.metrics import Clock
 from experiments.records.experiment import Limits
 from experiments.run import run
 from tests.experiments.samples import tiny_experiment

@@ -100,21 +100,6 @@ def test_a_run_killed_many_times_ends_as_an_undisturbed_one(
     assert_same_end(directory, undisturbed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_run_after_a_checkpoint_of_its_step(
-    number: signal.Signals, experiment: Experiment, begin: Start, tmp_path: Path
-):
-    directory = tmp_path / "run"
-    claim(directory, experiment)
-    running = _start(begin, directory)
-    running.wait_until(lambda: _steps(directory) >= 15)
-    ended = running.finish(number)
-    assert ended.code == STOPPED_EXIT_CODE
-    saved, _ = step_checkpoints(directory)[-1]
-    assert saved == _steps(directory)
-    assert ended.lines[-1] == f"stopped at step {saved}; the same command continues there"
-
-
 def _files(directory: Path) -> dict[Path, int]:
     """What stands in a directory, by when it was written."""
     found = (p for p in directory.rglob("*") if p.is_file() and p.name != ".lock")
@@ -213,17 +198,3 @@ def test_a_checkpoint_that_does_not_fit_ends_the_run_in_one_line(
     assert not _half_written(directory)
     run(tiny_experiment(folder), directory)
     assert_same_end(directory, finished)
-
-
-def test_data_that_does_not_fit_is_not_left_half_written(
-    folder: Path, command: Command, tmp_path: Path
-):
-    ended = command(
-        "experiments", "prepare", f"files:{folder}", "--vocab-size", "59",
-        largest_file=1_000, DATA_CACHE=str(tmp_path / "cache"),
-    )  # fmt: skip
-    assert ended.code == 2, ended
-    assert len(ended.lines) == 1, ended
-    assert "File too large" in ended.stderr
-    kept = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
-    assert not any(p.stat().st_size for p in kept)

@@ -32,11 +32,13 @@ def _launch(monkeypatch: pytest.MonkeyPatch, *, local: int, size: int, rank: int
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
 
 
-def test_without_torchrun_there_are_as_many_processes_as_asked_for():
+def test_torchrun_or_the_user_decides_the_number_of_processes(monkeypatch: pytest.MonkeyPatch):
     assert (find_world(None), find_world(3)) == (World(1), World(3))
-
-
-def test_torchrun_decides_the_number_of_processes_and_machines(monkeypatch: pytest.MonkeyPatch):
+    assert is_first_rank()
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert is_first_rank()
+    _launch(monkeypatch, local=2, size=4, rank=2)
+    assert not is_first_rank()
     _launch(monkeypatch, local=3, size=6)
     assert find_world(None) == find_world(3) == World(3, nodes=2)
     assert find_world(3).size == 6
@@ -55,14 +57,6 @@ def test_a_wrong_number_of_devices_is_refused(monkeypatch: pytest.MonkeyPatch):
     _launch(monkeypatch, local=3, size=5)
     with pytest.raises(InputError, match="3 processes here and 5 in all"):
         find_world(None)
-
-
-def test_only_one_process_of_all_machines_is_the_first_rank(monkeypatch: pytest.MonkeyPatch):
-    assert is_first_rank()
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    assert is_first_rank()
-    _launch(monkeypatch, local=2, size=4, rank=2)
-    assert not is_first_rank()
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from filelock import FileLock
 import experiments.evaluate.scoring
 import experiments.records.ownership
 import experiments.run
+from experiments.callbacks.checkpoints import Checkpoints
 from experiments.callbacks.metrics import LogMetrics
 from experiments.catalog.small import CLDR
 from experiments.records.experiment import load_experiment
 from experiments.records.ownership import claim
-from experiments.run import run
+from experiments.run import execute, run
 from tests.experiments.samples import copy_of, tiny_experiment
 from transformer.errors import InputError
 
@@ -61,7 +62,7 @@ def test_a_directory_in_use_is_refused(
     ("moment", "anew"),
     [
         ((LogMetrics, "_append"), False),
-        ((LogMetrics, "_append"), True),
+        ((Checkpoints, "_save_if_due"), True),
         ((experiments.run, "score_run"), True),
         ((experiments.evaluate.scoring, "_result"), True),
     ],
@@ -83,8 +84,8 @@ def test_a_directory_that_is_removed_ends_the_run_in_one_line(
 
     monkeypatch.setattr(*moment, remove_first)
     experiment = tiny_experiment(folder, max_steps=2, average_checkpoints=1)
-    with pytest.raises(InputError, match=f"{directory} was removed, or emptied, while the run"):
-        run(experiment, directory)
+    with pytest.raises(InputError, match=r"was removed, or emptied|has no checkpoint"):
+        execute(experiment, directory)
     assert not (directory / "result.json").exists()
 
 

@@ -11,7 +11,6 @@ from rich.console import Console
 
 import experiments.display
 from experiments.display import Display
-from experiments.evaluate.scoring import show_lines
 from experiments.records.progress import Progress, RunState, read_progress
 
 
@@ -81,15 +80,3 @@ def test_progress_json_follows_the_stages(tmp_path: Path):
     last = read_progress(tmp_path)
     assert first is not None and last is not None
     assert (first.step, last.step) == (1, 1_000)
-
-
-def test_no_time_left_is_estimated_from_the_first_lines_of_a_text(tmp_path: Path):
-    display = Display(tmp_path, _console(terminal=False)[0])
-    update = show_lines(display, 101)
-    estimated: list[bool] = []
-    for done in (1, 3, 101):
-        display.start(RunState.EVALUATE)  # so that the next update is written at once
-        update(done)
-        written = json.loads((tmp_path / "progress.json").read_text())
-        estimated.append(written["seconds_left"] is not None)
-    assert estimated == [False, True, True]

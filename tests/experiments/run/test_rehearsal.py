@@ -98,7 +98,7 @@ def test_en_de_from_a_failing_server_to_a_score(
         assert ended.code == 0, ended
         ended = command("experiments", "evaluate", run, "--split", "wmt13")
         assert ended.code == 0, ended
-        assert ended.stdout.startswith("BLEU ")
+        assert ended.stdout.startswith("wmt13  BLEU ")
         assert f"\n{VALID_LINES} lines, beam 2" in ended.stdout
         assert len(server.paths) == 9, "all was fetched once"
 

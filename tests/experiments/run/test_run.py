@@ -7,9 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from experiments.records.checkpoints import step_checkpoints
 from experiments.records.progress import read_progress
 from experiments.records.result import Result, load_result
 from tests.experiments.samples import last_checkpoint, tiny_experiment
@@ -76,13 +74,9 @@ def test_metrics_hold_every_step_and_validation(finished: Path):
     assert all(float(row["gradient_norm"]) > 0 for row in rows if row["loss"])
 
 
-def test_the_last_two_checkpoints_and_the_best_are_kept(finished: Path, folder: Path):
-    assert [step for step, _ in step_checkpoints(finished)] == [30, 40]
-    names = {path.name for path in (finished / "checkpoints").iterdir()}
-    assert names == {"step-00000030.ckpt", "step-00000040.ckpt", "best.ckpt"}
-    losses = {int(r["step"]): float(r["valid_loss"]) for r in _metrics(finished) if r["valid_loss"]}
-    best = torch.load(finished / "checkpoints" / "best.ckpt", weights_only=True)
-    assert best["global_step"] == min(losses, key=losses.__getitem__)
+def test_the_last_two_checkpoints_are_kept(finished: Path, folder: Path):
+    names = [path.name for path in sorted((finished / "checkpoints").iterdir())]
+    assert names == ["step-00000030.ckpt", "step-00000040.ckpt"]
     module = TransformerModule(tiny_experiment(folder).config)
     module.load_state_dict(last_checkpoint(finished)["state_dict"])
 

@@ -72,14 +72,14 @@ def test_torchs_launcher_begins_the_ranks(
     monkeypatch.setattr(
         "ablations.runs.process.subprocess.Popen", lambda command, **_: given.append(command)
     )
-    job = Job(root=tmp_path, name="run", experiment=experiment, accumulate=3, log="csv")
+    job = Job(root=tmp_path, name="run", experiment=experiment, accumulate=3, log="none")
     start(tmp_path, job, Place(0, (), 2))
     ((_, dash, launcher, *words),) = given
     assert (dash, launcher) == ("-m", "torch.distributed.run")
     parsed = get_args_parser().parse_args(words)
     assert (parsed.standalone, parsed.nproc_per_node, parsed.module) == (True, "2", True)
     assert parsed.training_script == "ablations.runs.entry"
-    assert parsed.training_script_args == [str(tmp_path), "3", "csv"]
+    assert parsed.training_script_args == [str(tmp_path), "3", "none"]
 
 
 @pytest.mark.slow
@@ -99,6 +99,7 @@ def test_ranks_end_together(taken_over: bool, folder: Path, tmp_path: Path):
     else:
         os.killpg(process.pid, signal.SIGTERM)
     code = process.wait(30)
+    process.poll()  # closes its standard input
     if taken_over:
         assert not directory.exists()
         assert "another attempt has taken this run over" in (newer / "log.txt").read_text()
