@@ -47,7 +47,7 @@ format: setup
 
 # Ours against plain torch; some minutes each.
 benchmark: setup
-	for script in train decode data; do $(BIN)/python -m bench.$$script || exit; done
+	for script in train decode; do $(BIN)/python -m bench.$$script || exit; done
 
 # Those of README and docs, from committed results; needs Chromium or Chrome.
 pictures: setup

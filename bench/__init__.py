@@ -1,5 +1,5 @@
-"""Speed and memory against plain code of torch's own parts.
+"""Speed and memory, ours in turn with plain code of torch.
 
-Each script is one measurement, ``python -m bench.train`` for example, and times ours and the plain
-code in turn, so that a busy machine slows both. None is part of the installed package.
+In turn, so that a busy machine slows both. Each script is one measurement, for example ``python -m
+bench.train``; none is part of the installed package.
 """

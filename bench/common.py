@@ -31,29 +31,17 @@ SIZES: dict[str, ModelConfig] = {
 }
 
 
-def make_parser(doc: str | None, **turns: int) -> argparse.ArgumentParser:
-    """A parser of the options that most scripts share.
-
-    Args:
-        doc: of the script
-        turns: how often each is timed by default, on each type of device
-    """
+def make_parser(doc: str | None, turns: int) -> argparse.ArgumentParser:
+    """A parser of the options that scripts share, with the ``turns`` by default."""
     parser = argparse.ArgumentParser(description=doc)
     device = default_device().type
     size = "base" if device == "cuda" else "tiny"
-    default = ", ".join(f"{count} on {name}" for name, count in turns.items())
     add = parser.add_argument
     add("--device", choices=("cpu", "cuda"), default=device, help="(default: %(default)s)")
     add("--size", choices=SIZES, default=size, help="of the model (default: %(default)s)")
-    add("--turns", type=int, metavar="N", help=f"how often each is timed (default: {default})")
-    add_output(parser)
-    parser.set_defaults(default_turns=turns)
+    add("--turns", type=int, default=turns, help="that are timed (default: %(default)s)")
+    add("--output", type=Path, metavar="FILE", help="also write the figures there")
     return parser
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """The option that every script has."""
-    parser.add_argument("--output", type=Path, metavar="FILE", help="also write the figures there")
 
 
 def run(
@@ -61,18 +49,24 @@ def run(
 ) -> None:
     """Measure with the options given on the command line, and report the figures.
 
-    ``measure`` gets a ``torch.device`` and a number of turns.
+    ``measure`` gets a ``torch.device``.
     """
     given = parser.parse_args()
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch finds no GPU here; use --device cpu")
-    if given.turns is None:
-        given.turns = given.default_turns[given.device]
     if given.turns < 1:
         parser.error(f"--turns is {given.turns}, but must be at least 1")
     given.device = torch.device(given.device)
-    load = asdict(workload(given.device))
-    report(name, measure(given), given.output, given.device, size=given.size, workload=load)
+    figures = measure(given)
+    device, load = device_name(given.device), workload(given.device)
+    print(f"{name}, {given.size}, {load.text}, {device}")
+    for line in lines_of(figures):
+        print(f"  {line}")
+    if given.output is not None:
+        about = {"size": given.size, "workload": load, "device": device}
+        about |= {name: figures, "commit": commit(), "versions": versions()}
+        given.output.parent.mkdir(parents=True, exist_ok=True)
+        given.output.write_text(json.dumps(about, indent=2, default=asdict) + "\n")
 
 
 def workload(device: torch.device) -> Workload:
@@ -125,24 +119,6 @@ def in_turn(
             wait_for(device)
             seconds.append(time.perf_counter() - start)
     return times
-
-
-def report(
-    name: str,
-    figures: Figures,
-    output: Path | None,
-    device: torch.device | None = None,
-    **about: object,
-) -> None:
-    """Print the figures; if ``output`` is a file, write them with commit, versions and device."""
-    about["device"] = device_name(device or torch.device("cpu"))
-    print(", ".join([name, *(value for value in about.values() if isinstance(value, str))]))
-    for line in lines_of(figures):
-        print(f"  {line}")
-    if output is not None:
-        about |= {name: figures, "commit": commit(), "versions": versions()}
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(about, indent=2, default=asdict) + "\n")
 
 
 def lines_of(figures: Mapping[str, Any]) -> Iterator[str]:

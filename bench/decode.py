@@ -10,7 +10,7 @@ from transformer.config import EOS_ID, DecodingConfig
 from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer
 
-PARSER = make_parser(__doc__, cpu=5, cuda=5)
+PARSER = make_parser(__doc__, turns=5)
 
 _BEAM_SIZE = 4
 # Word-pieces of a source with its end, and of a translation at most.

@@ -55,8 +55,7 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
             [Place(number) for number in range(places)],
             lambda directory, job, place: Sleeper(directory, time.monotonic() + seconds),
         )
-        reader, before, memory = DirectoryReader(root), _processor_seconds(), _resident()
-        shown_at = 0.0
+        reader, shown_at = DirectoryReader(root), 0.0
 
         def show() -> None:
             nonlocal shown_at
@@ -64,34 +63,20 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
                 reader.read()
                 shown_at = time.monotonic()
 
-        driver = Driver(
-            cells,
-            executor,
-            cells.names,
-            Options(),
-            note=lambda text: None,
-            show=show,
-        )
+        driver = Driver(cells, executor, cells.names, Options(), note=lambda _: None, show=show)
         own = time.thread_time()
         driver.run()
         spent = 1000 * (time.thread_time() - own) / len(cells.names)
-        spent_in_all = 1000 * (_processor_seconds() - before) / len(cells.names)
         took = time.monotonic() - began
         print(
             f"{len(cells.names):,} runs at {places} places in {took:.0f} s: {spent:.1f} ms of "
-            f"processor time a run in the driver, {spent_in_all:.1f} with the supervisors; "
-            f"{memory:.0f} MiB at the beginning, {_resident():.0f} at the end"
+            f"processor time a run in the driver, {_resident():.0f} MiB at the end"
         )
         began = time.monotonic()
         DirectoryReader(root).read()
         status, began = time.monotonic() - began, time.monotonic()
         write_report(root)
         print(f"status {status:.1f} s, report {time.monotonic() - began:.1f} s", flush=True)
-
-
-def _processor_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def _resident() -> float:

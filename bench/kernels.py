@@ -15,7 +15,7 @@ from transformer.data.batches import Batch
 from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
 
-PARSER = make_parser(__doc__, cpu=3, cuda=3)
+PARSER = make_parser(__doc__, turns=3)
 
 _LISTED = 12
 

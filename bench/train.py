@@ -18,7 +18,7 @@ from transformer.evaluation.counts import training_flops
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
 
-PARSER = make_parser(__doc__, cpu=40, cuda=50)
+PARSER = make_parser(__doc__, turns=40)
 PARSER.add_argument("--compile", action="store_true", help="train ours with torch.compile")
 
 _WARM_UP_STEPS = 2

@@ -12,12 +12,11 @@ import torch
 
 from bench import common, decode
 from bench.common import SIZES, config_of, ratio_of, workload
-from bench.data import measure_data
 from bench.decode import measure_decoding
 from bench.kernels import profile
 from bench.prepare import measure_preparation
 from bench.train import PARSER, measure_training
-from bench.workload import Workload, make_step
+from bench.workload import make_step
 from tests.samples import number_pairs
 from transformer.config import ModelConfig
 from transformer.training.module import TransformerModule
@@ -48,14 +47,6 @@ def test_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 20 < found["mean_length"] <= 25
 
 
-def test_data() -> None:
-    found = measure_data(Workload(text="news", vocab_size=97, tokens_per_batch=2_000), 1)
-    assert found["pairs"] == 9_006
-    assert 0.3 < found["plain_fill_of_the_batches"] < found["fill_of_the_batches"] < 1
-    ratio = found["pairs_per_second"] / found["plain_pairs_per_second"]
-    assert found["ratio"].median == pytest.approx(ratio)
-
-
 def test_kernels() -> None:
     load = workload(CPU)
     step = make_step(TransformerModule(config_of("tiny", load)))
@@ -69,9 +60,7 @@ def test_kernels() -> None:
 def test_preparation() -> None:
     source, target = zip(*number_pairs(101, seed=5), strict=True)
     found = measure_preparation(source, target, 211, vocab_size=67)
-    assert found["ratio"] == pytest.approx(
-        found["pairs_per_second"] / found["plain_pairs_per_second"]
-    )
+    assert found["pairs"] == 211 and found["pairs_per_second"] > 0
 
 
 def test_a_script_prints_its_figures_and_writes_them(
