@@ -114,7 +114,3 @@ def test_anyone_can_read_it(root: Path, browser: Browser, width: int, scheme: st
     # Only tables and figures scroll sideways, never the page.
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     context.close()
-
-
-def test_it_prints(page: Page) -> None:
-    assert page.pdf(format="A4", landscape=True).startswith(b"%PDF")

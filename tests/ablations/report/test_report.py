@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,13 +9,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ablations.figures.curves import mean_curve, read_curve
+from ablations.report.figures import draw_agreement
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan
-from experiments.records.outputs import hypotheses_path
-from experiments.records.ownership import claim
+from experiments.records.result import MEASURES
 from tests.ablations.report.golden import FILES, FILL, FOLDER, fill_and_report
 from tests.ablations.report.samples import drawn, html_tables, marks, parsed, tables
-from tests.ablations.samples import finish, leave_curve, small_plan
+from tests.ablations.samples import leave_curve, small_plan
 from transformer.errors import InputError
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
@@ -95,18 +95,19 @@ def test_figures_show_each_row(reports: dict[str, Path]) -> None:
 
 
 def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:
-    claim_plan(tmp_path, small_plan(rows=["base"], seeds=(1, 2, 3)))
-    leave_curve(tmp_path / "base" / "seed-1", {200: 90.0, 400: 40.0, 600: 8.0})
-    leave_curve(tmp_path / "base" / "seed-2", {200: 30.0, 400: 20.0})
-    write_report(tmp_path)
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    (points,) = re.findall(r'"values": (\[\{"perplexity".*?\])', text)
-    assert re.findall(r'"perplexity": ([\d.]+).*?"step": (\d+)', points) == [
-        ("60.0", "200"),
-        ("30.0", "400"),
-        ("8.0", "600"),
-    ]
-    assert set(re.findall(r'"seeds": "(.*?)"', points)) == {"1, 2"}
+    leave_curve(tmp_path / "1", {200: 90.0, 400: 40.0, 600: 8.0})
+    leave_curve(tmp_path / "2", {200: 30.0, 400: 20.0})
+    curve = mean_curve([read_curve(tmp_path / str(seed), "base", seed) for seed in (1, 2, 3)])
+    assert curve.points == ((200, 60.0), (400, 30.0), (600, 8.0))
+    assert (curve.row, curve.seeds) == ("base", "1, 2")
+
+
+def test_a_label_is_moved_from_the_point_to_its_right() -> None:
+    places = {"far": (-3.0, 1.0), "near": (1.0, 1.0), "next": (1.1, 1.0), "above": (1.2, 2.0)}
+    signs = {"low": None, "high": None, "agreement": "same sign"}
+    rows = [{"row": name, "paper": x, "ours": y, **signs} for name, (x, y) in places.items()]
+    spec = draw_agreement(rows, MEASURES["perplexity"], "").spec
+    assert [row["row"] for row in spec["data"]["values"] if row["below"]] == ["near"]
 
 
 def test_a_terminal_shows_each_row_at_any_width(
@@ -122,24 +123,6 @@ def test_a_terminal_shows_each_row_at_any_width(
     for name in tables(root)[0]:
         assert all(f"\n{name} " in text for text in texts)
     assert max(len(line) for line in texts[-1].split("Spearman")[0].splitlines()[1:]) <= 80
-
-
-def test_four_files_of_a_run_are_enough(tmp_path: Path) -> None:
-    plan = claim_plan(tmp_path / "run", small_plan())
-    for cell in plan.cells:
-        finish(tmp_path / "run", cell)
-        claim(cell.directory(tmp_path / "run"), plan.experiment(cell))
-        hypotheses_path(cell.directory(tmp_path / "run"), "valid").write_text("Hallo\n")
-    kept = ("table.json", "config.json", "result.json", "valid.hypotheses.txt")
-    for path in (tmp_path / "run").rglob("*"):
-        if path.name in kept:
-            copy = tmp_path / "kept" / path.relative_to(tmp_path / "run")
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(path.read_bytes())
-    for name in ("run", "kept"):
-        assert "2 of 2 runs finished" in write_report(tmp_path / name)
-    pages = [(tmp_path / name / "report.html").read_bytes() for name in ("run", "kept")]
-    assert pages[0] == pages[1]
 
 
 def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:

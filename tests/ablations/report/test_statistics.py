@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ablations.report.statistics import (
     Estimate,
@@ -41,13 +38,6 @@ def test_intervals_by_hand_end_where_the_score_does() -> None:
         assert found is not None and found.interval == pytest.approx(interval, abs=1e-4)
 
 
-def test_one_seed_and_no_seed_have_no_interval() -> None:
-    one = estimate([3.0])
-    assert one is not None and (one.mean, one.interval) == (3.0, None)
-    assert estimate([]) is None
-    assert one.within_noise is None
-
-
 def test_pairing_removes_the_effect_of_the_seed() -> None:
     """A seed moves both rows by 10, and the second is 1 better with each."""
     base = {1: 10.0, 2: 20.0, 3: 30.0, 5: 99.0}
@@ -62,9 +52,12 @@ def test_pairing_removes_the_effect_of_the_seed() -> None:
     assert paired_difference({1: 1.0}, {2: 1.0}) is None
 
 
-def test_runs_that_diverged_have_no_spread() -> None:
-    found = paired_difference({1: math.inf, 2: 3.0}, {1: 3.0, 2: math.inf})
-    assert found is not None and math.isnan(found.mean) and found.within_noise is None
+def test_one_seed_and_runs_that_diverged_have_no_spread() -> None:
+    diverged = paired_difference({1: math.inf, 2: 3.0}, {1: 3.0, 2: math.inf})
+    for found, mean in ((estimate([3.0]), 3.0), (diverged, math.nan)):
+        assert found is not None and found.mean == pytest.approx(mean, nan_ok=True)
+        assert found.interval is None and found.within_noise is None
+    assert estimate([]) is None
 
 
 @pytest.mark.parametrize(
@@ -88,21 +81,6 @@ def test_required_seeds_are_those_of_power_tables(effect: float, seeds: int | No
     assert required_seeds(Estimate(effect, 1.0, 3)) == seeds
     assert required_seeds(Estimate(-7 * effect, 7.0, 5)) == seeds
     assert required_seeds(Estimate(effect, 0.0, 2)) == (2 if effect else None)
-
-
-@given(
-    st.lists(st.floats(-100, 100), min_size=2, max_size=7),
-    st.floats(-50, 50),
-)
-def test_swapping_the_rows_changes_the_sign_only(values: list[float], shift: float) -> None:
-    ours = dict(enumerate(values))
-    base = dict.fromkeys(ours, shift)
-    forth, back = paired_difference(ours, base), paired_difference(base, ours)
-    assert forth is not None and back is not None
-    assert forth.interval is not None and back.interval is not None
-    assert forth.interval == pytest.approx((-back.interval[1], -back.interval[0]), abs=1e-9)
-    assert forth.within_noise == back.within_noise
-    assert required_seeds(forth) == required_seeds(back)
 
 
 @pytest.mark.parametrize(
@@ -216,14 +194,6 @@ def test_the_p_value_of_three_rows_and_two_seeds_in_closed_form() -> None:
     assert found is not None and found.is_usable and found.freedom == 2
     angle = math.acos(math.sqrt(25 / 42 * 3 / 2))
     assert found.p_equal == pytest.approx(angle / math.radians(30), abs=0.02)
-
-
-@pytest.mark.parametrize("shape", [(3, 2), (7, 2), (9, 3)])
-def test_equal_variances_are_rejected_in_five_of_a_hundred_tables(shape: tuple[int, int]) -> None:
-    random = np.random.default_rng(1)
-    tables = random.standard_normal((400, *shape)) + random.standard_normal((400, 1, shape[1]))
-    found = [pool({str(i): dict(enumerate(x)) for i, x in enumerate(t)}) for t in tables.tolist()]
-    assert 8 <= sum(not x.is_usable for x in found if x) <= 32
 
 
 def test_variances_that_a_table_cannot_tell_apart_are_equal() -> None:
