@@ -14,13 +14,13 @@ from ablations.files import LAYERS_FILE, SEARCH_FILE
 from ablations.report.write import open_page, print_page
 from ablations.runs.lock import Shard
 from ablations.runs.options import Options, Places
-from ablations.search.search import Pruner, Sampler
-from ablations.search.spaces import SPACES
+from ablations.search.search import Settings
+from ablations.search.space import SPACES
 from ablations.status.view import show_status
 from ablations.table1 import paper
 from ablations.table1.measurements import load as load_layers
 from ablations.tables.collect import collect as copy_finished
-from ablations.tables.find import LAYERS_TABLE, TABLES, load_table
+from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table
 from ablations.tables.scales import SCALES
 from experiments.command_line import FLAT, Program, Variants
 from transformer.errors import InputError
@@ -36,10 +36,6 @@ PROGRAM = Program(
 command = PROGRAM.command
 
 Table = Annotated[str, Parameter(help="a name that list prints, or a file like my_table.py")]
-Scale = Annotated[str, Parameter(help="SCALE, what the sizes become; list prints them")]
-Seeds = Annotated[str, Parameter(help="such as 1-3,7: each row is trained once with each")]
-Rows = Annotated[str | None, Parameter(help="such as base,A-h1: only these [default: all]")]
-TableDirectory = Annotated[Path | None, Parameter(help="of the runs [default: runs/TABLE-SCALE]")]
 Directory = Annotated[Path, Parameter(help="of a table's or a search's runs")]
 
 
@@ -71,10 +67,7 @@ def plan(
     table: Table,
     /,
     *,
-    scale: Scale,
-    seeds: Seeds = "1",
-    rows: Rows = None,
-    directory: TableDirectory = None,
+    wanted: Annotated[Wanted, FLAT] = Wanted(),
     device: str | None = None,
     devices: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     places: Annotated[Places, FLAT] = Places(),
@@ -92,16 +85,7 @@ def plan(
     """
     from ablations.costs.estimate import describe, plan_table
 
-    estimate = plan_table(
-        table,
-        scale,
-        seeds=seeds,
-        rows=rows,
-        directory=directory,
-        device=device,
-        devices=devices,
-        places=places,
-    )
+    estimate = plan_table(table, wanted, device=device, devices=devices, places=places)
     print(dumps(asdict(estimate)) if json else "\n".join(describe(estimate)))
 
 
@@ -116,10 +100,7 @@ def run(
     table: Table,
     /,
     *,
-    scale: Annotated[Scale | None, Parameter(show_default=False)] = None,
-    seeds: Seeds = "1",
-    rows: Rows = None,
-    directory: TableDirectory = None,
+    wanted: Annotated[Wanted, FLAT] = Wanted(),
     device: Literal["cpu", "cuda"] | None = None,
     quick: bool = False,
     earlier: Annotated[Path | None, Parameter(name="--from")] = None,
@@ -138,37 +119,15 @@ def run(
         earlier: copy the finished runs of a directory, such as a committed result [default: none]
         shard: as in 2/8, every eighth run from the second on, for the tasks of an array
     """
-    if table == LAYERS_TABLE:
-        if (scale, seeds, rows, earlier, shard, options) != (
-            None,
-            "1",
-            None,
-            None,
-            "1/1",
-            Options(),
-        ):
-            raise InputError(f"{table} takes --directory, --device and --quick alone")
+    if table == LAYERS_TABLE and wanted.scale is None:
         from ablations.table1.measure import run_layers
 
-        return run_layers(directory, device, quick=quick)
-    if scale is None:
-        raise InputError(f"run {table} needs --scale: list prints the scales")
+        return run_layers(wanted.directory, device, quick=quick)
     if device is not None or quick:
-        raise InputError(
-            "--device and --quick are for table1: other tables have --scale quick, and take the "
-            "GPUs that there are, none with CUDA_VISIBLE_DEVICES= in the environment"
-        )
+        raise InputError("--device and --quick are for table1: others take the GPUs that there are")
     from ablations.run import run_table
 
-    return run_table(
-        table,
-        scale,
-        seeds=seeds,
-        rows=rows,
-        directory=directory,
-        earlier=earlier,
-        options=replace(options, shard=Shard.parse(shard)),
-    )
+    return run_table(table, wanted, earlier, replace(options, shard=Shard.parse(shard)))
 
 
 @command(
@@ -179,11 +138,7 @@ def search(
     space: str,
     /,
     *,
-    scale: Scale,
-    trials: int,
-    seed: int = 1,
-    sampler: Sampler | None = None,
-    pruner: Pruner | None = None,
+    asked: Annotated[Settings, FLAT],
     confirm: int | None = None,
     directory: Path | None = None,
     options: Annotated[Options, FLAT] = Options(),
@@ -195,26 +150,12 @@ def search(
 
     Args:
         space: a name that list prints, or a file like my_space.py
-        trials: how many in all
-        seed: of all trials, and of the sampling
-        sampler: what proposes trials [default: as before, or tpe]
-        pruner: what ends poor trials after the warm-up [default: as before, or hyperband]
         confirm: then train the K best and the base with three other seeds [default: none]
         directory: of the runs [default: runs/SPACE-SCALE]
     """
     from ablations.run import run_search
 
-    return run_search(
-        space,
-        scale,
-        trials=trials,
-        seed=seed,
-        sampler=sampler,
-        pruner=pruner,
-        confirm=confirm,
-        directory=directory,
-        options=options,
-    )
+    return run_search(space, asked, confirm=confirm, directory=directory, options=options)
 
 
 @command("status runs/table3-small --watch")
@@ -269,7 +210,7 @@ def report(directory: Directory, /, *, variant: Variants = (), open: bool = Fals
     if (directory / LAYERS_FILE).is_file():
         from ablations.table1.report import write_layers_report as write
     elif (directory / SEARCH_FILE).is_file():
-        from ablations.search.search_report import write_search_report as write
+        from ablations.search.report import write_search_report as write
     else:
         from ablations.report.report import write_report as write
 
@@ -306,22 +247,3 @@ def collect(directory: Directory, /, *, into: Path) -> None:
         into: directory to copy to, made if missing
     """
     print(f"{len(copy_finished(directory, into))} finished runs copied to {into}")
-
-
-@command("compare runs/table3-small base A-h1 --seeds 1-3")
-def compare(directory: Directory, first: str, second: str, /, *, seeds: str | None = None) -> None:
-    """Test whether two rows of a table differ by more than chance.
-
-    BLEU on the validation set is compared: for each seed that both rows have finished, by
-    sacreBLEU's approximate randomisation of the lines; and over the seeds, by the 95 % interval of
-    their differences.
-
-    Args:
-        first: a row that report shows
-        second: another: the difference is its BLEU minus the first's
-        seeds: such as 1-3,7: only these [default: all that both rows have]
-    """
-    from ablations.report.compare import compare_rows
-
-    for line in compare_rows(directory, first, second, seeds):
-        print(line, flush=True)

@@ -23,24 +23,11 @@ _FOLDERS = (FIGURES, "wandb")
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def trial_name(number: int) -> str:
-    """A search's trial, which is also its folder."""
-    return f"trial-{number:04}"
-
-
 def check_name(kind: str, name: str) -> None:
-    """Check that the name of a table, space, scale or row can be that of a folder."""
-    if not _FOLDER.fullmatch(name):
+    """Check that a name can be that of a folder, and not of a file or folder of a table."""
+    is_taken = name.lower() in _FOLDERS or Path(name).suffix[1:2].isalpha()
+    if is_taken or not _FOLDER.fullmatch(name):
         raise InputError(
-            f"{kind} name {name!r} may contain only letters, digits, '.', '_' and '-', 100 in all"
-        )
-
-
-def check_row_name(name: str) -> None:
-    """Check that a row's folder cannot be in the place of a table's own files."""
-    check_name("row", name)
-    if name.lower() in _FOLDERS or Path(name).suffix[1:2].isalpha():
-        raise InputError(
-            f"row name {name!r} could be that of a file of the table: choose one without an ending "
-            f"such as .txt, other than {' and '.join(_FOLDERS)}"
+            f"{kind} name {name!r} may have only letters, digits, '.', '_' and '-', 100 in all; it "
+            f"may not be {' or '.join(_FOLDERS)}, nor end like a file, such as in .txt"
         )

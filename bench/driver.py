@@ -49,7 +49,7 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory(prefix="driver-") as folder:
         root = Path(folder)
         seeds = range(1, runs // len(TABLE3.rows) + 1)
-        claim_plan(root, make_plan(TABLE3, QUICK, TABLE3.rows, seeds, precision="fp32"))
+        claim_plan(root, make_plan(TABLE3, QUICK, TABLE3.rows, seeds), "fp32")
         cells, began = TableCells(root), time.monotonic()
         executor = LocalExecutor(
             [Place(number) for number in range(places)],

@@ -160,7 +160,6 @@ DOORS = {
         "ablations.runs.study",
         "ablations.tables.cells",
         "ablations.search.cells",
-        "ablations.search.sampler",
     },
     "ray": {"ablations.runs.on_ray"},
     "cyclopts": {

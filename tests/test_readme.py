@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from ablations.search.spaces import load_space
+from ablations.search.space import load_space
 from ablations.tables.find import load_table
 from ablations.tables.scales import QUICK
 from experiments.catalog.find import find_experiment

@@ -14,8 +14,7 @@ from ablations.costs.speed import (
     until_the_last,
 )
 from ablations.runs.options import Places, count_cores
-from ablations.tables.find import find_scale, load_table, parse_seeds, select_rows
-from ablations.tables.plan import make_plan
+from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds
 from ablations.tables.table import Cell
 from experiments.records.result import Result
 from transformer.config import Config
@@ -73,15 +72,7 @@ class Estimate:
 
 
 def plan_table(
-    table: str,
-    scale: str,
-    *,
-    seeds: str,
-    rows: str | None,
-    device: str | None,
-    devices: int | None,
-    places: Places,
-    directory: Path | None,
+    table: str, wanted: Wanted, *, device: str | None, devices: int | None, places: Places
 ) -> Estimate:
     """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up."""
     ranks = places.devices_per_trial
@@ -91,14 +82,12 @@ def plan_table(
             "lower --devices-per-trial"
         )
     declared = load_table(table)
-    chosen, numbers = select_rows(declared, rows), parse_seeds(seeds)
-    mapping = find_scale(declared, scale)
-    plan = make_plan(declared, mapping, chosen, numbers)
-    root = directory or Path("runs") / f"{plan.table}-{plan.scale}"
+    plan, root = wanted.plan(declared)
+    seeds = parse_seeds(wanted.seeds)
     finished = read_finished(plan, root)
-    configs = {row.name: plan.configs[row.name] for row in chosen}
+    configs = {row.name: plan.configs[row.name] for row in plan.rows if row.seeds}
     speed = _find_speed(device, finished, root, configs)
-    each = len(numbers)
+    each = len(seeds)
     if device is None and devices is None:
         here = places.here(plan.base.training.threads)
         gpus = {gpu for place in here for gpu in place.devices}
@@ -106,20 +95,20 @@ def plan_table(
     else:
         count = devices or ranks
         at_once = places.workers or count // ranks * places.trials_per_device
-    at_once = min(len(chosen) * each, at_once)
+    at_once = min(len(plan.cells), at_once)
     sharing = max(1.0, at_once * ranks / count)
     # Finished runs took as long as they took, as many at a time as there were.
     used = ranks if speed.as_ran else ranks / sharing
     costs = tuple(
-        _cost(name, config, speed.seconds(config, used), finished, numbers)
+        _cost(name, config, speed.seconds(config, used), finished, seeds)
         for name, config in configs.items()
     )
     return Estimate(
         table=plan.title,
         scale=plan.scale,
         corpus=plan.base.data.corpus.name,
-        settings=tuple(mapping.describe(declared.base)),
-        seeds=numbers,
+        settings=(find_scale(declared, wanted.scale).describe(declared.base),),
+        seeds=seeds,
         device=speed.device,
         devices=count,
         at_once=at_once,

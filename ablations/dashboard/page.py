@@ -13,9 +13,9 @@ from ablations.figures.curves import Curve, draw_curves, read_curve
 from ablations.files import HTML_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.report.layout import render
 from ablations.runs.attempts import locate
+from ablations.search.report import describe, draw_search, shares_of_importance
 from ablations.search.search import is_search, load_search
-from ablations.search.shown import draw_search, in_words, shares_of_importance
-from ablations.search.trials import Trial, best, read_trials
+from ablations.search.trials import best, read_trials
 from ablations.status import view
 from ablations.status.status import DirectoryReader, Run, Status
 from ablations.tables.plan import Plan, load_plan
@@ -24,7 +24,6 @@ from experiments.records.experiment import CONFIG_FILE
 from experiments.records.outputs import METRICS_FILE
 from experiments.records.result import MEASURES
 from transformer.errors import InputError
-from transformer.formats import number
 
 TEMPLATES = Path(__file__).parent / "templates"
 INTERVAL_SECONDS = 2.0
@@ -111,16 +110,7 @@ def _draw_search(directory: Path) -> tuple[Mapping[str, Spec], str]:
     search = load_search(directory)
     trials = read_trials(search, directory)
     figures = draw_search(search, trials, shares_of_importance(search, trials))
-    return figures, _describe(best(trials))
-
-
-def _describe(trial: Trial | None) -> str:
-    if trial is None:
-        return ""
-    values = ", ".join(
-        f"{name} {in_words(trial.declared[name], value)}" for name, value in trial.values.items()
-    )
-    return f"{trial.name}, perplexity {number(trial.perplexity, 3)}: {values}"
+    return figures, describe(best(trials))
 
 
 class Page:

@@ -1,7 +1,7 @@
 """Figures of a search.
 
 A trial is a record of its ``trial``, ``number``, ``state``, ``step``, ``perplexity`` (None if it
-has none), the values of its parameters by name, and by :func:`scaled` those it was trained with.
+has none), and the values of its parameters by name.
 A parameter is a record of its ``name``, ``log``, ``choices`` (empty for a range) and ``bounds``.
 """
 
@@ -25,12 +25,7 @@ _MARKS = {
 }
 
 
-def scaled(name: str) -> str:
-    """The field of the value of a parameter that a trial was trained with."""
-    return f"{name} at the scale"
-
-
-def inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+def _inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     """The trials that an axis of perplexity shows, and those at its edge: what did not finish, as
     its perplexity is of an earlier step or none, and what is far worse than the best.
     """
@@ -47,7 +42,7 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
     Returns:
         None if fewer than two trials have finished
     """
-    inside, edge = inside_and_edge(trials)
+    inside, edge = _inside_and_edge(trials)
     if len(inside) < 2:
         return None
     x = style.axis("number", "trial")
@@ -128,7 +123,7 @@ def draw_slices(trials: Sequence[Record], parameters: Sequence[Record]) -> Spec 
     Returns:
         None if fewer than two trials have finished
     """
-    inside, edge = inside_and_edge(trials)
+    inside, edge = _inside_and_edge(trials)
     if len(inside) < 2:
         return None
     return style.figure(
@@ -147,8 +142,7 @@ def _slice(inside: Sequence[Record], edge: Sequence[Record], parameter: Record) 
         x = style.axis(name, name, log=parameter["log"], form="~s" if bounds[1] >= 1_000 else None)
         x["scale"] |= {"domain": list(bounds)}
         x["axis"] |= {"tickCount": 5}
-    is_mapped = any(trial[name] != trial[scaled(name)] for trial in (*inside, *edge))
-    shown = ("trial", "state", "step", "perplexity", name, *[scaled(name)] * is_mapped)
+    shown = ("trial", "state", "step", "perplexity", name)
     return {"width": 230, "height": 190, "layer": _points(inside, edge, x, *shown)}
 
 

@@ -1,30 +1,40 @@
-"""The cells of a search: its trials, in order."""
+"""The trials of a search as Optuna samples, prunes and judges them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import optuna
-from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
+from optuna import Study
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.pruners import HyperbandPruner, NopPruner
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from ablations.files import trial_name
 from ablations.runs.attempts import Ended
-from ablations.search.sampler import FeasibleSampler, distributions, to_optuna
-from ablations.search.search import FACTOR, Search, load_search
-from ablations.search.trials import (
-    ended_trial,
-    read_trial,
-    read_trials,
-    refuse_hopeless,
-    write_best,
-)
+from ablations.search.search import FACTOR, Search, load_search, trial_name
+from ablations.search.trials import Trial, ended_trial, ranked, read_trial
 from experiments.records.experiment import Experiment
 from experiments.records.progress import RunState
+from transformer.errors import InputError
 
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
+# Hyperband has a TPE model for each bracket, and ten random trials for each would be most of a
+# search.
+_STARTUP_TRIALS = 5
+_MODEL_DRAWS = 20
+_EVEN_DRAWS = 1_000
+_BEST = 0.25  # the trials with which PED-ANOVA compares all
 
 
 class SearchCells:
@@ -32,7 +42,7 @@ class SearchCells:
 
     A trial's number in the study is that in its name. They are pruned on the validation perplexity
     by step, by default by Hyperband (https://arxiv.org/abs/1603.06560). Only the rungs that its
-    trials have passed, and the state of CMA-ES, are not in files: with a new study they are lost.
+    trials have passed are not in files: with a new study they are lost.
     """
 
     is_search = True
@@ -45,10 +55,14 @@ class SearchCells:
 
     def create_study(self, storage: BaseStorage) -> optuna.Study:
         """The perplexity of the validation set is minimised."""
+        rungs, last = self.search.rungs, self.search.base.training.max_steps
+        hyperband = HyperbandPruner(
+            min_resource=rungs[0] if rungs else 1, max_resource=last, reduction_factor=FACTOR
+        )
         study = optuna.create_study(
             storage=storage,
             sampler=FeasibleSampler(self.search),
-            pruner=_pruner(self.search),
+            pruner=hyperband if rungs else NopPruner(),
             study_name=self.search.name,
             load_if_exists=True,
         )
@@ -72,25 +86,16 @@ class SearchCells:
         if ended is not None:
             return known if known is not None and known.state in _ENDED else ended
         if trial.state == RunState.FAILED:
-            if known is not None and known.state == TrialState.FAIL:
-                return known
             return create_trial(state=TrialState.FAIL)
-        if trial.values or known is not None:
-            of_space = distributions(self.search)
-            values = trial.values or (known.params if known is not None else {})
-            return create_trial(
-                state=TrialState.WAITING,
-                params=dict(values),
-                distributions={name: of_space[name] for name in values},
-            )
-        return None
+        if not trial.values and known is None:
+            return None
+        values = dict(trial.values or (known.params if known else {}))
+        of_space = {x: y for x, y in distributions(self.search).items() if x in values}
+        return create_trial(state=TrialState.WAITING, params=values, distributions=of_space)
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         """The next trial, sampled given all that ended before; the first is the base."""
-        trials = read_trials(self.search, self.root)
-        refuse_hopeless(self.search, trials)
-        write_best(self.search, trials, self.root)
-        first = self.search.first() if name == self.names[0] else {}
+        first = self.search.first()
         if first and not study.get_trials(deepcopy=False):
             study.enqueue_trial(first)
         trial = study.ask(distributions(self.search))
@@ -106,13 +111,107 @@ class SearchCells:
         return to_optuna(self.search, ended_trial(name, ended))
 
 
-def _pruner(search: Search) -> BasePruner:
-    """Optuna's pruner that compares trials at the search's rungs alone."""
-    rungs, training = search.rungs, search.base.training
-    if not rungs:
-        return NopPruner()
-    if search.pruner == "median":
-        return MedianPruner(n_warmup_steps=rungs[0])
-    return HyperbandPruner(
-        min_resource=rungs[0], max_resource=training.max_steps, reduction_factor=FACTOR
+def distributions(search: Search) -> dict[str, BaseDistribution]:
+    """The parameters of ``search`` as Optuna's distributions."""
+    found: dict[str, BaseDistribution] = {}
+    for each in search.parameters:
+        if each.kind == "choice":
+            found[each.name] = CategoricalDistribution(each.choices)
+        elif each.kind == "int":
+            found[each.name] = IntDistribution(int(each.low), int(each.high), log=each.log)
+        else:
+            found[each.name] = FloatDistribution(each.low, each.high, log=each.log)
+    return found
+
+
+class FeasibleSampler(BaseSampler):
+    """Samples all parameters of a trial together until they make a valid model within the budget.
+
+    It draws by the search's sampler, and uniformly while there are too few trials or if that finds
+    no such model. Random numbers depend on the seed and the trial's number alone.
+    """
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """All parameters, the same in each trial."""
+        return distributions(self._search)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Values of all parameters."""
+        digest = hashlib.sha256(f"{self._search.base.training.seed}/{trial.number}".encode())
+        seed = int.from_bytes(digest.digest()[:4], "big")
+        even = RandomSampler(seed=seed)
+        model: BaseSampler = even  # which samples nothing relative to other trials
+        if self._search.sampler == "tpe":
+            model = TPESampler(
+                seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP_TRIALS
+            )
+        for draw in range(_MODEL_DRAWS + _EVEN_DRAWS):
+            values = (
+                model.sample_relative(study, trial, search_space) if draw < _MODEL_DRAWS else {}
+            ) or {
+                name: even.sample_independent(study, trial, name, distribution)
+                for name, distribution in search_space.items()
+            }
+            if self._search.is_feasible(values):
+                return values
+        budget = self._search.max_parameters
+        what = "" if budget is None else f" of at most {budget:,} parameters"
+        raise InputError(
+            f"no model{what} among {_EVEN_DRAWS:,} drawn from space {self._search.space!r} at "
+            f"scale {self._search.scale!r}: add smaller sizes to it, or raise its budget"
+        )
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Never called: all parameters are sampled together."""
+        raise AssertionError(f"{param_name} is not a parameter of the space")
+
+
+def check_feasible(search: Search) -> None:
+    """Check that a trial can be sampled."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    optuna.create_study(sampler=FeasibleSampler(search)).ask(distributions(search))
+
+
+def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
+    """The trial as Optuna's; None if it has no value.
+
+    A trial that diverged becomes a pruned one, which the sampler avoids.
+    """
+    if trial.state not in (RunState.DONE, RunState.PRUNED, RunState.DIVERGED):
+        return None
+    of_space = distributions(search)
+    return create_trial(
+        state=TrialState.COMPLETE if trial.state == RunState.DONE else TrialState.PRUNED,
+        value=trial.perplexity,
+        params=dict(trial.values),
+        distributions={name: of_space[name] for name in trial.values},
+        intermediate_values=dict(trial.curve),
+    )
+
+
+def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
+    """How much each parameter matters for being among the best quarter, the largest first, as
+    shares of 1, by PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study()
+    of_space = distributions(search)
+    for place, trial in enumerate(ranked(trials)):
+        values = dict(trial.values)
+        study.add_trial(create_trial(value=place, params=values, distributions=of_space))
+    return get_param_importances(
+        study, evaluator=PedAnovaImportanceEvaluator(target_quantile=_BEST)
     )

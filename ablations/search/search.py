@@ -1,22 +1,20 @@
-"""Declare a search: a space at a scale.
+"""A search: a space at a scale, as ``search.json`` has it.
 
-``search.json`` has all that trials and the report need, so that neither depends on a declaration
-that may have changed since.
+That file has all that trials and the report need, so that neither depends on a declaration that may
+have changed since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ablations.files import PLAN_FILE, SEARCH_FILE, trial_name
+from ablations.files import SEARCH_FILE
 from ablations.search.space import Parameter, Space
-from ablations.search.spaces import load_space
 from ablations.tables.changes import Value, columns
-from ablations.tables.find import find_scale
-from ablations.tables.plan import choose_arithmetic, same_arithmetic
+from ablations.tables.plan import share_arithmetic
 from ablations.tables.scale import Scale
 from ablations.tables.table3 import BASE
 from experiments.records.experiment import Experiment
@@ -25,33 +23,50 @@ from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 from transformer.files import make_directory, read_json, write_json
 
-Sampler = Literal["tpe", "random", "cmaes"]
-Pruner = Literal["none", "hyperband", "median"]
 FACTOR = 3  # of Hyperband: each rung lies at three times the step of the one before
 # Hyperband with a factor of three compares runs after one and three of nine parts, where the
 # warm-up allows it.
 _PARTS = 9
 
 
+def trial_name(number: int) -> str:
+    """A trial, which is also a folder."""
+    return f"trial-{number:04}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
+class Settings:
+    """How to search; the fields' docstrings are the options' help."""
+
+    scale: str
+    """what the sizes become; list prints them"""
+
+    trials: int
+    """how many in all"""
+
+    seed: int = 1
+    """of all trials, and of the sampling"""
+
+    sampler: Literal["tpe", "random"] = "tpe"
+    """what proposes trials"""
+
+    pruner: Literal["hyperband", "none"] = "hyperband"
+    """what ends poor trials after the warm-up"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search(Settings):
     """A space at a scale.
 
     ``base`` and ``parameters`` are those of the scale; all trials share the seed of ``base``. No
-    model has more than ``max_parameters`` parameters. ``declared`` are the parameters in
-    the units of the space.
+    model has more than ``max_parameters`` parameters.
     """
 
     space: str
     title: str
-    scale: str
-    trials: int
     base: Config
     parameters: tuple[Parameter, ...]
     max_parameters: int | None
-    declared: tuple[Parameter, ...]
-    sampler: Sampler = "tpe"
-    pruner: Pruner = "hyperband"
 
     @property
     def name(self) -> str:
@@ -75,7 +90,7 @@ class Search:
         rungs: list[int] = []
         while self.pruner != "none" and step < last:
             rungs.append(step)
-            step = step * FACTOR if self.pruner == "hyperband" else step + every
+            step *= FACTOR
         return tuple(rungs)
 
     @property
@@ -86,19 +101,22 @@ class Search:
                 return max(int(value or 0) for value in parameter.bounds)
         return self.base.training.warmup_steps
 
-    def declare(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The parameters' ``values`` in the units of the space."""
-        pairs = zip(self.parameters, self.declared, strict=True)
-        return {ours.name: ours.unmapped(values[ours.name], theirs) for ours, theirs in pairs}
+    def describe_rungs(self) -> str:
+        """Where trials are pruned, or why none is, in one line."""
+        warm_up = f"the longest warm-up that the space allows ({self.longest_warm_up:,})"
+        if self.rungs:
+            steps = ", ".join(f"{step:,}" for step in self.rungs)
+            return f"Hyperband keeps about a third of the trials after {warm_up}: at step {steps}."
+        why = f"{warm_up} leaves no validation before the last step"
+        return f"No trial is pruned: {'--pruner none' if self.pruner == 'none' else why}."
+
+    def changes(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """What the ``values`` of the parameters change of the base."""
+        return {field: values[each.name] for each in self.parameters for field in each.fields}
 
     def configure(self, values: Mapping[str, Value]) -> Config:
         """The base with the ``values`` of the parameters."""
-        changes = {
-            field: values[parameter.name]
-            for parameter in self.parameters
-            for field in parameter.fields
-        }
-        return override(self.base, **changes)
+        return override(self.base, **self.changes(values))
 
     def is_feasible(self, values: Mapping[str, Value]) -> bool:
         """Whether these values make a valid model within the budget."""
@@ -131,57 +149,22 @@ class Search:
         )
 
 
-def make_search(
-    space: Space,
-    scale: Scale,
-    *,
-    trials: int,
-    seed: int,
-    precision: Precision | None = None,
-    threads: int | None = None,
-) -> Search:
+def make_search(space: Space, scale: Scale, asked: Settings) -> Search:
     """The search of ``space`` at ``scale``."""
-    if trials < 1:
-        raise InputError(f"--trials is {trials}, but must be at least 1")
-    base = choose_arithmetic(scale.apply(override(space.base, seed=seed)), precision, threads)
+    if asked.trials < 1:
+        raise InputError(f"--trials is {asked.trials}, but must be at least 1")
+    base = scale.apply(override(space.base, seed=asked.seed))
     if space.base.training.validate_every_steps == BASE.training.validate_every_steps:
         base = override(base, validate_every_steps=base.training.max_steps // _PARTS + 1)
     budget = space.budget
     return Search(
+        **asdict(asked),
         space=space.name,
         title=space.title,
-        scale=scale.name,
-        trials=trials,
         base=base,
         parameters=space.at(scale),
-        declared=tuple(parameter.shown() for parameter in space.parameters),
         max_parameters=None if budget is None else int(budget * count_parameters(base.model)),
     )
-
-
-def prepare_search(
-    space: str,
-    scale: str,
-    *,
-    trials: int,
-    seed: int = 1,
-    precision: Precision | None = None,
-    threads: int | None = None,
-) -> Search:
-    """The search that a command line asks for, with a space and a scale by name."""
-    from ablations.search.sampler import check_feasible  # which imports Optuna
-
-    declared = load_space(space)
-    search = make_search(
-        declared,
-        find_scale(declared, scale),
-        trials=trials,
-        seed=seed,
-        precision=precision,
-        threads=threads,
-    )
-    check_feasible(search)
-    return search
 
 
 def is_search(directory: Path) -> bool:
@@ -191,64 +174,38 @@ def is_search(directory: Path) -> bool:
 
 def load_search(directory: Path) -> Search:
     """The search of a directory."""
-    path = directory / SEARCH_FILE
-    if not path.is_file():
-        raise InputError(f"{directory} is not the directory of a search: it has no {SEARCH_FILE}")
-    return from_dict(Search, read_json(path), str(path))
+    values = read_json(directory / SEARCH_FILE)
+    values.pop("declared", None)  # of directories made before
+    return from_dict(Search, values, str(directory / SEARCH_FILE))
 
 
 def settle_search(
-    directory: Path,
-    search: Search,
-    *,
-    sampler: Sampler | None = None,
-    pruner: Pruner | None = None,
+    directory: Path, search: Search, precision: Precision | None = None, threads: int | None = None
 ) -> Search:
-    """``search`` with the precision, threads, sampler and pruner of earlier trials in
-    ``directory``, unless others are chosen.
-    """
+    """``search`` with the precision, the threads and the trials of that in ``directory``."""
     found = load_search(directory) if is_search(directory) else None
-    search = replace(
-        search,
-        base=same_arithmetic(search.base, found and found.base),
-        sampler=sampler or (found or search).sampler,
-        pruner=pruner or (found or search).pruner,
-    )
-    if search.sampler == "cmaes" and all(each.choices for each in search.parameters):
+    base = share_arithmetic(search.base, found and found.base, precision, threads)
+    search = replace(search, base=base)
+    if found is None:
+        return search
+    if changes := differences(_identity(found), _identity(search)):
+        by_name = [x for x in changes if x.startswith(("space:", "scale:"))]
         raise InputError(
-            f"space {search.space!r} has choices alone, and CMA-ES models numbers: take --sampler "
-            "tpe or random"
+            f"{directory} belongs to another search ({'; '.join(by_name or changes)}): "
+            "choose another --directory, or remove this one"
         )
-    return search
+    return replace(found, trials=max(found.trials, search.trials))
 
 
 def claim_search(directory: Path, search: Search) -> Search:
-    """Make ``directory`` that of the search, or add trials to the search there."""
-    if (directory / PLAN_FILE).exists():
-        raise InputError(f"{directory} belongs to a table: choose another --directory")
+    """Make ``directory`` that of the settled search, or add trials to the search there."""
+    search = settle_search(directory, search)
     make_directory(directory)
-    found = load_search(directory) if is_search(directory) else None
-    search = settle_search(directory, search, sampler=search.sampler, pruner=search.pruner)
-    if found is not None:
-        before, after = (f"{each.space} at scale {each.scale}" for each in (found, search))
-        changes = differences(before, after, "search") or differences(
-            _identity(found), _identity(search)
-        )
-        if changes:
-            raise InputError(
-                f"{directory} belongs to another search ({'; '.join(changes)}): "
-                "choose another --directory, or remove this one"
-            )
-        search = replace(found, trials=max(found.trials, search.trials))
     write_json(directory / SEARCH_FILE, to_dict(search))
     return search
 
 
 def _identity(search: Search) -> dict[str, Any]:
-    return {
-        "base": to_dict(search.base),
-        "parameters": {each.name: to_dict(each) for each in search.parameters},
-        "max_parameters": search.max_parameters,
-        "sampler": search.sampler,
-        "pruner": search.pruner,
-    }
+    """What must not change."""
+    parameters = {each.name: to_dict(each) for each in search.parameters}
+    return to_dict(search) | {"parameters": parameters, "trials": None, "title": None}

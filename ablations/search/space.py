@@ -25,29 +25,27 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ablations.files import check_name
-from ablations.tables.changes import CHANGES, Value, check_change
-from ablations.tables.scale import MAPPED, Scale
+from ablations.tables import table4
+from ablations.tables.changes import CHANGES, Value, check_change, columns
+from ablations.tables.find import load_declared
+from ablations.tables.scale import Scale
+from ablations.tables.table import Declaration
 from ablations.tables.table3 import BASE
-from transformer.config import Config, TrainingConfig, override
+from transformer.config import Config
 from transformer.errors import InputError
-from transformer.variant import class_name, variant_name
+from transformer.variant import variant_name
 
 if TYPE_CHECKING:
     from transformer.model.encoder_decoder import Transformer
 
-# Trials are compared at the same steps, by perplexity on the same word-pieces, rounded alike.
+# Trials are compared at the same steps, by perplexity on the same word-pieces, rounded alike; and
+# perplexity does not depend on decoding.
 _SHARED = (
-    "max_steps",
-    "validate_every_steps",
-    "log_every_steps",
-    "vocab_size",
-    "target_language",
-    "precision",
-    "threads",
+    *("max_steps", "validate_every_steps", "log_every_steps", "precision", "threads"),
+    *("vocab_size", "target_language"),
+    *("beam_size", "length_penalty", "max_extra_length", "also_average"),
 )
-# What perplexity does not depend on.
-_OF_DECODING = ("beam_size", "length_penalty", "max_extra_length", "also_average")
-SETTINGS = {x: kind for x, kind in CHANGES.items() if x not in (*_SHARED, *_OF_DECODING)}
+SETTINGS = {name: kind for name, kind in CHANGES.items() if name not in _SHARED}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,20 +69,14 @@ class Parameter:
 
     def __post_init__(self) -> None:
         for field in self.fields:
-            if field in _OF_DECODING:
-                raise InputError(
-                    f"a search cannot vary {field}, which does not change the perplexity that it "
-                    "compares: score a finished run with evaluate"
-                )
             for value in self.bounds:
                 check_change("search", SETTINGS, field, value)
         if self.kind == "choice":
             if len(set(self.choices)) < max(2, len(self.choices)):
                 raise InputError(f"{self.name} needs two choices or more, and none of them twice")
-        elif not self.low < self.high:
-            raise InputError(f"{self.name} goes from {self.low} to {self.high}: nothing to search")
-        elif self.log and self.low <= 0:
-            raise InputError(f"{self.name} begins at {self.low}, which has no logarithm")
+        elif not self.low < self.high or (self.log and self.low <= 0):
+            above = " above 0, as it is logarithmic" if self.log else ""
+            raise InputError(f"{self.name} needs a range{above}, not {self.low} to {self.high}")
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -102,41 +94,20 @@ class Parameter:
             return value in self.choices
         return isinstance(value, (int, float)) and self.low <= value <= self.high
 
-    def at(self, scale: Scale) -> Parameter:
-        """The parameter with its bounds mapped by ``scale``."""
-        mapped = [self._map(value, scale) for value in self.bounds]
+    def at(self, scale: Scale, base: Config) -> Parameter:
+        """The parameter with its bounds mapped by ``scale`` as in a row on ``base``; the warm-up is
+        scaled like the steps.
+        """
+        mapped: list[Value] = []
+        for value in self.bounds:
+            if self.name == "warmup_steps" and isinstance(value, int):
+                value = scale.steps(value)
+            config = scale.apply(base, dict.fromkeys(self.fields, value))
+            mapped.append(columns(config)[self.name])
         if self.kind == "choice":
             return replace(self, choices=tuple(mapped))
         low, high = (value for value in mapped if isinstance(value, (int, float)))
         return replace(self, low=low, high=high)
-
-    def shown(self) -> Parameter:
-        """The parameter as reports show it, variants of the model by their classes."""
-        if self.name != "model":
-            return self
-        names = (class_name(str(value)) if value else "the paper's" for value in self.choices)
-        return replace(self, choices=tuple(names))
-
-    def unmapped(self, value: Value, declared: Parameter) -> Value:
-        """The ``value`` in the units of ``declared``, of which this is the parameter at a scale."""
-        if value in self.choices:
-            return declared.choices[self.choices.index(value)]
-        ours, theirs = self.bounds[-1], declared.bounds[-1]
-        if ours == theirs or isinstance(value, str) or isinstance(ours, str):
-            return value
-        if not (value and ours and isinstance(theirs, (int, float))):
-            return value
-        found = value * theirs / ours
-        return round(found) if isinstance(theirs, int) else found
-
-    def _map(self, value: Value, scale: Scale) -> Value:
-        if self.name == "warmup_steps" and isinstance(value, (int, float)):
-            # Scaled like the steps, which are 100,000 in the paper.
-            return max(1, round(value * scale.max_steps / TrainingConfig().max_steps))
-        if self.name in MAPPED:
-            model = scale.apply(override(BASE, **{self.name: value})).model
-            return getattr(model, self.name)
-        return value
 
 
 def uniform(name: str, low: float, high: float, *, log: bool = False) -> Parameter:
@@ -173,51 +144,84 @@ def choice(name: str, *choices: Value | type[Transformer], sets: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Space:
+class Space(Declaration):
     """Parameters around a base, the paper's if it is not given, in the paper's units.
 
     A ``budget`` limits the size of models, as a multiple of the base's parameters at the same
-    scale. ``scales`` are added to the built-in ones of :mod:`ablations.tables.scales`.
+    scale.
 
     Raises:
-        InputError: if two parameters set the same field, or a bound makes no valid model.
+        InputError: if two parameters set the same field.
     """
 
-    name: str
-    title: str
     parameters: tuple[Parameter, ...]
     base: Config = BASE
     budget: float | None = None
-    scales: tuple[Scale, ...] = ()
 
     def __post_init__(self) -> None:
         check_name("space", self.name)
         fields = [field for parameter in self.parameters for field in parameter.fields]
-        if not fields:
-            raise InputError(f"space {self.name!r} has no parameters")
-        for field in fields:
-            if fields.count(field) > 1:
-                raise InputError(f"space {self.name!r} sets {field!r} twice")
+        if not fields or len(set(fields)) < len(fields):
+            raise InputError(f"space {self.name!r} needs parameters, and none that is set twice")
         if self.budget is not None and not self.budget > 0:
             raise InputError(f"space {self.name!r}: budget is {self.budget}, but must be above 0")
-        # Whether a batch holds the longest pair depends on the scale, which may shorten both.
-        self._check(self.parameters, override(self.base, max_length=2), "")
 
     def at(self, scale: Scale) -> tuple[Parameter, ...]:
         """The parameters with their bounds mapped by ``scale``."""
-        where = f" at scale {scale.name!r}"
         try:
-            parameters = tuple(parameter.at(scale) for parameter in self.parameters)
+            return tuple(parameter.at(scale, self.base) for parameter in self.parameters)
         except InputError as error:
-            raise InputError(f"space {self.name!r}{where}: {error}") from error
-        self._check(parameters, scale.apply(self.base), where)
-        return parameters
+            raise InputError(f"space {self.name!r} at scale {scale.name!r}: {error}") from error
 
-    def _check(self, parameters: tuple[Parameter, ...], base: Config, where: str) -> None:
-        """Check each bound by itself."""
-        for parameter in parameters:
-            for value in parameter.bounds:
-                try:
-                    override(base, **dict.fromkeys(parameter.fields, value))
-                except (InputError, TypeError) as error:
-                    raise InputError(f"space {self.name!r}{where}: {error}") from error
+
+# The bounds include what the built-in scales set, with room on either side.
+BASE_LR = Space(
+    name="base_lr",
+    title="Learning rate and warm-up",
+    parameters=(
+        uniform("learning_rate_factor", 0.1, 4.0, log=True),
+        whole("warmup_steps", 500, 40_000, log=True),
+    ),
+)
+
+REGULARISATION = Space(
+    name="regularisation",
+    title="Dropout and label smoothing",
+    parameters=(
+        uniform("dropout", 0.0, 0.4),
+        uniform("label_smoothing", 0.0, 0.3),
+    ),
+)
+
+# Rows (A) to (C) of Table 3 vary the same settings, but one at a time and at any size.
+SHAPE = Space(
+    name="shape",
+    title="Depth, widths and heads within the base's number of parameters",
+    parameters=(
+        choice("num_layers", 2, 4, 6, 8),
+        choice("d_model", 256, 384, 512, 640, 768),
+        choice("d_ff", 512, 1024, 2048, 3072, 4096),
+        choice("num_heads", 1, 2, 4, 8, 16),
+        choice("d_k", 16, 32, 64, 128, sets=("d_v",)),
+    ),
+    budget=1.0,
+)
+
+# What the paper tuned for parsing (section 6.3), without the beam, which is evaluate --beam-size.
+PARSING = Space(
+    name="parsing",
+    title="Dropout and learning rate of a parser",
+    parameters=(
+        uniform("dropout", 0.0, 0.5),
+        uniform("learning_rate_factor", 0.1, 4.0, log=True),
+    ),
+    base=table4.TABLE.base,
+    scales=table4.SCALES,
+)
+
+SPACES = {space.name: space for space in (BASE_LR, REGULARISATION, SHAPE, PARSING)}
+
+
+def load_space(name: str) -> Space:
+    """The space of that name, or the ``SPACE`` of a file such as ``path/to/smoothing.py``."""
+    return load_declared(Space, name, SPACES)

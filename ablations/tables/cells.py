@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -19,8 +17,6 @@ from ablations.tables.table import Cell
 from experiments.records.experiment import Experiment
 from experiments.records.result import MEASURES
 from transformer.evaluation.counts import run_flops
-
-_ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 class TableCells:
@@ -36,9 +32,11 @@ class TableCells:
         self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
         self.names = tuple(self._cells)
         self.title = f"{plan.table} at scale {plan.scale}"
-        self._settings = {name: columns(config) for name, config in plan.configs.items()}
-        self._shown = plan.shown
-        self._ranges = _ranges([self._settings[row] for row in plan.configs], self._shown)
+        shown = plan.shown
+        self._settings = {
+            row: {name: value for name, value in columns(config).items() if name in shown}
+            for row, config in plan.configs.items()
+        }
         self._measures = [MEASURES[name] for name in plan.valid_measures]
 
     def create_study(self, storage: BaseStorage) -> optuna.Study:
@@ -46,7 +44,7 @@ class TableCells:
         study = optuna.create_study(
             storage=storage,
             sampler=optuna.samplers.RandomSampler(seed=0),
-            study_name=f"{self.plan.table}-{self.plan.scale}",
+            study_name=self.plan.name,
             directions=[measure.direction for measure in self._measures],
             load_if_exists=True,
         )
@@ -54,22 +52,20 @@ class TableCells:
         return study
 
     def name_of(self, trial: FrozenTrial) -> str:
-        """The cell of a trial, which is not among its parameters: their choices could not grow."""
+        """The cell of a trial."""
         return str(trial.user_attrs.get("cell", ""))
 
     def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]:
-        """The runs that have ended, in the order of ``known`` and then of the cells."""
-        found: list[FrozenTrial] = []
-        for name in dict.fromkeys([*(x for x in known if x in self._cells), *self.names]):
-            ended, trial = read_ended(self.root / name), known.get(name)
-            if ended is not None and (trial is None or trial.state not in _ENDED):
-                trial = self.to_trial(name, ended)
-            if ended is not None and trial is not None:
-                found.append(trial)
-        return found
+        """The runs that have ended, those of ``known`` first and as they are."""
+        ended = {name: read_ended(self.root / name) for name in self.names}
+        found = {x: trial for x, trial in known.items() if ended.get(x) and trial.values}
+        for name, end in ended.items():
+            if name not in found and end and (trial := self.to_trial(name, end)):
+                found[name] = trial
+        return list(found.values())
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
-        """A trial whose parameters are the cell's settings, which optuna-dashboard draws."""
+        """A trial whose attributes are the cell's settings."""
         study.add_trial(self._trial(name, TrialState.WAITING))
         return study.ask()
 
@@ -89,33 +85,14 @@ class TableCells:
     def _trial(
         self, name: str, state: TrialState, values: list[float] | None = None
     ) -> FrozenTrial:
-        """A trial with the row, the seed, and the settings that are no parameters as attributes."""
         cell = self._cells[name]
-        settings = self._settings[cell.row]
         return create_trial(
             state=state,
             values=values,
-            params={key: settings[key] for key in self._ranges},
-            distributions=self._ranges,
-            user_attrs={"cell": name, "row": cell.row, "seed": cell.seed}
-            | {key: settings[key] for key in self._shown if key not in self._ranges},
+            user_attrs={
+                "cell": name,
+                "row": cell.row,
+                "seed": cell.seed,
+                **self._settings[cell.row],
+            },
         )
-
-
-def _ranges(rows: list[dict[str, Any]], shown: tuple[str, ...]) -> dict[str, BaseDistribution]:
-    """The ranges of the numbers in which the rows of a table differ.
-
-    Words are left out: the choices of an Optuna parameter cannot grow by those of a later row.
-    """
-    found: dict[str, BaseDistribution] = {}
-    for name in shown:
-        values = [row[name] for row in rows]
-        numbers = [value for value in values if isinstance(value, (int, float))]
-        if len(numbers) < len(values) or len(set(numbers)) == 1:
-            continue
-        low, high = min(numbers), max(numbers)
-        if all(isinstance(value, int) for value in numbers):
-            found[name] = IntDistribution(int(low), int(high))
-        else:
-            found[name] = FloatDistribution(low, high)
-    return found

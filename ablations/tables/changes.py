@@ -61,13 +61,7 @@ class Changes(Settings, total=False):
     target_language: str
 
 
-class RowChanges(Changes, total=False):
-    """What a row changes, its variant of the model by name."""
-
-    model: str | None
-
-
-CHANGES: dict[str, object] = get_type_hints(RowChanges)
+CHANGES: dict[str, object] = {**get_type_hints(Changes), "model": str | None}
 SCALE_SETTINGS: dict[str, object] = get_type_hints(Settings)
 # Table 3's columns, in its order, under its names.
 COLUMNS = {
@@ -87,12 +81,7 @@ COLUMNS = {
 
 
 def check_change(of: str, known: Mapping[str, object], name: str, value: object) -> None:
-    """Check the name and the type of a change.
-
-    Args:
-        of: what it is a change of, such as "row", for the message
-        known: the fields that it may change, with their types
-    """
+    """Check that a change ``of`` a row, a scale or a search is ``known``, and of its type."""
     if name not in known and name in config_fields():
         page = "search" if of == "search" else "tables"
         raise InputError(f"a {of} cannot change {name}: docs/{page}.md says what it can")

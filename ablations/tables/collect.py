@@ -40,7 +40,13 @@ def collect(source: Path, target: Path) -> list[Cell]:
     Returns:
         The runs that were copied.
     """
-    plan = _finished_part(source)
+    plan = load_plan(source)
+    finished = {cell for cell in plan.cells if _is_finished(plan, cell, source)}
+    rows = (
+        replace(row, seeds=tuple(x for x in row.seeds if Cell(row.name, x) in finished))
+        for row in plan.rows
+    )
+    plan = replace(plan, rows=tuple(rows))
     claim_plan(target, plan)
     missing = [cell for cell in plan.cells if not locate(cell.directory(target)).exists()]
     for cell in missing:
@@ -48,26 +54,16 @@ def collect(source: Path, target: Path) -> list[Cell]:
     return missing
 
 
-def _finished_part(directory: Path) -> Plan:
-    """The plan of ``directory``, reduced to the seeds that have a result."""
-    plan = load_plan(directory)
-
-    def is_finished(cell: Cell) -> bool:
-        path = cell.directory(directory)
-        try:
-            if finished_result(plan, cell, path) is None:
-                return False
-            load_experiment(path)  # without which nobody could tell what it is
-        except InputError as error:
-            warnings.warn(f"left out: {error}", stacklevel=4)
+def _is_finished(plan: Plan, cell: Cell, root: Path) -> bool:
+    directory = cell.directory(root)
+    try:
+        if finished_result(plan, cell, directory) is None:
             return False
-        return True
-
-    rows = (
-        replace(row, seeds=tuple(x for x in row.seeds if is_finished(Cell(row.name, x))))
-        for row in plan.rows
-    )
-    return replace(plan, rows=tuple(rows))
+        load_experiment(directory)  # without which nobody could tell what it is
+    except InputError as error:
+        warnings.warn(f"left out: {error}", stacklevel=3)
+        return False
+    return True
 
 
 def finished_result(plan: Plan, cell: Cell, directory: Path) -> Result | None:
@@ -91,6 +87,5 @@ def _copy(source: Path, target: Path) -> None:
         for file in source.glob(pattern):
             shutil.copyfile(file, part / file.name)
     if sums := read_checksums(source):
-        kept = {name: x for name, x in sums.items() if (part / name).exists()}
-        write_checksums(part, kept)
+        write_checksums(part, {name: x for name, x in sums.items() if (part / name).exists()})
     rename(part, target)

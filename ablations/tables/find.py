@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TypeVar
 
+from ablations.tables.plan import Plan, make_plan
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES
 from ablations.tables.since import TABLE as SINCE
-from ablations.tables.table import Row, Table
+from ablations.tables.table import Declaration, Row, Table
 from ablations.tables.table2 import TABLE as TABLE2
 from ablations.tables.table3 import TABLE as TABLE3
 from ablations.tables.table4 import TABLE as TABLE4
-from transformer.config import Config
 from transformer.errors import InputError, unknown_name
 from transformer.files import load_file
 
@@ -24,39 +25,63 @@ TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4, SINCE)}
 # It has no rows to train; ablations.table1 measures it.
 LAYERS_TABLE = "table1"
 
+Declared = TypeVar("Declared", bound=Declaration)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """Which runs of a table a command is for; the fields' docstrings are the options' help."""
+
+    scale: str | None = None
+    """what the sizes become; list prints them"""
+
+    seeds: str = "1"
+    """such as 1-3,7: each row is trained once with each"""
+
+    rows: str | None = None
+    """such as base,A-h1: only these [default: all]"""
+
+    directory: Path | None = None
+    """of the runs [default: runs/TABLE-SCALE]"""
+
+    def plan(self, table: Table) -> tuple[Plan, Path]:
+        """The plan of these runs of ``table``, and their directory."""
+        rows = select_rows(table, self.rows)
+        plan = make_plan(table, find_scale(table, self.scale), rows, parse_seeds(self.seeds))
+        return plan, self.directory or Path("runs") / plan.name
+
 
 def load_table(name: str) -> Table:
-    """A built-in table, or the ``TABLE`` of a Python file such as ``path/to/depth.py``.
+    """A built-in table, or the ``TABLE`` of a Python file such as ``path/to/depth.py``."""
+    if name == LAYERS_TABLE:
+        raise InputError(f"{name} is measured: run it with --directory, --device and --quick alone")
+    return load_declared(Table, name, TABLES)
+
+
+def load_declared(kind: type[Declared], name: str, known: Mapping[str, Declared]) -> Declared:
+    """The one of that name, or the ``TABLE`` or ``SPACE`` of a Python file.
 
     Relative paths of the corpora of its scales start at the file's folder.
     """
-    if name in TABLES:
-        return TABLES[name]
-    if name == LAYERS_TABLE:
-        raise InputError(f"{name} trains nothing: it can be run and reported, and no more")
+    word = kind.__name__.lower()
+    if name in known:
+        return known[name]
     if not name.endswith(".py"):
-        raise unknown_name("table", name, [LAYERS_TABLE, *TABLES, "FILE.py"])
-    table = getattr(load_file(Path(name), "table"), "TABLE", None)
-    if not isinstance(table, Table):
-        raise InputError(f"{name} declares no TABLE = Table(…), see docs/tables.md")
+        raise unknown_name(word, name, [*known, "FILE.py"])
+    found = getattr(load_file(Path(name), word), word.upper(), None)
+    if not isinstance(found, kind):
+        raise InputError(f"{name} declares no {word.upper()} = {kind.__name__}(…), see docs/")
     folder = Path(name).parent
-    return replace(table, scales=tuple(scale.anchored(folder) for scale in table.scales))
+    return replace(found, scales=tuple(scale.anchored(folder) for scale in found.scales))
 
 
-class HasScales(Protocol):
-    """A table or a search space, which may have scales of its own."""
-
-    @property
-    def base(self) -> Config: ...
-    @property
-    def scales(self) -> tuple[Scale, ...]: ...
-
-
-def find_scale(declared: HasScales, name: str) -> Scale:
+def find_scale(declared: Declaration, name: str | None) -> Scale:
     """The scale called ``name``; one of the declaration's own replaces a built-in one."""
     task = declared.base.data.corpus.task
     fitting = (scale for scale in (*SCALES, *declared.scales) if scale.corpus.task == task)
     scales = {scale.name: scale for scale in fitting}
+    if name is None:
+        raise InputError(f"{declared.name} needs --scale: list prints the scales")
     if name not in scales:
         raise unknown_name("scale", name, scales)
     return scales[name]
@@ -66,30 +91,23 @@ def select_rows(table: Table, text: str | None) -> tuple[Row, ...]:
     """The rows of ``--rows``, such as ``base,A-h1``, in the table's order, or all rows for None."""
     if text is None:
         return table.run_rows
-    names = [name.strip() for name in text.split(",")]
+    names = {name.strip() for name in text.split(",")}
     known = [row.name for row in table.run_rows]
-    for name in names:
-        if name not in known:
-            raise unknown_name("row", name, known)
-        if names.count(name) > 1:
-            raise InputError(f"row {name!r} is given twice")
+    if unknown := sorted(names.difference(known)):
+        raise unknown_name("row", unknown[0], known)
     return tuple(row for row in table.rows if row.name in names)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """The seeds of ``--seeds``, such as ``1-3,7``."""
-    seeds: list[int] = []
+    """The seeds of ``--seeds``, such as ``1-3,7``, in order."""
+    seeds: set[int] = set()
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?", part)
-        if found is None:
-            raise InputError(f"--seeds holds {part!r}, but takes whole numbers such as 1,2 or 1-5")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not first <= last < first + _MOST_SEEDS:
             raise InputError(
-                f"--seeds holds {part!r}, but a range goes up, and to at most {_MOST_SEEDS:,} seeds"
+                f"--seeds holds {part!r}, but takes whole numbers and ranges such as 1-5,7, of at "
+                f"most {_MOST_SEEDS:,} seeds"
             )
-        for seed in range(first, last + 1):
-            if seed in seeds:
-                raise InputError(f"--seeds holds {seed} twice")
-            seeds.append(seed)
-    return tuple(seeds)
+        seeds.update(range(first, last + 1))
+    return tuple(sorted(seeds))

@@ -7,13 +7,13 @@ may have changed since.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from filelock import FileLock
 
-from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
+from ablations.files import PLAN_FILE
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Scale, division
 from ablations.tables.table import Cell, Reported, Row, Table
@@ -29,22 +29,16 @@ _LOCK_FILE = ".plan.lock"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PlannedRow:
-    """A row with its ``changes`` in the paper's units, and ``scaled``: as run, with what the scale
-    sets for this row only.
+class PlannedRow(Row):
+    """A row with ``scaled``: its changes as run, with what the scale sets for this row only.
 
     ``corpus`` is None where it is the base's. ``seeds`` is empty for a row that has not been asked
     for yet, and for ``published`` systems, which are never run.
     """
 
-    name: str
-    reported: Reported
-    changes: dict[str, Value]
     scaled: dict[str, Value]
     seeds: tuple[int, ...]
     corpus: Corpus | None = None
-    published: bool = False
-    reference: str = ""
 
     def settings(self, base: Config) -> dict[str, Value]:
         """The row on top of ``base``; of a published one only the language is known."""
@@ -90,6 +84,11 @@ class Plan:
                 row.configure(self.base)  # refuses what is no configuration
 
     @property
+    def name(self) -> str:
+        """The name under which it is tracked."""
+        return f"{self.table}-{self.scale}"
+
+    @property
     def division(self) -> str:
         """What the scale divides by how much, in words."""
         return division(self.divide_widths, self.divide_layers, self.divide_dropout)
@@ -123,7 +122,7 @@ class Plan:
     def experiment(self, cell: Cell) -> Experiment:
         """The experiment of ``cell``, with the names under which it is tracked."""
         row = next(row for row in self.rows if row.name == cell.row)
-        name = f"{self.table}-{self.scale}/{cell.row}"
+        name = f"{self.name}/{cell.row}"
         return Experiment(
             name=name,
             description=f"{self.title}, row {cell.row} at scale {self.scale}",
@@ -137,11 +136,10 @@ class Plan:
 
     def _reported(self, row: PlannedRow) -> dict[str, float]:
         """The paper's figures of a row, and how much they differ from those of the base."""
-        base = (x.reported for x in self.rows if not x.changes and not x.published)
-        figures = [asdict(each) for each in (row.reported, next(base, Reported()))]
-        found: dict[str, float] = {}
+        bases = (x.reported for x in self.rows if not x.changes and not x.published)
+        base, found = next(bases, Reported()), dict[str, float]()
         for name in self.measures:
-            ours, theirs = (each.get(name) for each in figures)
+            ours, theirs = (getattr(each, name, None) for each in (row.reported, base))
             if ours is not None:
                 found[name] = ours
                 if theirs is not None:
@@ -149,41 +147,29 @@ class Plan:
         return found
 
 
-def make_plan(
-    table: Table,
-    scale: Scale,
-    rows: Sequence[Row],
-    seeds: Sequence[int],
-    *,
-    precision: Precision | None = None,
-    threads: int | None = None,
-) -> Plan:
+def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[int]) -> Plan:
     """The plan to run ``rows`` of ``table`` with each of ``seeds``."""
-    wanted = {row.name for row in rows if not row.published}
     base = table.configure(None, scale)
     unchanged = columns(base)
 
     def plan_row(row: Row) -> PlannedRow:
-        changes = cast(dict[str, Value], dict(row.changes))
-        planned = PlannedRow(
-            name=row.name,
-            reported=row.reported,
-            changes=changes,
-            scaled={},
-            seeds=tuple(sorted(seeds)) if row.name in wanted else (),
-            published=row.published,
-            reference=row.reference,
-        )
-        if row.published:
-            return planned
-        config = table.configure(row, scale)
+        config = base if row.published else table.configure(row, scale)
         scaled = {
             name: value
             for name, value in columns(config).items()
-            if name != "target_language" and (name in changes or value != unchanged[name])
+            if name != "target_language" and (name in row.changes or value != unchanged[name])
         }
-        corpus = None if config.data.corpus == base.data.corpus else config.data.corpus
-        return replace(planned, scaled=scaled, corpus=corpus)
+        is_wanted = row in rows and not row.published
+        return PlannedRow(
+            name=row.name,
+            reported=row.reported,
+            changes=row.changes,
+            published=row.published,
+            reference=row.reference,
+            scaled={} if row.published else scaled,
+            seeds=tuple(sorted(seeds)) if is_wanted else (),
+            corpus=None if config.data.corpus == base.data.corpus else config.data.corpus,
+        )
 
     return Plan(
         table=table.name,
@@ -192,7 +178,7 @@ def make_plan(
         divide_widths=scale.divide_widths,
         divide_layers=scale.divide_layers,
         divide_dropout=scale.divide_dropout,
-        base=choose_arithmetic(base, precision, threads),
+        base=base,
         rows=tuple(plan_row(row) for row in table.rows),
         measures=table.measures,
     )
@@ -201,54 +187,41 @@ def make_plan(
 def load_plan(directory: Path) -> Plan:
     """The plan of a table's directory."""
     path = directory / PLAN_FILE
-    if (directory / LAYERS_FILE).is_file():
-        raise InputError(f"{directory} has measured layers, on which only status and report work")
     if not path.is_file():
-        kinds = (PLAN_FILE, SEARCH_FILE, LAYERS_FILE)
-        below = sorted(found.parent for kind in kinds for found in directory.glob(f"*/{kind}"))
-        hint = f"; one below it is {below[0]}" if below else ""
-        raise InputError(
-            f"{directory} is not the directory of a table: it has no {PLAN_FILE}{hint}"
-        )
+        raise InputError(f"{directory} is not the directory of a table: it has no {PLAN_FILE}")
     values = read_json(path)
     values.pop("study", None)  # of directories that had a database
     return from_dict(Plan, values, str(path))
 
 
-def choose_arithmetic(base: Config, precision: Precision | None, threads: int | None) -> Config:
-    """``base`` with the precision and threads that the user chose; None is no choice."""
-    chosen = {"precision": precision, "threads": threads}
-    return override(base, **{name: value for name, value in chosen.items() if value is not None})
-
-
-def same_arithmetic(base: Config, found: Config | None) -> Config:
+def share_arithmetic(
+    base: Config, found: Config | None, precision: Precision | None, threads: int | None
+) -> Config:
     """``base`` with the precision and the number of threads that all runs share, as both change
-    the rounding.
-
-    If ``base`` leaves them open, they are those of ``found``, the base of earlier runs, or else
+    the rounding: those given, else its own, those of ``found``, the base of earlier runs, or else
     this machine's native precision and one thread.
     """
-    training, earlier = base.training, found and found.training
-    threads = training.threads or (earlier.threads if earlier else 1)
-    precision = training.precision
+    own, earlier = base.training, found and found.training
+    precision = precision or own.precision
     if precision == "auto":
         precision = earlier.precision if earlier else native_precision()
+    threads = threads or own.threads or (earlier.threads if earlier else 1)
     return override(base, threads=threads, precision=precision)
 
 
-def settle_plan(directory: Path, plan: Plan) -> Plan:
+def settle_plan(
+    directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
+) -> Plan:
     """``plan`` with the precision, the threads and the seeds of earlier runs in ``directory``."""
     found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
-    plan = replace(plan, base=same_arithmetic(plan.base, found and found.base))
+    plan = replace(plan, base=share_arithmetic(plan.base, found and found.base, precision, threads))
     if found is None:
         return plan
     taken = [row.name for row in found.rows if row.seeds]  # others may have changed
-    changes = differences(_identity(found, taken), _identity(plan, taken))
-    before, now = ({"table": each.table, "scale": each.scale} for each in (found, plan))
-    if changes:
+    if changes := differences(_identity(found, taken), _identity(plan, taken)):
+        by_name = [x for x in changes if x.startswith(("table:", "scale:"))]
         raise InputError(
-            f"{directory} belongs to another table "
-            f"({'; '.join(differences(before, now) or changes)}): "
+            f"{directory} belongs to another table ({'; '.join(by_name or changes)}): "
             "choose another --directory, or remove this one"
         )
     seeds = {row.name: row.seeds for row in found.rows}
@@ -256,11 +229,13 @@ def settle_plan(directory: Path, plan: Plan) -> Plan:
     return replace(plan, rows=tuple(rows))
 
 
-def claim_plan(directory: Path, plan: Plan) -> Plan:
-    """Make ``directory`` that of the plan, or add rows and seeds to the plan there."""
+def claim_plan(
+    directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
+) -> Plan:
+    """Make ``directory`` that of the settled plan, or add rows and seeds to the plan there."""
     directory.mkdir(parents=True, exist_ok=True)
     with FileLock(directory / _LOCK_FILE):
-        plan = settle_plan(directory, plan)
+        plan = settle_plan(directory, plan, precision, threads)
         write_json(directory / PLAN_FILE, to_dict(plan))
     return plan
 
@@ -268,13 +243,13 @@ def claim_plan(directory: Path, plan: Plan) -> Plan:
 def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:
     """What must not change once the rows ``taken`` have been asked for."""
     base = columns(plan.base)
-
-    def distinct(row: PlannedRow) -> dict[str, Value]:
-        return {name: value for name, value in row.scaled.items() if value != base[name]}
-
     return {
         "table": plan.table,
         "scale": plan.scale,
         "base": to_dict(plan.base),
-        "rows": {row.name: distinct(row) for row in plan.rows if row.name in taken},
+        "rows": {
+            row.name: {name: x for name, x in row.scaled.items() if x != base[name]}
+            for row in plan.rows
+            if row.name in taken
+        },
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -19,7 +19,6 @@ from transformer.errors import InputError
 
 _PAPER_STEPS = TrainingConfig().max_steps
 _WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
-MAPPED = ("num_layers", *_WIDTHS, "dropout")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,12 +54,11 @@ class Scale:
         others = tuple(anchored(corpus, folder) for corpus in self.other_corpora)
         return replace(self, corpus=anchored(self.corpus, folder), other_corpora=others)
 
-    def apply(self, base: Config, changes: Mapping[str, object] | None = None) -> Config:
+    def apply(self, base: Config, changes: Mapping[str, Value] | None = None) -> Config:
         """The configuration to run for a base with a row's ``changes``, in the paper's units."""
-        self._check_corpus(base.data.corpus.name)
         kept = dict(changes or {})
         values: dict[str, Any] = {**columns(base), **kept}
-        corpus = self._corpus(kept.pop("target_language", None))
+        corpus = self._corpus(base.data.corpus.name, kept.pop("target_language", None))
         settings: Settings = {**self.settings}
         if values["max_steps"] > _PAPER_STEPS:
             settings = {**settings, **self.longer}
@@ -70,59 +68,47 @@ class Scale:
         mapped = {
             "num_layers": self._divide("num_layers", values["num_layers"], self.divide_layers),
             "dropout": values["dropout"] / self.divide_dropout,
-            "max_steps": self._steps(values["max_steps"]),
+            "max_steps": self.steps(values["max_steps"]),
             "corpus": corpus,
         }
         return override(base, **{**self._replaced(base, settings), **kept, **divided, **mapped})
 
-    def describe(self, base: Config) -> Iterator[str]:
-        """What it makes of a table with this base, in a line or two."""
-        replaced, ours = self._replaced(base, self.settings), columns(base)
-        theirs = cast(Mapping[str, Value], self.settings)
+    def describe(self, base: Config) -> str:
+        """What it makes of a table with this base."""
+        sets = self._replaced(base, self.settings)
+        said = ", ".join(f"{name}={value}" for name, value in sets.items())
         steps = base.training.max_steps
-        for_some = {"in longer rows": self.longer, "in other languages": self.other}
-        yield "; ".join(
-            [
-                f"the scale: {self.division}",
-                f"{self._steps(steps):,} steps for the base's {steps:,}",
-                f"it sets {_words(replaced) or 'nothing else'}",
-                *(f"{where} {_words(found)}" for where, found in for_some.items() if found),
-            ]
+        return (
+            f"the scale: {self.division}; {self.steps(steps):,} steps for the base's {steps:,}; "
+            f"it sets {said or 'nothing else'}"
         )
-        kept = [
-            f"{name}={ours[name]} (the scale's: {value})"
-            for name, value in theirs.items()
-            if name not in replaced
-        ]
-        if kept:
-            yield f"kept as the table's base sets it: {', '.join(kept)}"
 
-    def _steps(self, steps: int) -> int:
+    def steps(self, steps: int) -> int:
+        """What it makes of a number of steps, which are 100,000 in the paper."""
         return max(1, steps * self.max_steps // _PAPER_STEPS)
 
     def _replaced(self, config: Config, settings: Settings) -> dict[str, Value]:
         """Those of ``settings`` in which ``config`` still has the paper's values."""
-        ours, paper = columns(config), columns(_paper(config.data.corpus))
+        ours, corpus = columns(config), config.data.corpus
+        is_parsing = corpus.task == "parsing"
+        of_paper = parsing.paper(corpus) if is_parsing else Config(data=DataConfig(corpus=corpus))
+        paper = columns(of_paper)
         found = cast(Mapping[str, Value], settings)
         return {name: value for name, value in found.items() if ours[name] == paper[name]}
 
-    def _check_corpus(self, name: str) -> None:
-        known = (WMT14_EN_DE, PENN, self.corpus, *self.other_corpora)
-        if name not in [corpus.name for corpus in known]:
+    def _corpus(self, of_base: str, language: Value) -> Corpus:
+        """The corpus in this language; that of the base must be the paper's, or one of its own."""
+        own = (self.corpus, *self.other_corpora)
+        if of_base not in [corpus.name for corpus in (WMT14_EN_DE, PENN, *own)]:
             raise InputError(
-                f"corpus is {name}, which scale {self.name!r} would replace by {self.corpus.name}: "
-                "leave it out, or declare scales=(scale(…, corpus=…),) with it"
+                f"corpus is {of_base}, which scale {self.name!r} would replace by "
+                f"{self.corpus.name}: leave it out, or declare scales=(scale(…, corpus=…),) with it"
             )
-
-    def _corpus(self, language: object) -> Corpus:
-        corpora = (self.corpus, *self.other_corpora)
-        for corpus in corpora:
+        for corpus in own:
             if language in (None, corpus.target_language):
                 return corpus
-        raise InputError(
-            f"its corpora are in {', '.join(x.target_language for x in corpora)}, none in "
-            f"{language!r}"
-        )
+        languages = ", ".join(corpus.target_language for corpus in own)
+        raise InputError(f"its corpora are in {languages}, none in {language!r}")
 
     def _divide(self, name: str, value: int, divisor: int) -> int:
         # Positions are pairs of sine and cosine.
@@ -133,17 +119,6 @@ class Scale:
                 f"are in the paper's units, so {unit}, {2 * unit}, {3 * unit}, … fit"
             )
         return value // divisor
-
-
-def _words(settings: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
-
-
-def _paper(corpus: Corpus) -> Config:
-    """The paper's base for the task of ``corpus``."""
-    if corpus.task == "parsing":
-        return parsing.paper(corpus)
-    return Config(data=DataConfig(corpus=corpus))
 
 
 def scale(

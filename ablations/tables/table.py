@@ -21,13 +21,12 @@ are mapped by the scale. ``scales=(scale("mine", …),)`` adds a scale with a co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
 
-from ablations.files import check_name, check_row_name
-from ablations.tables.changes import CHANGES, Changes, RowChanges, check_change
+from ablations.files import check_name
+from ablations.tables.changes import CHANGES, Changes, Value, check_change
 from ablations.tables.scale import Scale
 from experiments.records.result import MEASURES
 from transformer.config import Config, override
@@ -62,7 +61,7 @@ class Row:
 
     name: str
     reported: Reported
-    changes: RowChanges
+    changes: dict[str, Value]
     published: bool = False
     reference: str = ""
 
@@ -78,6 +77,7 @@ def row(
     test_f1: float | None = None,
     flops: float | None = None,
     model: type[Transformer] | str | None = None,
+    published: bool = False,
     reference: str = "",
     **changes: Unpack[Changes],
 ) -> Row:
@@ -85,6 +85,7 @@ def row(
 
     Args:
         model: a variant, as its class or as ``module:Class``, which imports nothing yet
+        published: it is a system of other authors that the paper quotes
         reference: what others found, such as "better"
         test_bleu: of the test set, as in Table 2
         test_f1: of the test set, as in Table 4
@@ -94,11 +95,14 @@ def row(
         InputError: for an unknown change or one of the wrong type, or a name that cannot be a
             folder's.
     """
-    check_row_name(name)
+    if not published:
+        check_name("row", name)
+    found = cast(dict[str, Value], {**changes})
     try:
-        for change, value in changes.items():
+        for change, value in found.items():
             check_change("row", CHANGES, change, value)
-        variant: RowChanges = {} if model is None else {"model": variant_name(model)}
+        if model is not None:
+            found["model"] = variant_name(model)
     except InputError as error:
         raise InputError(f"row {name!r}: {error}") from error
     reported = Reported(
@@ -109,41 +113,36 @@ def row(
         test_f1=test_f1,
         flops=flops,
     )
-    return Row(name=name, reported=reported, changes={**changes, **variant}, reference=reference)
-
-
-def published(
-    name: str,
-    *,
-    test_bleu: float | None = None,
-    test_f1: float | None = None,
-    flops: float | None = None,
-    **changes: Unpack[Changes],
-) -> Row:
-    """A system of other authors, with the figures that the paper quotes."""
-    reported = Reported(test_bleu=test_bleu, test_f1=test_f1, flops=flops)
-    return Row(name=name, reported=reported, changes={**changes}, published=True)
+    return Row(
+        name=name, reported=reported, changes=found, published=published, reference=reference
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
-    """Rows that differ from one base, whose configuration is in the paper's units.
-
-    ``measures`` are the scores that it compares, by their names in
-    :mod:`experiments.records.result`; ``scales`` are added to the built-in ones of
-    :mod:`ablations.tables.scales`.
-
-    Raises:
-        InputError: if there is no row, two rows share a name, or a row makes no valid
-            configuration.
+class Declaration:
+    """What tables and search spaces share: a base in the paper's units, and scales that are added
+    to the built-in ones of :mod:`ablations.tables.scales`.
     """
 
     name: str
     title: str
     base: Config
+    scales: tuple[Scale, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table(Declaration):
+    """Rows that differ from one base, whose configuration is in the paper's units.
+
+    ``measures`` are the scores that it compares, by their names in
+    :mod:`experiments.records.result`.
+
+    Raises:
+        InputError: if there is no row, or two rows share a name.
+    """
+
     rows: tuple[Row, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
-    scales: tuple[Scale, ...] = ()
 
     def __post_init__(self) -> None:
         check_name("table", self.name)
@@ -156,10 +155,6 @@ class Table:
         for measure in self.measures:
             if measure not in MEASURES:
                 raise unknown_name("measure", measure, MEASURES)
-        # Whether a batch holds the longest pair depends on the scale, which may shorten both.
-        short = override(self.base, max_length=2)
-        for row in self.run_rows:
-            self._configure(short, row, None)
 
     @property
     def run_rows(self) -> tuple[Row, ...]:
@@ -170,15 +165,11 @@ class Table:
         """The configuration of ``row``, or of the base, at ``scale``, or in the paper's units
         without one.
         """
-        return self._configure(self.base, row, scale)
-
-    def _configure(self, base: Config, row: Row | None, scale: Scale | None) -> Config:
-        changes = dict(cast(Mapping[str, object], row.changes)) if row else {}
+        changes = row.changes if row else {}
         try:
             if scale is not None:
-                return scale.apply(base, changes)
-            changes.pop("target_language", None)
-            return override(base, **changes)
+                return scale.apply(self.base, changes)
+            return override(self.base, **{x: changes[x] for x in changes if x != "target_language"})
         except InputError as error:
             where = "" if scale is None else f" at scale {scale.name!r}"
             who = f"row {row.name!r}" if row else "the base"

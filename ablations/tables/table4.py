@@ -6,10 +6,14 @@ the folder that ``PENN_TREEBANK`` names.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ablations.tables.scale import scale
-from ablations.tables.table import Table, published, row
+from ablations.tables.table import Table, row
 from experiments.catalog.parsing import ALL_SENTENCES, SHORT_SENTENCES, paper
 from transformer.data.corpora.treebanks import CRAFT, CRAFT_SHORT, PENN
+
+published = partial(row, published=True)
 
 # fmt: off
 ROWS = (

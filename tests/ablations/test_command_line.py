@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from ablations.cli import PROGRAM
-from ablations.files import check_row_name
+from ablations.files import check_name
 from ablations.runs.lock import WHOLE, lock_runs
 from ablations.tables.find import parse_seeds
 from ablations.tables.plan import claim_plan, load_plan
@@ -61,27 +62,15 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     [
         ("run tabel3 --scale quick", "unknown table 'tabel3': did you mean 'table3'?"),
         ("run table3 --scale quik", "unknown scale 'quik': did you mean 'quick'?"),
-        (
-            "run table3 --scale quick --rows base,A-h1,bigg",
-            "unknown row 'bigg': did you mean 'big'?",
-        ),
-        ("run table3 --scale quick --rows E,E", "row 'E' is given twice"),
-        ("run table3 --scale quick --seeds 1,2,1", "--seeds holds 1 twice"),
-        (
-            "run table3 --scale quick --seeds 1,-2",
-            "--seeds holds '-2', but takes whole numbers such as 1,2 or 1-5",
-        ),
-        (
-            "run table3 --scale quick --seeds 1-3,2",
-            "--seeds holds 2 twice",
-        ),
-        (
-            "run table3 --scale quick --seeds 5-1",
-            "--seeds holds '5-1', but a range goes up, and to at most 1,000 seeds",
-        ),
-        (
-            f"run table3 --scale quick --seeds 1-{10**18}",
-            f"--seeds holds '1-{10**18}', but a range goes up, and to at most 1,000 seeds",
+        ("run table3", "table3 needs --scale: list prints the scales"),
+        ("run table3 --scale quick --rows base,bigg", "unknown row 'bigg': did you mean 'big'?"),
+        *(
+            (
+                f"run table3 --scale quick --seeds {seeds}",
+                f"--seeds holds '{part}', but takes whole numbers and ranges such as 1-5,7, of at "
+                "most 1,000 seeds",
+            )
+            for seeds, part in (("1,-2", "-2"), ("5-1", "5-1"), (f"1-{10**18}", f"1-{10**18}"))
         ),
         (
             "run table3 --scale quick --workers 0",
@@ -100,8 +89,11 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
             "on a Ray cluster runs share a GPU (--trials-per-device) or have several "
             "(--devices-per-trial), but not both",
         ),
+        (
+            "search base_lr --scale quick --trials 0",
+            "--trials is 0, but must be at least 1",
+        ),
         ("status .", ". is not the directory of a table: it has no table.json"),
-        ("compare . base A-h1", ". is not the directory of a table: it has no table.json"),
         ("report nowhere", "nowhere is not the directory of a table: it has no table.json"),
     ],
 )
@@ -118,17 +110,9 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert not list(tmp_path.iterdir())
 
 
-def test_bad_input_ends_the_process_without_a_traceback(place: Path) -> None:
-    command = [sys.executable, "-m", "ablations", "report", "nowhere"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("python -m ablations: error: nowhere is not")
-    assert done.stderr.count("\n") == 1
-
-
 def test_seeds_may_be_ranges() -> None:
     assert parse_seeds("1-3,7") == (1, 2, 3, 7)
-    assert parse_seeds("0, 5 - 6 ,4-4") == (0, 5, 6, 4)
+    assert parse_seeds("0, 5 - 6 ,4-4,5") == (0, 4, 5, 6)
 
 
 def test_list_names_all_rows_and_scales(
@@ -158,8 +142,8 @@ def test_a_table_runs_and_is_reported(
     stand_ins = {SETTINGS_FILE, STARTED_FILE}
     left = {path.name for path in (place / "out").iterdir() if path.name[0] != "."} - stand_ins
     for name in left - {"base", "narrow"}:
-        with pytest.raises(InputError, match="could be that of a file of the table"):
-            check_row_name(name)
+        with pytest.raises(InputError, match="nor end like a file"):
+            check_name("row", name)
 
 
 def test_a_table_adds_to_finished_runs_of_another_directory(
@@ -182,25 +166,23 @@ def test_a_table_adds_to_finished_runs_of_another_directory(
     assert not (place / "less").exists()
 
 
-def test_a_searchs_directory_is_no_tables(
+def test_a_directory_of_something_else_is_refused(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (place / "out").mkdir()
-    (place / "out" / "search.json").write_text("{}")
-    assert call(RUN, monkeypatch) == 2
-    assert "out belongs to a search: choose another --directory" in capsys.readouterr().err
-    assert not (place / "out" / "table.json").exists()
-
-
-def test_a_run_directory_is_no_tables(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (place / "out").mkdir()
-    (place / "out" / "config.json").write_text("{}")
-    for command in (RUN, "search base_lr --scale small --trials 3 --directory out"):
+    search = "search base_lr --scale small --trials 3 --directory out"
+    for file, command in (
+        ("config.json", RUN),
+        ("config.json", search),
+        ("search.json", RUN),
+        ("table.json", search),
+    ):
+        shutil.rmtree(place / "out", ignore_errors=True)
+        (place / "out").mkdir()
+        (place / "out" / file).write_text("{}")
         assert call(command, monkeypatch) == 2
-        assert "out belongs to a single run: choose another --directory" in capsys.readouterr().err
-    assert [path.name for path in (place / "out").iterdir()] == ["config.json"]
+        said = f"out has other runs ({file}): choose another --directory"
+        assert said in capsys.readouterr().err
+        assert [path.name for path in (place / "out").iterdir()] == [file]
 
 
 def test_a_call_that_is_refused_changes_no_plan(
@@ -229,7 +211,7 @@ def test_shards_carry_out_every_nth_run(place: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_optuna_dashboard_reads_the_journal(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a table's rows are its trials, with the settings in which they differ."""
+    """As a table's rows are its trials, with their settings as attributes."""
     prepare_stand_ins(place / "out", {})
     assert call(RUN, monkeypatch) == 0
     optuna_dashboard = pytest.importorskip("optuna_dashboard")
@@ -240,7 +222,7 @@ def test_optuna_dashboard_reads_the_journal(place: Path, monkeypatch: pytest.Mon
     found |= {"PATH_INFO": "/api/studies/0", "QUERY_STRING": "after=0"}
     answer = json.loads(b"".join(application(found, lambda *_: None)))
     assert [trial["state"] for trial in answer["trials"]] == ["Complete", "Complete"]
-    assert [{x["name"] for x in trial["params"]} for trial in answer["trials"]] == [{"d_ff"}] * 2
+    assert all("d_ff" in {x["key"] for x in each["user_attrs"]} for each in answer["trials"])
     assert "validation perplexity" in json.dumps(answer)
 
 

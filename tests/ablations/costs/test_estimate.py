@@ -17,6 +17,7 @@ from ablations.costs import measure
 from ablations.costs.estimate import Estimate, checkpoint_bytes, describe, plan_table
 from ablations.runs.options import Places
 from ablations.status.status import DirectoryReader
+from ablations.tables.find import Wanted
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.progress import Progress, RunState
@@ -30,9 +31,8 @@ from transformer.training.module import TransformerModule
 
 def plan(table: str = "table3", scale: str = "paper", **words: Any) -> Estimate:
     places = {name: words.pop(name) for name in dataclasses.asdict(Places()) if name in words}
-    given: dict[str, Any] = {"seeds": "1", "rows": None, "device": None, "directory": None}
-    given |= {"devices": None, "places": Places(**places)}
-    return plan_table(table, scale, **(given | words))
+    where = {name: words.pop(name, None) for name in ("device", "devices")}
+    return plan_table(table, Wanted(scale=scale, **words), **where, places=Places(**places))
 
 
 @pytest.fixture

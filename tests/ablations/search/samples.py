@@ -13,13 +13,13 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from ablations.files import STUDY_FILE
-from ablations.runs.attempts import is_given_up, leave_pruned, read_ended
+from ablations.runs.attempts import is_given_up, leave_pruned, locate, read_ended
 from ablations.runs.study import Study
 from ablations.search.cells import SearchCells
-from ablations.search.search import Pruner, Search, claim_search, make_search
-from ablations.search.space import Space
-from ablations.search.spaces import BASE_LR
+from ablations.search.search import Search, Settings, claim_search, make_search
+from ablations.search.space import BASE_LR, Space
 from ablations.tables.changes import Value
+from ablations.tables.scale import Scale
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, Failure, write_attempt
 from experiments.records.outputs import METRICS_FILE, valid_perplexities
@@ -37,17 +37,14 @@ def bowl(values: Mapping[str, Any]) -> float:
     return 3.0 + 4.0 * factor**2 + 0.01 * math.log(values["warmup_steps"] / 101) ** 2
 
 
-def small_search(
-    root: Path,
-    *,
-    space: Space = BASE_LR,
-    trials: int = 7,
-    seed: int = 1,
-    pruner: Pruner = "hyperband",
-) -> Search:
+def search_of(space: Space = BASE_LR, scale: Scale = TINY, **asked: Any) -> Search:
+    """A search, by default at the tests' scale and of seven trials."""
+    return make_search(space, scale, Settings(scale=scale.name, **{"trials": 7, **asked}))
+
+
+def small_search(root: Path, space: Space = BASE_LR, **asked: Any) -> Search:
     """A search at the tests' scale, claimed."""
-    search = make_search(space, TINY, trials=trials, seed=seed)
-    return claim_search(root, dataclasses.replace(search, pruner=pruner))
+    return claim_search(root, search_of(space, **asked))
 
 
 def curve(search: Search, perplexity: float) -> dict[int, float]:
@@ -120,6 +117,8 @@ def run_trial(cells: SearchCells, study: Study, name: str, objective: Objective)
     pruned = study.prunes_at(
         name, {x: whole[x] for x in whole if x < search.base.training.max_steps}
     )
+    if (attempt := locate(directory)).exists():
+        attempt.rename(directory)
     leave(search, directory, values, until=pruned, perplexity=perplexity)
     if pruned is not None:
         leave_pruned(directory, pruned, whole[pruned])

@@ -138,23 +138,3 @@ def test_a_search_that_is_killed_ten_times_has_the_same_trials_in_the_same_order
     )
     assert found == expected
     assert {state for _, state, *_ in found} == {TrialState.COMPLETE, TrialState.PRUNED}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_trial_of_two_ranks_is_pruned_as_a_whole(place: Path) -> None:
-    root = place / "runs" / "lr-mini"
-    done = ablations(
-        place,
-        *("ablations", "search", "space.py", "--scale", "mini", "--trials", "5"),
-        *("--workers", "1", "--devices-per-trial", "2"),
-    )
-    assert done.returncode == 0, done.stderr
-    trials = read_trials(load_search(root), root)
-    pruned = [trial for trial in trials if trial.state == "pruned"]
-    assert pruned and all(trial.step < 90 for trial in pruned)
-    finished = [trial.result for trial in trials if trial.result]
-    assert finished and all(result.devices == 2 for result in finished)
-    assert not list(root.glob("*.attempt-*"))
-    for trial in pruned:
-        assert list((root / trial.name / "checkpoints").iterdir())

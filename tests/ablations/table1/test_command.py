@@ -94,24 +94,18 @@ def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        *(
-            (
-                f"run table1 {option}",
-                "table1 takes --directory, --device and --quick alone",
-            )
-            for option in ("--seeds 1-3", "--scale quick", "--from x")
-        ),
+        ("run table1 --scale quick", "table1 is measured: run it with --directory, --device and"),
         ("run table1 --device cuda", "--device is cuda, but torch finds no GPU here"),
-        ("run table3", "run table3 needs --scale"),
+        ("run table3", "table3 needs --scale"),
         ("run table3 --scale quick --device cpu", "--device and --quick are for table1"),
         ("run table3 --scale quick --quick", "--device and --quick are for table1"),
-        ("plan table1 --scale quick", "table1 trains nothing"),
+        ("plan table1 --scale quick", "table1 is measured"),
         (f"{RUN}/of-table", "of-table has other runs (table.json): choose another --directory"),
         (f"{RUN}/of-run", "of-run has other runs (config.json): choose another --directory"),
         (f"{RUN}/elsewhere", "was measured on an abacus with torch 2, but here are "),
         ("report out/damaged", "layers.json cannot be read as JSON"),
-        ("collect out/elsewhere --into x", "has measured layers"),
-        ("run table3 --scale quick --directory out/elsewhere", "has measured layers"),
+        ("collect out/elsewhere --into x", "it has no table.json"),
+        ("run table3 --scale quick --directory out/elsewhere", "has other runs (layers.json)"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

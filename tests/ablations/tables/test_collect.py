@@ -89,14 +89,6 @@ def test_another_table_is_refused(source: Path, tmp_path: Path) -> None:
         collect(source, target)
 
 
-def test_a_run_without_its_configuration_does_not_stop_the_others(
-    source: Path, tmp_path: Path
-) -> None:
-    (BASE.directory(source) / "config.json").unlink()
-    with pytest.warns(UserWarning, match=r"left out: .*base/seed-1 .*has no config\.json"):
-        assert collect(source, tmp_path / "target") == [NARROW]
-
-
 def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_path: Path) -> None:
     directory, target = NARROW.directory(source), tmp_path / "target"
     for cell in (BASE, NARROW):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,12 @@ import pytest
 
 from ablations.report.numbers import compute_numbers
 from ablations.tables.find import TABLES, find_scale
-from ablations.tables.plan import (
-    Plan,
-    choose_arithmetic,
-    claim_plan,
-    load_plan,
-    make_plan,
-    settle_plan,
-)
+from ablations.tables.plan import Plan, claim_plan, load_plan, make_plan, settle_plan
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from tests.ablations.samples import SMALL_TABLE, TINY, small_plan
-from transformer.config import Precision, override
+from transformer.config import override
 from transformer.errors import InputError
 
 
@@ -33,7 +26,7 @@ def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     claimed = claim_plan(tmp_path, plan)
     assert load_plan(tmp_path) == claimed
     base = override(plan.base, threads=1)
-    assert claimed == dataclasses.replace(plan, base=base)
+    assert claimed == replace(plan, base=base)
     assert len(plan.cells) == 40
 
 
@@ -42,7 +35,7 @@ def any_precision(monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan that leaves precision open, on a machine that multiplies bf16."""
     monkeypatch.setattr("ablations.tables.plan.native_precision", lambda: "bf16")
     plan = small_plan()
-    return dataclasses.replace(plan, base=override(plan.base, precision="auto"))
+    return replace(plan, base=override(plan.base, precision="auto"))
 
 
 def test_all_runs_of_a_table_share_precision_and_threads(
@@ -50,24 +43,19 @@ def test_all_runs_of_a_table_share_precision_and_threads(
 ) -> None:
     training = claim_plan(tmp_path, any_precision).base.training
     assert (training.precision, training.threads) == ("bf16", 1)
-    monkeypatch.setattr(
-        "ablations.tables.plan.native_precision", lambda: "fp32"
-    )  # another machine joins
+    another_machine = "ablations.tables.plan.native_precision"
+    monkeypatch.setattr(another_machine, lambda: "fp32")
     assert claim_plan(tmp_path, any_precision).base.training == training
 
 
 def test_a_user_chooses_precision_and_threads_once(tmp_path: Path, any_precision: Plan) -> None:
-    def chosen(precision: Precision | None, threads: int | None) -> Plan:
-        base = choose_arithmetic(any_precision.base, precision, threads)
-        return dataclasses.replace(any_precision, base=base)
-
-    training = claim_plan(tmp_path, chosen("fp32", 3)).base.training
+    training = claim_plan(tmp_path, any_precision, "fp32", 3).base.training
     assert (training.precision, training.threads) == ("fp32", 3)
-    assert claim_plan(tmp_path, chosen(None, None)).base.training == training
+    assert claim_plan(tmp_path, any_precision).base.training == training
     with pytest.raises(InputError, match=r"base\.training\.precision: 'fp32' -> 'bf16'"):
-        claim_plan(tmp_path, chosen("bf16", None))
+        claim_plan(tmp_path, any_precision, "bf16")
     with pytest.raises(InputError, match=r"base\.training\.threads: 3 -> 2"):
-        claim_plan(tmp_path, chosen(None, 2))
+        claim_plan(tmp_path, any_precision, threads=2)
 
 
 def test_the_experiment_of_a_cell_is_the_scaled_row() -> None:
@@ -81,7 +69,7 @@ def test_the_experiment_of_a_cell_is_the_scaled_row() -> None:
 
 @pytest.mark.parametrize("name", ["base", "big"])
 def test_settings_of_the_scale_for_one_row_are_part_of_its_run(tmp_path: Path, name: str) -> None:
-    claim_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (1,), precision="fp32"))
+    claim_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (1,)), "fp32")
     plan = load_plan(tmp_path)
     (found,) = (row for row in TABLE.rows if row.name == name)
     expected = override(TABLE.configure(found, PAPER), seed=1, precision="fp32", threads=1)
@@ -89,33 +77,28 @@ def test_settings_of_the_scale_for_one_row_are_part_of_its_run(tmp_path: Path, n
     assert name in [row.name for row in compute_numbers(tmp_path).rows]
 
 
-def test_further_rows_and_seeds_extend_the_directory(tmp_path: Path) -> None:
+def test_rows_and_seeds_are_added_even_by_concurrent_processes(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan(rows=["base"], seeds=[2, 1]))
-    claim_plan(tmp_path, small_plan(rows=["narrow"], seeds=[3]))
-    assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("base", 2), Cell("narrow", 3))
-
-
-def test_seeds_claimed_by_concurrent_processes_are_all_kept(tmp_path: Path) -> None:
+    grown = replace(SMALL_TABLE, rows=(*SMALL_TABLE.rows, row("new", num_layers=2)))
+    claim_plan(tmp_path, make_plan(grown, TINY, [grown.rows[-1]], (3,)))
+    assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("base", 2), Cell("new", 3))
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda seed: claim_plan(tmp_path, small_plan(seeds=[seed])), range(16)))
+        many = (make_plan(grown, TINY, grown.rows[:1], [seed]) for seed in range(16))
+        list(pool.map(lambda plan: claim_plan(tmp_path, plan), many))
     assert load_plan(tmp_path).rows[0].seeds == tuple(range(16))
 
 
-def test_a_row_may_be_added_to_the_table_later(tmp_path: Path) -> None:
-    claim_plan(tmp_path, small_plan(rows=["base"]))
-    grown = dataclasses.replace(SMALL_TABLE, rows=(*SMALL_TABLE.rows, row("new", num_layers=2)))
-    claim_plan(tmp_path, make_plan(grown, TINY, [grown.rows[-1]], (1,)))
-    assert load_plan(tmp_path).cells == (Cell("base", 1), Cell("new", 1))
-
-
-def test_a_changed_scale_or_row_is_refused(tmp_path: Path) -> None:
+def test_another_table_scale_or_row_is_refused(tmp_path: Path) -> None:
     plan = claim_plan(tmp_path, small_plan())
-    hotter = dataclasses.replace(TINY, settings={**TINY.settings, "warmup_steps": 400})
-    with pytest.raises(InputError, match=r"base\.training\.warmup_steps: 300 -> 400.*--directory"):
-        claim_plan(tmp_path, make_plan(SMALL_TABLE, hotter, SMALL_TABLE.rows, (1,)))
+    hotter = replace(TINY, settings={**TINY.settings, "warmup_steps": 400})
     changed = Table(name="pair", title="", base=BASE, rows=(row("base"), row("narrow", d_ff=256)))
-    with pytest.raises(InputError, match=r"rows\.narrow\.d_ff: 128 -> 32"):
-        claim_plan(tmp_path, make_plan(changed, TINY, changed.rows, (1,)))
+    for table, scale, difference in (
+        (SMALL_TABLE, hotter, r"base\.training\.warmup_steps: 300 -> 400.*--directory"),
+        (changed, TINY, r"rows\.narrow\.d_ff: 128 -> 32"),
+        (TABLE, TINY, r"another table \(table: 'pair' -> 'table3'\): choose"),
+    ):
+        with pytest.raises(InputError, match=difference):
+            claim_plan(tmp_path, make_plan(table, scale, table.rows, (1,)))
     assert load_plan(tmp_path) == plan
 
 
@@ -124,20 +107,11 @@ _RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 @pytest.mark.parametrize("name", sorted(x.parent.name for x in _RESULTS.glob("*/table.json")))
 def test_a_committed_table_is_configured_as_it_was(name: str) -> None:
-    directory = _RESULTS / name
-    found = load_plan(directory)
+    found = load_plan(_RESULTS / name)
     table = {**TABLES, **documented_tables()}[found.table]
-    training = found.base.training
-    plan = make_plan(
-        table,
-        find_scale(table, found.scale),
-        table.run_rows,
-        (1,),
-        precision=training.precision,
-        threads=training.threads,
-    )
+    scale = find_scale(table, found.scale)
+    plan = settle_plan(_RESULTS / name, make_plan(table, scale, table.run_rows, (1,)))
     assert plan.configs == found.configs
-    assert settle_plan(directory, plan).base == plan.base
 
 
 def documented_tables() -> dict[str, Table]:
@@ -151,17 +125,8 @@ def documented_tables() -> dict[str, Table]:
     return {table.name: table for table in found}
 
 
-def test_another_table_is_refused_by_name_alone(tmp_path: Path) -> None:
-    claim_plan(tmp_path, small_plan())
-    with pytest.raises(InputError, match=r"another table \(table: 'pair' -> 'table3'\): choose"):
-        claim_plan(tmp_path, make_plan(TABLE, TINY, TABLE.rows, (1,)))
-
-
 def test_a_directory_without_a_plan_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not the directory of a table"):
-        load_plan(tmp_path)
-    claim_plan(tmp_path / "pair-tiny", small_plan())
-    with pytest.raises(InputError, match=rf"; one below it is {tmp_path}/pair-tiny$"):
         load_plan(tmp_path)
     (tmp_path / "table.json").write_text("{")
     with pytest.raises(InputError, match=r"table\.json cannot be read"):

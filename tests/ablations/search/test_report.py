@@ -1,7 +1,8 @@
-"""The report of a search, from files alone."""
+"""The report of a search, from files alone, and its best trials trained again."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 from pathlib import Path
@@ -9,17 +10,22 @@ from pathlib import Path
 import pytest
 
 from ablations.cli import PROGRAM
+from ablations.files import CONFIRM
 from ablations.runs.attempts import leave_pruned
-from ablations.search.sampler import importances
+from ablations.search.cells import importances
+from ablations.search.report import LEAST_ENDED, write_search_report
 from ablations.search.search import Search
-from ablations.search.search_report import write_search_report
-from ablations.search.space import Space, uniform
-from ablations.search.spaces import REGULARISATION, SHAPE
-from ablations.search.trials import Trial, missing_for_importances, read_trials
+from ablations.search.space import REGULARISATION, SHAPE, Space, uniform
+from ablations.search.trials import Trial, plan_confirmation, read_trials
 from ablations.tables.changes import Value
+from ablations.tables.plan import claim_plan, load_plan
 from experiments.records.progress import RunState
+from experiments.records.result import save_result
 from tests.ablations.report.samples import drawn, html_tables, marks, tables
+from tests.ablations.samples import result
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
+from transformer import formats
+from transformer.errors import InputError
 
 FACTORS = (0.2, 0.5, 0.7, 0.8, 0.9, 1.1, 1.5, 2.1, 2.5, 3.1, 3.5)
 
@@ -61,17 +67,17 @@ def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
     assert html_tables(root) == shown
     assert list(trials) == [f"{number:04}" for number in range(33)]
     (best,) = (row for row in trials.values() if row["state"] == "best")
-    assert best["trial"] == "0013" and best["warm-up"] == "31400 (471)"
-    assert "Trials: 21 of 31 went on from step 668." in text
+    assert best["trial"] == "0013" and best["warmup steps"] == "471"
     assert shown[0][2:4] == [
-        ["learning-rate factor", "0.5", "0.707"],
-        ["warm-up", "20000 (300)", "31400 (471)"],
+        ["learning rate factor", "0.5", "0.707"],
+        ["warmup steps", "300", "471"],
     ]
+    assert (root / "best.json").is_file()
 
 
 def test_html_draws_each_trial(root: Path) -> None:
     figures = drawn(root)
-    assert list(figures) == ["history", "curves", "importances", "parallel", "slices"]
+    assert list(figures) == ["history", "curves", "importances", "slices"]
     assert len(marks(figures["history"], "symbol")) == 32  # also the one that was given up
     assert len(marks(figures["importances"], "rect")) == 2
     assert len(marks(figures["slices"], "symbol")) == 2 * 32
@@ -94,7 +100,7 @@ def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     fill(tmp_path, search, 5)
     text = write_search_report(tmp_path)
     assert "The best is trial-0003" in text
-    assert "To tell what matters, 25 more trials must end and 1 more must finish." in text
+    assert "What matters is told from 30 trials that ended, 5 of them finished." in text
     assert "importances" not in drawn(tmp_path)
 
 
@@ -102,9 +108,7 @@ def test_the_examples_have_as_many_trials_as_the_importances_need() -> None:
     page = Path(__file__).parents[3] / "docs" / "search.md"
     texts = [PROGRAM.app["search"].help_epilogue or "", page.read_text(encoding="utf-8")]
     counts = re.findall(r"search \S+ --scale \w+ --trials (\d+)", " ".join(texts))
-    assert len(counts) > 3
-    done = Trial(name="", state=RunState.DONE, perplexity=1.0)
-    assert not any(missing_for_importances([done] * int(count)) for count in counts)
+    assert len(counts) > 3 and all(int(count) >= LEAST_ENDED for count in counts)
 
 
 @pytest.mark.slow
@@ -115,7 +119,7 @@ def test_importances_find_one_of_five_with_ten_times_the_effect(
     """In more than nine of ten searches of 30 trials, and in about half of those of ten."""
     names = ("dropout", "label_smoothing", "adam_beta1", "adam_beta2", "learning_rate_factor")
     space = Space(name="five", title="", parameters=tuple(uniform(x, 0.1, 0.9) for x in names))
-    search = small_search(tmp_path, space=space)
+    search = small_search(tmp_path, space)
     draw, first = random.Random(1), 0
     for _ in range(200):
         trials: list[Trial] = []
@@ -130,11 +134,48 @@ def test_importances_find_one_of_five_with_ten_times_the_effect(
 
 
 def test_notes_depend_on_the_space(tmp_path: Path) -> None:
-    small_search(tmp_path / "a", space=REGULARISATION)
+    small_search(tmp_path / "a", REGULARISATION)
     write_search_report(tmp_path / "a")
     assert "can raise BLEU" in (tmp_path / "a" / "report.md").read_text()
-    search = small_search(tmp_path / "b", space=SHAPE)
+    search = small_search(tmp_path / "b", SHAPE)
     write_search_report(tmp_path / "b")
     notes = (tmp_path / "b" / "report.md").read_text()
     assert f"\n- No model has more than {search.max_parameters:,} parameters" in notes
     assert "\n- d_v takes the value of d_k.\n" in notes
+
+
+def test_the_best_are_trained_again_with_fresh_seeds_and_reported(tmp_path: Path) -> None:
+    search = small_search(tmp_path, trials=5)
+    leave(search, tmp_path / search.names[0], search.first(), perplexity=3.1)  # the base, second
+    for name, factor in zip(search.names[1:], (0.2, 0.65, 3.0, 0.8), strict=True):
+        found = {"learning_rate_factor": factor, "warmup_steps": 101}
+        leave(search, tmp_path / name, found, perplexity=bowl(found))
+    trials = read_trials(search, tmp_path)
+    for count in (0, 5):
+        with pytest.raises(InputError, match=f"--confirm is {count}, but 4 trials other than the"):
+            plan_confirmation(search, trials, count, tmp_path)
+    plan = claim_plan(tmp_path / CONFIRM, plan_confirmation(search, trials, 1, tmp_path))
+    assert [row.name for row in plan.rows] == ["base", "trial-0002"]
+    assert {row.seeds for row in plan.rows} == {(2, 3, 4)} and search.base.training.seed == 1
+    training = plan.configs["trial-0002"].training
+    assert (training.learning_rate_factor, training.warmup_steps) == (0.65, 101)
+
+    for cell in plan.cells:
+        perplexity = (3.0 if cell.row == "base" else 2.5) + 0.01 * cell.seed
+        named = dataclasses.replace(
+            result(cell, perplexity), experiment=f"{plan.table}-{plan.scale}/{cell.row}"
+        )
+        cell.directory(tmp_path / CONFIRM).mkdir(parents=True)
+        save_result(cell.directory(tmp_path / CONFIRM), named)
+    write_search_report(tmp_path)
+    page = (tmp_path / "report.md").read_text()
+    assert "## Trained again with other seeds" in page
+    (line,) = (x for x in page.splitlines() if x.startswith("| trial-0002 ") and "±" in x)
+    assert "2.530 ± 0.010" in line and formats.difference(-0.5, 3) in line
+
+    now_better = {"learning_rate_factor": 0.8, "warmup_steps": 101}
+    leave(search, tmp_path / search.names[4], now_better, perplexity=2.9)
+    again = plan_confirmation(search, read_trials(search, tmp_path), 1, tmp_path)
+    claim_plan(tmp_path / CONFIRM, again)
+    rows = load_plan(tmp_path / CONFIRM).rows  # the earlier one stays
+    assert [row.name for row in rows] == ["base", "trial-0002", "trial-0004"]
