@@ -1,4 +1,4 @@
-"""The trials of a search as Optuna samples, prunes and judges them."""
+"""The trials of a search in Optuna's terms."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A search: a space at a scale, as ``search.json`` has it.
+"""A search: a space at a scale.
 
-That file has all that trials and the report need, so that neither depends on a declaration that may
-have changed since.
+``search.json`` has all that trials and the report need, so that neither depends on a declaration
+that may have changed since.
 """
 
 from __future__ import annotations

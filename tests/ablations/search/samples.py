@@ -39,7 +39,8 @@ def bowl(values: Mapping[str, Any]) -> float:
 
 def search_of(space: Space = BASE_LR, scale: Scale = TINY, **asked: Any) -> Search:
     """A search, by default at the tests' scale and of seven trials."""
-    return make_search(space, scale, Settings(scale=scale.name, **{"trials": 7, **asked}))
+    words: dict[str, Any] = {"scale": scale.name, "trials": 7, **asked}
+    return make_search(space, scale, Settings(**words))
 
 
 def small_search(root: Path, space: Space = BASE_LR, **asked: Any) -> Search:

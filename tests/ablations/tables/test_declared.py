@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +45,7 @@ PARSES = Parses(
 ROOM = Path(__file__).parents[3] / "transformer" / "variants"
 
 
-def report(root: Path, table: Table, scale: str, runs: dict[str, dict[str, object]]) -> None:
+def report(root: Path, table: Table, scale: str, runs: Mapping[str, Mapping[str, Any]]) -> None:
     """Leave a finished run with these figures in some rows, and write the report."""
     chosen = find_scale(table, scale)
     plan = claim_plan(root, make_plan(table, chosen, table.run_rows, [1]))
