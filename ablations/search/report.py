@@ -17,8 +17,7 @@ from ablations.files import CONFIRM, PLAN_FILE
 from ablations.report.grids import results_grid
 from ablations.report.layout import Column, Figure, Grid
 from ablations.report.numbers import compute_numbers
-from ablations.report.sentences import facts_of_base, facts_of_results, verdicts
-from ablations.report.words import label, setting
+from ablations.report.sentences import facts_of_base, facts_of_results, label, setting, verdicts
 from ablations.report.write import write_files
 from ablations.runs.attempts import locate
 from ablations.search.search import Search, load_search
