@@ -98,7 +98,9 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
     again = root / "confirm" / found.name / "seed-2" / "result.json"
     assert again.is_file() and "Trained again with other seeds" in more.stdout
     trained = ablations(
-        place, "experiments", "train", "lr-mini-best", "--directory", "again", "--max-steps", "3"
+        place,
+        *("experiments", "train", "runs/lr-mini/best.json", "--directory", "again"),
+        *("--max-steps", "3"),
     )
     assert trained.returncode == 0, trained.stderr
     assert load_experiment(place / "again").config == load_experiment(root / found.name).config
