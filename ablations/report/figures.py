@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, median
+from statistics import median
 
 from ablations.figures.curves import draw_curves, group_of, mean_curve, read_curve
 from ablations.report.layout import Figure
@@ -15,7 +15,7 @@ from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.result import Measure
 
-_WIDTH, _HEIGHT = 400, 300
+_WIDTH = 400
 _WIDE, _HIGH = 480, 340  # of the agreement with the paper
 _LETTER = 6  # the width of one in a label
 _TEXT: Spec = {"align": "left", "dx": 7, "fontSize": 10}
@@ -50,18 +50,7 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
             yield _draw_differences(table, rows, measure)
     yield from _curves(table)
     if len(rows := list(_perplexities(table))) > 1:
-        sizes, scores = ("parameters", "parameters"), ("perplexity", "Perplexity")
-        caption = "Perplexity of each row against the parameters of its model."
-        spec = _against(rows, sizes, scores, log=True)
-        yield Figure(name="perplexity-parameters", spec=spec, caption=caption)
-    if rows := list(_bleu_and_flops(table)):
-        label = "BLEU of the test set"
-        yield Figure(
-            name="bleu-flops",
-            spec=_against(rows, ("flops", "training FLOPs"), ("test_bleu", label), log=False),
-            caption=f"{label} against training FLOPs: ours by the arithmetic of the model, the "
-            "paper's by time and nominal peak of the devices.",
-        )
+        yield _draw_perplexities(rows)
 
 
 def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
@@ -234,39 +223,25 @@ def _perplexities(table: TableNumbers) -> Iterator[Record]:
             }
 
 
-def _bleu_and_flops(table: TableNumbers) -> Iterator[Record]:
-    """The paper's points of the rows of Table 2, and ours."""
-    for row in table.rows:
-        paper, ours = row.reported, row.means.get("test_bleu")
-        language = row.settings["target_language"]
-        if paper.flops is not None and paper.test_bleu is not None:
-            point = {"row": row.name, "flops": paper.flops, "test_bleu": paper.test_bleu}
-            yield {**point, "group": f"paper, {language}"}
-        if paper.flops is not None and ours is not None:
-            flops = fmean(result.flops for result in row.results)
-            point = {"row": row.name, "flops": flops, "test_bleu": ours.mean}
-            yield {**point, "group": f"ours, {language}"}
-
-
-def _against(
-    rows: Sequence[Record], size: tuple[str, str], score: tuple[str, str], *, log: bool
-) -> Spec:
-    """A score of each row against a size: their fields and the titles of their axes."""
-    x = style.axis(*size, log=True, form="~s" if size[0] == "parameters" else ".1~e")
-    y = style.axis(*score, log=log)
+def _draw_perplexities(rows: Sequence[Record]) -> Figure:
+    x = style.axis("parameters", "parameters", log=True, form="~s")
+    y = style.axis("perplexity", "Perplexity", log=True)
     groups = list(dict.fromkeys(row["group"] for row in rows))
     colours = iter(style.COLOURS * len(groups))
     colour = style.by("group", {x: style.GREY if x == "base" else next(colours) for x in groups})
     shape = {"field": "group", "scale": {"domain": groups, "range": style.SHAPES}}
-    shown = style.tooltip("row", size[0], score[0])
+    shown = style.tooltip("row", "parameters", "perplexity")
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
-    return style.figure(
-        f"{score[1]} against {size[1]}",
+    text = {"x": x, "y": y, "text": {"field": "row"}}
+    spec = style.figure(
+        "Perplexity against parameters",
         width=_WIDTH,
-        height=_HEIGHT,
+        height=300,
         data={"values": rows},
         layer=[
             style.layer("point", point, filled=True, size=70, opacity=1),
-            style.layer("text", {"x": x, "y": y, "text": {"field": "row"}}, dy=-4, **_TEXT),
+            style.layer("text", text, dy=-4, **_TEXT),
         ],
     )
+    caption = "Perplexity of each row against the parameters of its model."
+    return Figure(name="perplexity-parameters", spec=spec, caption=caption)

@@ -105,18 +105,13 @@ def verdicts(table: TableNumbers) -> Iterator[str]:
 
 
 def _noise(rows: Sequence[RowNumbers], measure: Measure) -> str:
-    scores = {row.name: row.scores[measure.name] for row in rows}
-    known = {name: score for name, score in scores.items() if score.verdict}
+    verdicts = {row.name: row.scores[measure.name].verdict for row in rows}
+    known = [name for name, verdict in verdicts.items() if verdict]
     if not known:
         return "noise cannot be judged"
-    noise = [
-        f"{name} {needed(score.difference)}"
-        for name, score in known.items()
-        if score.difference and score.difference.within_noise
-    ]
+    noise = [name for name in known if verdicts[name] == WITHIN_NOISE]
     text = f"{len(noise)} of {len(known)} rows are within noise of the base"
-    if noise:
-        text += f"; approximate seeds needed to tell them apart: {', '.join(noise)}"
+    text += f" ({', '.join(noise)})" * bool(noise)
     if unknown := len(rows) - len(known):
         text += f"; for {unknown} more noise cannot be judged"
     return text
