@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from ablations.files import PLAN_FILE
 from ablations.tables.changes import COLUMNS, Value, columns
-from ablations.tables.scale import Scale, division
+from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
 from experiments.devices import native_precision
 from experiments.records.experiment import Experiment
@@ -60,7 +60,7 @@ class PlannedRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class Plan(Divisors):
     """A table at a scale. ``base`` is the base's configuration as run; its seed is not used.
     ``measures`` are the scores that the table compares.
     """
@@ -68,9 +68,6 @@ class Plan:
     table: str
     title: str
     scale: str
-    divide_widths: int
-    divide_layers: int
-    divide_dropout: int = 1
     base: Config
     rows: tuple[PlannedRow, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
@@ -87,11 +84,6 @@ class Plan:
     def name(self) -> str:
         """The name under which it is tracked."""
         return f"{self.table}-{self.scale}"
-
-    @property
-    def division(self) -> str:
-        """What the scale divides by how much, in words."""
-        return division(self.divide_widths, self.divide_layers, self.divide_dropout)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -123,6 +115,7 @@ class Plan:
         """The experiment of ``cell``, with the names under which it is tracked."""
         row = next(row for row in self.rows if row.name == cell.row)
         name = f"{self.name}/{cell.row}"
+        reported = {name: getattr(row.reported, name, None) for name in self.measures}
         return Experiment(
             name=name,
             description=f"{self.title}, row {cell.row} at scale {self.scale}",
@@ -131,20 +124,8 @@ class Plan:
             group=name,
             tags=(self.table, self.scale, cell.row, f"seed-{cell.seed}"),
             labels={"table": self.table, "scale": self.scale, "row": cell.row},
-            reported=self._reported(row),
+            reported={name: x for name, x in reported.items() if x is not None},
         )
-
-    def _reported(self, row: PlannedRow) -> dict[str, float]:
-        """The paper's figures of a row, and how much they differ from those of the base."""
-        bases = (x.reported for x in self.rows if not x.changes and not x.published)
-        base, found = next(bases, Reported()), dict[str, float]()
-        for name in self.measures:
-            ours, theirs = (getattr(each, name, None) for each in (row.reported, base))
-            if ours is not None:
-                found[name] = ours
-                if theirs is not None:
-                    found[f"{name}_difference"] = round(ours - theirs, 2)
-        return found
 
 
 def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[int]) -> Plan:

@@ -22,7 +22,27 @@ _WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scale:
+class Divisors:
+    """By what a scale divides the paper's sizes."""
+
+    divide_widths: int = 1
+    divide_layers: int = 1
+    divide_dropout: int = 1
+
+    @property
+    def division(self) -> str:
+        """What is divided by how much, as ``widths / 8, N / 2``."""
+        divisors = {
+            "widths": self.divide_widths,
+            "N": self.divide_layers,
+            "dropout": self.divide_dropout,
+        }
+        divided = (f"{name} / {divisor}" for name, divisor in divisors.items() if divisor > 1)
+        return ", ".join(divided) or "sizes undivided"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scale(Divisors):
     """A mapping from the paper's units to what fits a machine.
 
     ``d_model``, ``d_ff``, ``d_k`` and ``d_v`` are divided by ``divide_widths``, N by
@@ -35,19 +55,11 @@ class Scale:
 
     name: str
     corpus: Corpus
-    divide_widths: int
-    divide_layers: int
-    divide_dropout: int = 1
     max_steps: int
     settings: Settings
     longer: Settings
     other_corpora: tuple[Corpus, ...] = ()
     other: Settings
-
-    @property
-    def division(self) -> str:
-        """What it divides by how much, in words."""
-        return division(self.divide_widths, self.divide_layers, self.divide_dropout)
 
     def anchored(self, folder: Path) -> Scale:
         """The scale with relative paths of its corpora resolved against ``folder``."""
@@ -157,10 +169,3 @@ def scale(
         other_corpora=other_corpora,
         other=other or {},
     )
-
-
-def division(widths: int, layers: int, dropout: int) -> str:
-    """What a scale divides by how much, as ``widths / 8, N / 2``."""
-    divisors = {"widths": widths, "N": layers, "dropout": dropout}
-    divided = (f"{name} / {divisor}" for name, divisor in divisors.items() if divisor > 1)
-    return ", ".join(divided) or "sizes undivided"

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from wsgiref.util import setup_testing_defaults
 
 import pytest
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 
 from ablations.cli import PROGRAM
 from ablations.files import check_name
@@ -37,24 +32,32 @@ from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 RUN = "run pair.py --scale tiny --rows base,narrow --workers 1 --directory out"
+BASE = Cell("base", 1)
+
+# A command line in this process: its exit code, and all that it prints.
+Call = Callable[[str], tuple[int, str]]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with the file of the small table; runs there are stand-ins."""
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    def call(arguments: str) -> tuple[int, str]:
+        code = PROGRAM.run(arguments.split())
+        return code, "".join(capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the small table in a working directory with its file; runs are stand-ins."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setattr("ablations.runs.process.fork", start_stand_in)
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
-    return tmp_path
-
-
-def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The exit code of the command line, in this process."""
-    monkeypatch.setattr(sys, "argv", ["ablations", *arguments.split()])
-    return PROGRAM.run()
+    prepare_stand_ins(tmp_path / "out", {})
+    return tmp_path / "out"
 
 
 @pytest.mark.parametrize(
@@ -93,20 +96,20 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
             "search base_lr --scale quick --trials 0",
             "--trials is 0, but must be at least 1",
         ),
+        (
+            "run table3 --scale quick --directory /proc/none/here",
+            "/proc/none/here cannot be made (No such file or directory): choose another "
+            "--directory",
+        ),
         ("status .", ". is not the directory of a table: it has no table.json"),
         ("report nowhere", "nowhere is not the directory of a table: it has no table.json"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: str,
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call, arguments: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert call(arguments, monkeypatch) == 2
-    assert capsys.readouterr() == ("", f"python -m ablations: error: {message}\n")
+    assert call(arguments) == (2, f"python -m ablations: error: {message}\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -115,207 +118,125 @@ def test_seeds_may_be_ranges() -> None:
     assert parse_seeds("0, 5 - 6 ,4-4,5") == (0, 4, 5, 6)
 
 
-def test_list_names_all_rows_and_scales(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("list", monkeypatch) == 0
-    shown = capsys.readouterr().out
+def test_list_names_all_rows_and_scales(call: Call) -> None:
+    code, shown = call("list")
+    assert code == 0
     for word in ("table3", "C-ff4096", "big", "quick: cldr_en_de", "small: multi30k", "paper:"):
         assert word in shown
 
 
 def test_a_table_runs_and_is_reported(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare_stand_ins(place / "out", {})
     tracked: list[Any] = []
     monkeypatch.setattr("ablations.run.track_table_run", tracked.append)
-    assert call(RUN, monkeypatch) == 0
-    shown = capsys.readouterr().out
+    code, shown = call(f"{RUN} --accumulate 4")
+    assert code == 0
     assert "pair at scale tiny in out: 2 runs, 0 done before, 1 at a time on the CPU" in shown
     assert "report: out/report.html" in shown
-    assert "2 of 2 runs finished" in (place / "out" / "report.md").read_text()
-    assert call(RUN, monkeypatch) == 0
-    assert "2 runs, 2 done before" in capsys.readouterr().out
+    assert "2 of 2 runs finished" in (out / "report.md").read_text()
+    assert "2 runs, 2 done before" in call(RUN)[1]
     assert tracked == [Path("out")]  # once, as nothing was new the second time
-    assert started(place / "out") == ["base/seed-1", "narrow/seed-1"]
+    assert started(out) == ["base/seed-1", "narrow/seed-1"]
+    lines = (out / STARTED_FILE).read_text().splitlines()
+    assert [line.split()[2] for line in lines] == ["4", "4"]  # parts of a step
     stand_ins = {SETTINGS_FILE, STARTED_FILE}
-    left = {path.name for path in (place / "out").iterdir() if path.name[0] != "."} - stand_ins
+    left = {path.name for path in out.iterdir() if path.name[0] != "."} - stand_ins
     for name in left - {"base", "narrow"}:
         with pytest.raises(InputError, match="nor end like a file"):
             check_name("row", name)
 
 
 def test_a_table_adds_to_finished_runs_of_another_directory(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ablations.run.track_table_run", lambda root: None)
-    prepare_stand_ins(place / "out", {})
-    assert call(f"{RUN.replace('base,narrow', 'base')} --threads 3", monkeypatch) == 0
-    assert call("collect out --into kept", monkeypatch) == 0
-    assert "1 finished runs copied to kept" in capsys.readouterr().out
-    prepare_stand_ins(place / "more", {})
-    assert call(f"{RUN.replace('out', 'more')} --from kept", monkeypatch) == 0
-    assert "1 finished runs taken from kept" in capsys.readouterr().out
-    assert started(place / "more") == ["narrow/seed-1"]
-    assert load_plan(place / "more").base.training.threads == 3
-    assert call(f"{RUN.replace('out', 'less')} --from kept --threads 2", monkeypatch) == 2
-    assert (
-        "kept belongs to another table (base.training.threads: 3 -> 2)" in capsys.readouterr().err
-    )
-    assert not (place / "less").exists()
+    assert call(f"{RUN.replace('base,narrow', 'base')} --threads 3")[0] == 0
+    assert "1 finished runs copied to kept" in call("collect out --into kept")[1]
+    prepare_stand_ins(out.with_name("more"), {})
+    shown = call(f"{RUN.replace('out', 'more')} --from kept")[1]
+    assert "1 finished runs taken from kept" in shown
+    assert started(out.with_name("more")) == ["narrow/seed-1"]
+    assert load_plan(out.with_name("more")).base.training.threads == 3
+    code, shown = call(f"{RUN.replace('out', 'less')} --from kept --threads 2")
+    assert code == 2
+    assert "kept belongs to another table (base.training.threads: 3 -> 2)" in shown
+    assert not out.with_name("less").exists()
 
 
-def test_a_directory_of_something_else_is_refused(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("file", ["config.json", "search.json", "table.json"])
+def test_a_directory_of_something_else_is_refused(out: Path, call: Call, file: str) -> None:
+    (out / SETTINGS_FILE).rename(out / file)
     search = "search base_lr --scale small --trials 3 --directory out"
-    for file, command in (
-        ("config.json", RUN),
-        ("config.json", search),
-        ("search.json", RUN),
-        ("table.json", search),
-    ):
-        shutil.rmtree(place / "out", ignore_errors=True)
-        (place / "out").mkdir()
-        (place / "out" / file).write_text("{}")
-        assert call(command, monkeypatch) == 2
-        said = f"out has other runs ({file}): choose another --directory"
-        assert said in capsys.readouterr().err
-        assert [path.name for path in (place / "out").iterdir()] == [file]
+    command = search if file == "table.json" else RUN
+    code, shown = call(command)
+    assert code == 2 and f"out has other runs ({file}): choose another --directory" in shown
+    assert [path.name for path in out.iterdir()] == [file]
 
 
-def test_a_call_that_is_refused_changes_no_plan(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_call_that_is_refused_changes_no_plan(out: Path, call: Call) -> None:
+    assert call(RUN)[0] == 0
+    before = (out / "table.json").read_bytes()
+    with lock_runs(out, WHOLE):
+        code, shown = call(f"{RUN} --seeds 1,2")
+    assert code == 2 and "out is being worked on by process" in shown
+    assert (out / "table.json").read_bytes() == before
+
+
+def test_shards_carry_out_every_nth_run(out: Path, call: Call) -> None:
+    assert call(f"{RUN} --seeds 1,2,3 --shard 2/2")[0] == 0
+    assert started(out) == ["base/seed-2", "narrow/seed-1", "narrow/seed-3"]
+    assert not (out / "study.log").exists()  # which has one writer
+    assert call(f"{RUN} --seeds 1,2,3 --shard 1/2")[0] == 0
+    assert started(out)[3:] == ["base/seed-1", "base/seed-3", "narrow/seed-2"]
+    assert call(f"{RUN} --seeds 1-4")[0] == 0
+    assert started(out)[6:] == ["base/seed-4", "narrow/seed-4"]
+    attributes = [trial.user_attrs for trial in journal(out)]
+    assert len({x["cell"] for x in attributes}) == len(attributes) == 8
+    assert {x["d_ff"] for x in attributes} == {128, 256}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code", "said"),
+    [
+        ("crash", 1, "base, seed 1: failed (exit code 1: RuntimeError: it broke)"),
+        ("refuse", 2, "python -m ablations: error: base/seed-1: toy is missing: fetch it\n"),
+    ],
+)
+def test_a_run_that_fails_is_told(
+    out: Path, call: Call, behaviour: str, code: int, said: str
 ) -> None:
-    prepare_stand_ins(place / "out", {})
-    assert call(RUN, monkeypatch) == 0
-    before = (place / "out" / "table.json").read_bytes()
-    with lock_runs(place / "out", WHOLE):
-        assert call(f"{RUN} --seeds 1,2", monkeypatch) == 2
-    assert "out is being worked on by process" in capsys.readouterr().err
-    assert (place / "out" / "table.json").read_bytes() == before
-
-
-def test_shards_carry_out_every_nth_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_stand_ins(place / "out", {})
-    assert call(f"{RUN} --seeds 1,2,3 --shard 2/2", monkeypatch) == 0
-    assert started(place / "out") == ["base/seed-2", "narrow/seed-1", "narrow/seed-3"]
-    assert not (place / "out" / "study.log").exists()  # which has one writer
-    assert call(f"{RUN} --seeds 1,2,3 --shard 1/2", monkeypatch) == 0
-    assert started(place / "out")[3:] == ["base/seed-1", "base/seed-3", "narrow/seed-2"]
-    assert call(f"{RUN} --seeds 1-4", monkeypatch) == 0
-    assert started(place / "out")[6:] == ["base/seed-4", "narrow/seed-4"]
-    names = [trial.user_attrs["cell"] for trial in journal(place / "out")]
-    assert len(names) == len(set(names)) == 8
-
-
-def test_optuna_dashboard_reads_the_journal(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a table's rows are its trials, with their settings as attributes."""
-    prepare_stand_ins(place / "out", {})
-    assert call(RUN, monkeypatch) == 0
-    optuna_dashboard = pytest.importorskip("optuna_dashboard")
-    storage = JournalStorage(JournalFileBackend(str(place / "out" / "study.log")))
-    application = optuna_dashboard.wsgi(storage)
-    found: dict[str, Any] = {}
-    setup_testing_defaults(found)
-    found |= {"PATH_INFO": "/api/studies/0", "QUERY_STRING": "after=0"}
-    answer = json.loads(b"".join(application(found, lambda *_: None)))
-    assert [trial["state"] for trial in answer["trials"]] == ["Complete", "Complete"]
-    assert all("d_ff" in {x["key"] for x in each["user_attrs"]} for each in answer["trials"])
-    assert "validation perplexity" in json.dumps(answer)
-
-
-def test_a_directory_that_cannot_be_made_is_one_line(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(RUN.replace("out", "/proc/none/here"), monkeypatch) == 2
-    shown = capsys.readouterr().err
-    assert shown == (
-        "python -m ablations: error: /proc/none/here cannot be made (No such file or directory): "
-        "choose another --directory\n"
-    )
-
-
-def test_a_file_that_may_not_be_read_is_one_line(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", "out/table.json")
-
-    monkeypatch.setattr("ablations.report.report.write_report", refuse)
-    assert call("report out", monkeypatch) == 2
-    shown = capsys.readouterr().err
-    assert "Permission denied: 'out/table.json': check whose it is" in shown
-
-
-def test_a_crashed_run_is_exit_code_1_and_in_the_report(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepare_stand_ins(place / "out", {Cell("base", 1): "crash"})
-    assert call(RUN, monkeypatch) == 1
-    shown = capsys.readouterr().out
-    assert "base, seed 1: failed (exit code 1: RuntimeError: it broke)" in shown
-    assert "1 of 2 runs finished" in shown
-
-
-def test_bad_input_of_a_run_is_the_tables(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepare_stand_ins(place / "out", {Cell("base", 1): "refuse"})
-    assert call(RUN, monkeypatch) == 2
-    expected = "python -m ablations: error: base/seed-1: toy is missing: fetch it\n"
-    assert capsys.readouterr().err == expected
-
-
-def test_a_step_is_parted_as_asked_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_stand_ins(place / "out", {})
-    assert call(f"{RUN} --accumulate 4", monkeypatch) == 0
-    lines = (place / "out" / "started.txt").read_text().splitlines()
-    assert [line.split()[2] for line in lines] == ["4", "4"]
+    prepare_stand_ins(out, {BASE: behaviour})
+    found, shown = call(RUN)
+    assert found == code and said in shown
 
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [
-        (signal.SIGHUP, 129),
-        (signal.SIGINT, 130),
-        (signal.SIGTERM, 143),
-        (signal.SIGUSR1, 138),
-    ],
+    [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)],
 )
 def test_a_signal_ends_with_its_exit_code(
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    number: signal.Signals,
-    code: int,
+    out: Path, call: Call, number: signal.Signals, code: int
 ) -> None:
-    prepare_stand_ins(place / "out", {Cell("base", 1): "hang"})
-    thread = when(
-        lambda: hangs(place / "out", Cell("base", 1)), lambda: os.kill(os.getpid(), number)
-    )
-    assert call(RUN, monkeypatch) == code
+    prepare_stand_ins(out, {BASE: "hang"})
+    thread = when(lambda: hangs(out, BASE), lambda: os.kill(os.getpid(), number))
+    found, shown = call(RUN)
     thread.join()
-    shown = capsys.readouterr().out
+    assert found == code
     assert "base, seed 1: step 40 of 1,500" in shown
     assert "the same command continues from here" in shown
 
 
-def test_a_driver_that_is_killed_is_replaced_by_the_same_command(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, base = place / "out", Cell("base", 1)
-    prepare_stand_ins(out, {base: "hang"})
+def test_a_driver_that_is_killed_is_replaced_by_the_same_command(out: Path, call: Call) -> None:
+    prepare_stand_ins(out, {BASE: "hang"})
     command = [sys.executable, "-m", "tests.ablations.with_stand_ins", *RUN.split()]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    when(lambda: hangs(out, base), lambda: None).join()
+    when(lambda: hangs(out, BASE), lambda: None).join()
     first.kill()
     first.wait()
     prepare_stand_ins(out, {})
-    assert call(RUN, monkeypatch) == 0
-    shown = capsys.readouterr().out
-    assert "base/seed-1: started (attempt 2)" in shown
+    code, shown = call(RUN)
+    assert code == 0 and "base/seed-1: started (attempt 2)" in shown
     assert "; the process of an earlier attempt was ended first" in shown
     assert started(out) == ["base/seed-1", "base/seed-1", "narrow/seed-1"]
 
@@ -334,8 +255,8 @@ assert not {"torch", "lightning"} & set(sys.modules)
 """
 
 
-def test_what_answers_at_once_imports_nothing_heavy_and_nothing_imports_torch(place: Path) -> None:
-    claim_plan(place / "out", small_plan())
+def test_what_answers_at_once_imports_nothing_heavy_and_nothing_imports_torch(out: Path) -> None:
+    claim_plan(out, small_plan())
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False
     )

@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
-from random import Random
 
 import pytest
-from optuna.trial import TrialState
 
 from ablations.search.search import load_search
 from ablations.search.trials import best, read_trials
 from experiments.records.experiment import load_experiment
-from tests.ablations.search.samples import journal
 from tests.samples import write_corpus
 
 ROOT = Path(__file__).parents[3]
@@ -52,21 +48,16 @@ SPACE = Space(
 """
 
 
-def ablations(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line in ``place``."""
+def call(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command line in ``place``, on the CPU alone."""
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=place,
-        env=environment(),
+        env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-def environment() -> dict[str, str]:
-    """For runs on the CPU alone."""
-    return os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
 
 
 @pytest.fixture
@@ -81,13 +72,13 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.timeout(900)
 def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Path) -> None:
     command = ("ablations", "search", "space.py", "--scale", "mini", "--workers", "2")
-    first = ablations(place, *command, "--trials", "4")
+    first = call(place, *command, "--trials", "4")
     assert first.returncode == 0, first.stderr
     root = place / "runs" / "lr-mini"
     four = read_trials(load_search(root), root)
     assert all(trial.state in ("done", "pruned") for trial in four)
     (root / "study.log").unlink()
-    more = ablations(place, *command, "--trials", "6", "--confirm", "1")
+    more = call(place, *command, "--trials", "6", "--confirm", "1")
     assert more.returncode == 0, more.stderr
     trials = read_trials(load_search(root), root)
     assert trials[:4] == four
@@ -97,46 +88,10 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Pa
     assert f"The best is {found.name}" in more.stdout
     again = root / "confirm" / found.name / "seed-2" / "result.json"
     assert again.is_file() and "Trained again with other seeds" in more.stdout
-    trained = ablations(
+    trained = call(
         place,
         *("experiments", "train", "runs/lr-mini/best.json", "--directory", "again"),
         *("--max-steps", "3"),
     )
     assert trained.returncode == 0, trained.stderr
     assert load_experiment(place / "again").config == load_experiment(root / found.name).config
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_a_search_that_is_killed_ten_times_has_the_same_trials_in_the_same_order(
-    place: Path,
-) -> None:
-    """Of 30 trials, each of which takes longer from a rung to its end than the driver to look."""
-    (place / "space.py").write_text(SPACE.replace("max_steps=90", "max_steps=900"))
-    command = ["ablations", "search", "space.py", "--scale", "mini", "--trials", "30"]
-    command += ["--workers", "1", "--log", "none", "--directory"]
-    undisturbed = ablations(place, *command, "undisturbed")
-    assert undisturbed.returncode == 0, undisturbed.stderr
-    random = Random(1)
-    for kill in range(10):
-        with (place / f"{kill}.txt").open("wb") as said:
-            driver = subprocess.Popen(
-                [sys.executable, "-m", *command, "killed"],
-                cwd=place,
-                env=environment(),
-                stdout=said,
-            )
-        begun = len(list((place / "killed").glob("trial-*")))
-        while driver.poll() is None and len(list((place / "killed").glob("trial-*"))) < begun + 2:
-            time.sleep(0.05)
-        time.sleep(random.uniform(0, 5))
-        driver.kill()
-        driver.wait()
-    last = ablations(place, *command, "killed")
-    assert last.returncode == 0, last.stderr
-    found, expected = (
-        [(x.number, x.state, x.params, x.values, x.intermediate_values) for x in journal(root)]
-        for root in (place / "killed", place / "undisturbed")
-    )
-    assert found == expected
-    assert {state for _, state, *_ in found} == {TrialState.COMPLETE, TrialState.PRUNED}
