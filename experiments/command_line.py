@@ -38,13 +38,7 @@ Variants = Annotated[
 
 
 class Program:
-    """The command line of a package: functions, whose signatures and docstrings declare it.
-
-    Args:
-        package: what ``python -m`` starts
-        description: the first line of its help
-        examples: command lines without ``python -m package``
-    """
+    """The command line of a package: functions, whose signatures and docstrings declare it."""
 
     def __init__(self, package: str, description: str, *examples: str) -> None:
         self.name = f"python -m {package}"
@@ -83,12 +77,10 @@ class Program:
         return "\n".join(["Examples:", "", *(f"- {self.name} {each}" for each in examples)])
 
     def run(self, words: Sequence[str] | None = None) -> int:
-        """Carry out a command line, by default that of this process.
+        """Carry out a command line, by default that of this process, and return its exit code.
 
-        Returns:
-            The command's exit code; 2 after one line on standard error for bad input or a full
-            disk, 130 after Ctrl-C, and 141 if nobody reads the output any more. Bugs of ours keep
-            their traceback.
+        That is 2 after one line on standard error for bad input or a full disk, 130 after Ctrl-C,
+        and 141 if nobody reads the output any more. Bugs of ours keep their traceback.
         """
         prepare_streams()
         try:

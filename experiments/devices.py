@@ -61,7 +61,6 @@ class World:
 
     @property
     def size(self) -> int:
-        """The number of processes on all machines."""
         return self.local * self.nodes
 
 
@@ -100,10 +99,7 @@ def find_world(devices: int | None) -> World:
 
 
 def default_device() -> torch.device:
-    """A CUDA GPU if there is one, otherwise the CPU.
-
-    Apple's GPU is left alone: it has no float64, in which validation is summed, and is untested.
-    """
+    """A CUDA GPU if there is one, otherwise the CPU: Apple's GPU has no float64."""
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -135,7 +131,8 @@ def peak_memory(device: torch.device) -> int:
 
 
 def nominal_peak(device: str, precision: Precision) -> float | None:
-    """Peak operations per second that the maker states for ``device``; None if not known here.
+    """Peak operations per second that the maker states for a device, which has its name from CUDA;
+    None if not known here.
 
     The figures of the paper's own GPUs, K80 to P100, are its footnote 5; the others are from
     NVIDIA's data sheets and whitepapers, without sparsity. CPUs have no such figure that everyone

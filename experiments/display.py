@@ -54,7 +54,6 @@ class Display:
             self._bar.add_task(stage, total=None, figures="")
 
     def update(self, progress: Progress) -> None:
-        """Show how far the stage is."""
         now = time.monotonic()
         done = progress.step >= progress.max_steps
         if self._directory is not None and (now - self._written >= _FILE_SECONDS or done):
@@ -71,11 +70,9 @@ class Display:
             self._console.print(f"{progress.stage} {at}  {_figures(progress)}", highlight=False)
 
     def say(self, message: str) -> None:
-        """Print a message on a line of its own."""
         self._console.print(message, highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
-        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -190,11 +190,7 @@ class Outcome:
 
 
 def execute(experiment: Experiment, directory: Path, **settings: Any) -> Outcome:
-    """Call :func:`run` with its ``settings`` and turn expected early ends into an outcome.
-
-    Raises:
-        InputError: as ``run`` does.
-    """
+    """Call :func:`run` and turn all early ends but bad input into an outcome."""
     try:
         run(experiment, directory, **settings)
     except StoppedError as error:

@@ -30,13 +30,7 @@ _FINISH_SECONDS = 60
 
 
 class Tracking:
-    """The logger of one run, closed when the context is left; only the first rank tracks.
-
-    Args:
-        experiment: what is run
-        directory: of the run
-        log: where the figures go; ``none`` for ``metrics.csv`` alone
-    """
+    """The logger of one run, closed when the context is left; only the first rank tracks."""
 
     def __init__(self, experiment: Experiment, directory: Path, log: Log = "wandb") -> None:
         if log == "tensorboard":
@@ -56,9 +50,7 @@ class Tracking:
             self._board.finalize("success")
 
     def loggers(self, resumed_step: int) -> list[Logger]:
-        """Loggers for a Trainer that continues after ``resumed_step``; none if W&B could not be
-        started.
-        """
+        """Loggers for a Trainer; none if W&B could not be started."""
         if self._run is not None:
             from lightning.pytorch.loggers import WandbLogger
 
@@ -144,11 +136,7 @@ def track_table(
 
     Args:
         directory: the table's, where the run's id is kept
-        name: of the run
-        columns: headings
         rows: a cell for each column, all of a column text or all numbers; None if unknown
-        figures: images by name
-        config: what the table is made of, in types that JSON can hold
         offline: whatever the environment says
     """
     run = _start(
@@ -174,12 +162,7 @@ def track_table(
 
 
 def _start(directory: Path, *, new: bool = False, offline: bool = False, **settings: Any) -> Any:
-    """Start a W&B run: offline if it cannot be online, None if it cannot start at all.
-
-    Args:
-        new: whatever run the directory had before
-        offline: whatever the environment says
-    """
+    """Start or resume a W&B run: offline if it cannot be online, None if it cannot start at all."""
     import wandb
 
     run_id = wandb_id(directory)

@@ -26,7 +26,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write ``checkpoint`` to ``path``; leave nothing behind if that fails."""
         del storage_options
         target = Path(path)
         # No parents: a run that was taken over is not made again.
@@ -63,15 +62,12 @@ class Checkpoints(lightning.Callback):
         self._ending = True
 
     def state_dict(self) -> dict[str, Any]:
-        """How many intervals of the clock are over."""
         return {"intervals": self._intervals}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state of a checkpoint."""
         self._intervals = state_dict["intervals"]
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Save at the interval, or at the end."""
         if not completes_step(trainer):
             return
         self._due = self._is_due(trainer)
@@ -79,7 +75,6 @@ class Checkpoints(lightning.Callback):
             self._save_if_due(trainer)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Save the checkpoint that waited for the validation."""
         if trainer.global_step % self._config.validate_every_steps == 0:
             self._save_if_due(trainer)  # and not at an extra one, where the time was up
 

@@ -66,7 +66,6 @@ class Clock(lightning.Callback):
         return self._before + (self._ended or time.monotonic()) - self._started
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
         return {
             "seconds": self.seconds,
             "source_tokens": self.source_tokens,
@@ -74,17 +73,14 @@ class Clock(lightning.Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the counts of a checkpoint."""
         self._before = state_dict["seconds"]
         self.source_tokens = state_dict["source_tokens"]
         self.target_tokens = state_dict["target_tokens"]
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
-        """Start counting: what came before is loading, not training."""
         self._started = time.monotonic()
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
-        """Stop counting."""
         self._ended = time.monotonic()
 
     def on_train_batch_end(
@@ -95,7 +91,6 @@ class Clock(lightning.Callback):
         batch: Batch,
         batch_idx: int,
     ) -> None:
-        """Count a step."""
         if completes_step(trainer):
             self.source_tokens += batch.source_tokens
             self.target_tokens += batch.target_tokens
@@ -109,7 +104,6 @@ class LogMetrics(lightning.Callback):
     validations.
 
     Args:
-        directory: of the run
         clock: a callback before this one, which counts the tokens
         every: steps between logged steps
         resumed_step: lines of later steps are dropped, as these steps are taken again
@@ -127,7 +121,6 @@ class LogMetrics(lightning.Callback):
             write_atomically(self._path, kept.getvalue())
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
-        """Begin the first interval."""
         self._begin_interval()
 
     def on_train_batch_end(
@@ -137,7 +130,6 @@ class LogMetrics(lightning.Callback):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Log the figures of a logged step."""
         if completes_step(trainer) and trainer.global_step % self._every == 0:
             seconds = self._clock.seconds - self._seconds
             tokens = self._clock.target_tokens - self._tokens
@@ -147,17 +139,14 @@ class LogMetrics(lightning.Callback):
             self._append(trainer, TRAINING_COLUMNS)
 
     def on_validation_start(self, *args: Any, **kwargs: Any) -> None:
-        """Leave validation out of the speed."""
         self._paused_at = self._clock.seconds
 
     def on_validation_epoch_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
-        """Log the axes of a validation."""
         self._log_axes(trainer, pl_module)
 
     def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Write the figures of a validation."""
         self._seconds += self._clock.seconds - self._paused_at
         self._append(trainer, VALIDATION_COLUMNS)
 
@@ -191,7 +180,6 @@ class ShowTraining(lightning.Callback):
         self._started = self._shown = 0.0
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
-        """Note the time."""
         self._started = time.monotonic()
 
     def on_train_batch_end(
@@ -202,7 +190,6 @@ class ShowTraining(lightning.Callback):
         batch: Batch,
         batch_idx: int,
     ) -> None:
-        """Show the step, with the loss that was logged last."""
         if not trainer.is_global_zero or not completes_step(trainer):
             return
         now, step = time.monotonic(), trainer.global_step

@@ -47,7 +47,6 @@ class StopEarly(lightning.Callback):
         self._handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Replace the handlers of the signals, including Lightning's own."""
         if trainer.world_size > 1:
             self._ranks = RankVote()
             # Lightning would broadcast, and wait for the GPU, before every micro-batch to learn
@@ -59,7 +58,6 @@ class StopEarly(lightning.Callback):
                 self._handlers[number] = signal.signal(number, self._receive)
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """End training if the time is up; ask for a checkpoint if a signal has come."""
         if not completes_step(trainer):
             return
         received = self._received is not None
@@ -73,18 +71,16 @@ class StopEarly(lightning.Callback):
             self._checkpoints.write_at_this_step()
 
     def on_train_batch_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Stop once the previous step is complete, with its validation and its checkpoint."""
-        if self._ending:
+        if self._ending:  # the step before is complete, with its validation and its checkpoint
             raise StoppedError(self._received or signal.SIGTERM, trainer.global_step)
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
-        """Restore the handlers, before Lightning restores those that it replaced itself."""
+        # Before Lightning restores those that it replaced itself.
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers = {}
 
     def on_exception(self, *args: Any, **kwargs: Any) -> None:
-        """Restore the handlers."""
         self.on_train_end()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
@@ -106,11 +102,8 @@ class RankVote:
         self._pending: tuple[Any, Tensor] | None = None
 
     def exchange(self, received: bool, up: bool) -> tuple[bool, bool]:
-        """Called after every step; returns what any rank had to say at the step before.
-
-        Args:
-            received: whether this rank has received a signal
-            up: whether this rank knows that the time is up
+        """Say after a step whether a signal has been received and whether the time is up; returns
+        what any rank had to say at the step before.
         """
         answer = False, False
         if self._pending is not None:

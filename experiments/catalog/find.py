@@ -6,15 +6,9 @@ import dataclasses
 import re
 from pathlib import Path
 
-from experiments.catalog.paper import (
-    WMT14_EN_DE_BASE,
-    WMT14_EN_DE_BIG,
-    WMT14_EN_DE_FIRST,
-    WMT14_EN_FR_BASE,
-    WMT14_EN_FR_BIG,
-)
+from experiments.catalog import translation
 from experiments.catalog.parsing import CRAFT, CRAFT_SHORT, TREEBANK, experiment_of_treebank
-from experiments.catalog.small import CLDR, MULTI30K, MULTI30K_FR, MULTI30K_LONG, recipe
+from experiments.catalog.translation import recipe
 from experiments.records.experiment import Experiment, read_experiment
 from transformer.config import override
 from transformer.corpus import Corpus
@@ -27,15 +21,15 @@ _LANGUAGES = re.compile(r":([a-z]{2,3})-([a-z]{2,3})$")
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
-        CLDR,
-        MULTI30K,
-        MULTI30K_LONG,
-        MULTI30K_FR,
-        WMT14_EN_DE_FIRST,
-        WMT14_EN_DE_BASE,
-        WMT14_EN_DE_BIG,
-        WMT14_EN_FR_BASE,
-        WMT14_EN_FR_BIG,
+        translation.CLDR,
+        translation.MULTI30K,
+        translation.MULTI30K_LONG,
+        translation.MULTI30K_FR,
+        translation.WMT14_EN_DE_FIRST,
+        translation.WMT14_EN_DE_BASE,
+        translation.WMT14_EN_DE_BIG,
+        translation.WMT14_EN_FR_BASE,
+        translation.WMT14_EN_FR_BIG,
         CRAFT_SHORT,
         CRAFT,
     )

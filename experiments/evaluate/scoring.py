@@ -25,16 +25,16 @@ from experiments.records.experiment import DecodingOptions, Experiment, load_exp
 from experiments.records.outputs import Sample, hypotheses_path, samples_path
 from experiments.records.progress import Progress, RunState
 from experiments.records.provenance import commit, versions
-from experiments.records.result import Averaged, Parses, Result, score_line
+from experiments.records.result import Averaged, Parses, Result, score_line, signature_lines
 from transformer.config import to_dict
 from transformer.data.prepared import PreparedCorpus
 from transformer.data.text import read_aligned
 from transformer.data.trees import delinearise
 from transformer.errors import InputError
-from transformer.evaluation.bleu import Bleu, bleu, sentence_chrf, tokenised_bleu
+from transformer.evaluation.bleu import bleu, sentence_chrf, tokenised_bleu
 from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.evaluation.parsing import evaluate_parses, most_frequent_label, right_branching
-from transformer.evaluation.perplexity import Perplexity, perplexity
+from transformer.evaluation.perplexity import perplexity
 from transformer.files import write_atomically, write_json
 from transformer.training.precision import effective_precision
 
@@ -52,24 +52,13 @@ _SAMPLES = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
-    """The perplexity of one text, its translations with both kinds of BLEU, or its parses."""
+    """A text as it was translated or parsed, and what a :class:`Result` holds about it by field;
+    ``signatures`` are those of both kinds of BLEU.
+    """
 
     translations: list[str]
-    perplexity: Perplexity
-    bleu: Bleu | None = None
-    tokenised_bleu: Bleu | None = None
-    parses: Parses | None = None
-
-    def figures(self, prefix: str = "") -> dict[str, Any]:
-        """The fields of a :class:`Result` that these scores fill."""
-        found = {
-            "bleu": self.bleu and self.bleu.score,
-            "tokenised_bleu": self.tokenised_bleu and self.tokenised_bleu.score,
-            "perplexity": self.perplexity.per_token,
-            "perplexity_per_char": self.perplexity.per_char,
-            "parses": self.parses,
-        }
-        return {f"{prefix}{name}": value for name, value in found.items()}
+    figures: dict[str, Any]
+    signatures: dict[str, str]
 
 
 @explain_out_of_memory(lambda: "while scoring", _FEWER_AT_ONCE)
@@ -81,12 +70,7 @@ def score_run(
     clock: Clock,
     display: Display,
 ) -> Result:
-    """Score the checkpoints of a run that has been trained, and write its translations.
-
-    Raises:
-        InputError: if it has no checkpoint that can be read.
-        OutOfMemoryError: if there is not enough memory.
-    """
+    """Score the checkpoints of a run that has been trained, and write its translations."""
     device, vocabulary = trainer.strategy.root_device, corpus.vocabulary()
 
     def score_mean(checkpoints: list[Path], split: str, name: str) -> Scores:
@@ -110,7 +94,7 @@ def score_run(
     more = checkpoints if count is None else to_average(directory, count)
     if more != checkpoints:
         valid = score_mean(more, "valid", "valid-averaged")
-        averaged = Averaged(checkpoints=len(more), **valid.figures())
+        averaged = Averaged(checkpoints=len(more), **valid.figures)
     return _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
 
 
@@ -127,13 +111,10 @@ def _result(
     precision = effective_precision(config.training.precision, device)
     peak = nominal_peak(device_name(), precision)
     device_seconds = clock.seconds * trainer.world_size
-    valid = scores["valid"]
-    figures = valid.figures() | (scores["test"].figures("test_") if "test" in scores else {})
+    test = scores["test"].figures if "test" in scores else {}
     return Result(
         experiment=experiment.name,
         seed=config.training.seed,
-        bleu_signature=valid.bleu and valid.bleu.signature,
-        tokenised_bleu_signature=valid.tokenised_bleu and valid.tokenised_bleu.signature,
         averaged=averaged,
         averaged_checkpoints=checkpoints,
         parameters=count_parameters(config.model),
@@ -154,7 +135,9 @@ def _result(
         versions=versions(),
         commit=commit(),
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        **figures,
+        **scores["valid"].figures,
+        **scores["valid"].signatures,
+        **{f"test_{name}": value for name, value in test.items()},
     )
 
 
@@ -170,16 +153,21 @@ def score(
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     likely = perplexity(trained.model, trained.vocabulary, source, reference)
+    figures: dict[str, Any] = {
+        "perplexity": likely.per_token,
+        "perplexity_per_char": likely.per_char,
+    }
+    signatures: dict[str, str] = {}
     if trained.is_parser:
-        parses = score_parses(source, reference, hypotheses)
-        return Scores(translations=hypotheses, perplexity=likely, parses=parses)
-    language = trained.experiment.config.data.corpus.target_language
-    return Scores(
-        translations=hypotheses,
-        perplexity=likely,
-        bleu=bleu(hypotheses, reference),
-        tokenised_bleu=tokenised_bleu(hypotheses, reference, language),
-    )
+        figures["parses"] = score_parses(source, reference, hypotheses)
+    else:
+        language = trained.experiment.config.data.corpus.target_language
+        for name, found in (
+            ("bleu", bleu(hypotheses, reference)),
+            ("tokenised_bleu", tokenised_bleu(hypotheses, reference, language)),
+        ):
+            figures[name], signatures[f"{name}_signature"] = found.score, found.signature
+    return Scores(translations=hypotheses, figures=figures, signatures=signatures)
 
 
 def score_parses(
@@ -255,12 +243,10 @@ def evaluate_run(
     trained = load_trained(directory, options.average, options=options)
     with Display(None) as display:
         scores = score(trained, text, hypotheses_file=output, display=display)
-    figures = Averaged(checkpoints=trained.averaged, **scores.figures())
+    figures = Averaged(checkpoints=trained.averaged, **scores.figures)
     print(f"{score_line(split if source is None else 'text', figures)}, ", end="")
     print(f"per character {figures.perplexity_per_char:.3f}")
-    for name, found in (("BLEU", scores.bleu), ("tokenised BLEU", scores.tokenised_bleu)):
-        if found is not None:
-            print(f"{name}: {found.signature}")
+    print("".join(f"{line}\n" for line in signature_lines(**scores.signatures)), end="")
     decoding = trained.experiment.config.decoding
     averaged = f", {trained.averaged} checkpoints averaged" if trained.averaged > 1 else ""
     print(

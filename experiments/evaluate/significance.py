@@ -35,10 +35,7 @@ class System:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Significance:
-    """Two systems on one text of ``lines`` lines.
-
-    ``p_value`` is how often exchanging lines at random makes a difference as large as theirs.
-    """
+    """How often exchanging lines at random makes a difference as large as that of two systems."""
 
     first: System
     second: System
@@ -48,12 +45,10 @@ class Significance:
 
     @property
     def difference(self) -> float:
-        """BLEU of the second minus that of the first."""
         return self.second.bleu - self.first.bleu
 
     @property
     def verdict(self) -> str:
-        """What the test says, in one sentence."""
         if self.p_value >= _LEVEL:
             return "the difference is within noise"
         better, worse = (self.first, self.second)[:: -1 if self.difference > 0 else 1]
@@ -68,12 +63,7 @@ class Significance:
 
 
 def compare_runs(first: Path, second: Path, split: str) -> Significance:
-    """Compare two runs by the translations of ``split`` that they wrote.
-
-    Raises:
-        InputError: if one is no run or wrote none, has changed since, or they translated different
-            text.
-    """
+    """Compare two runs by the translations of ``split`` that they wrote."""
     from experiments.evaluate.trained import text_of_split  # imports torch
 
     systems: list[tuple[str, list[str]]] = []

@@ -9,11 +9,7 @@ from pathlib import Path
 
 import torch
 
-from experiments.evaluate.trained import (
-    load_trained,
-    text_of_split,
-    with_ctranslate2,
-)
+from experiments.evaluate.trained import load_trained, text_of_split, with_ctranslate2
 from experiments.records.data import recorded_data
 from experiments.records.experiment import CONFIG_FILE, DATA_FILE
 from transformer.config import to_dict
@@ -41,15 +37,8 @@ def export_run(
     """Write a run's model for other programs, and print where.
 
     Args:
-        directory: of the run
-        format: ``ctranslate2`` or ``safetensors``
-        quantization: CTranslate2's name of a type; None for float32
-        average: as for :func:`load_trained`
         output: the folder to write; None for one in ``directory``
         check: how many lines to translate with both engines; None for no check
-
-    Raises:
-        InputError: if the run cannot be used, or the place or an option makes no sense.
     """
     if format != "ctranslate2" and not (quantization is None and check is None):
         raise InputError("--quantization and --check are for --format ctranslate2")

@@ -56,7 +56,6 @@ class Limits:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of training after which it ends."""
         return None if self.max_minutes is None else 60.0 * self.max_minutes
 
     def steps(self, configured: int) -> int:
@@ -87,11 +86,7 @@ class DecodingOptions:
 
 
 def load_experiment(directory: Path) -> Experiment:
-    """Read the experiment that a run's directory belongs to.
-
-    Raises:
-        InputError: if the directory holds no run.
-    """
+    """Read the experiment that a run's directory belongs to."""
     path = directory / CONFIG_FILE
     if not path.is_file():
         runs = (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}")  # of a search, of a table

@@ -43,7 +43,6 @@ class Averaged:
 
     @property
     def f1(self) -> float | None:
-        """Labelled F1."""
         return self.parses and self.parses.f1
 
 
@@ -106,12 +105,10 @@ class Result:
 
     @property
     def f1(self) -> float | None:
-        """Labelled F1 on the validation set."""
         return self.parses and self.parses.f1
 
     @property
     def test_f1(self) -> float | None:
-        """Labelled F1 on the test set."""
         return self.test_parses and self.test_parses.f1
 
 
@@ -126,11 +123,15 @@ def result_lines(result: Result) -> list[str]:
         lines.append(f"{score_line('valid', mean)}  (mean of {mean.checkpoints} checkpoints)")
     if result.test_perplexity is not None:
         lines.append(score_line("test", result, "test_"))
-    if result.bleu_signature is not None:
-        lines.append(f"BLEU: {result.bleu_signature}")
-    if result.tokenised_bleu_signature is not None:
-        lines.append(f"tokenised BLEU: {result.tokenised_bleu_signature}")
-    return lines
+    return [*lines, *signature_lines(result.bleu_signature, result.tokenised_bleu_signature)]
+
+
+def signature_lines(
+    bleu_signature: str | None = None, tokenised_bleu_signature: str | None = None
+) -> list[str]:
+    """A line for each kind of BLEU that there is."""
+    named = {"BLEU": bleu_signature, "tokenised BLEU": tokenised_bleu_signature}
+    return [f"{name}: {signature}" for name, signature in named.items() if signature]
 
 
 def score_line(split: str, scores: Result | Averaged, prefix: str = "") -> str:
@@ -163,7 +164,7 @@ def load_result(directory: Path) -> Result | None:
 
 
 def save_result(directory: Path, result: Result) -> None:
-    """Write the result atomically; from then on the run counts as finished."""
+    """Write the result; from then on the run counts as finished."""
     write_atomically(directory / RESULT_FILE, content_of(result))
 
 
@@ -191,12 +192,10 @@ class Measure:
 
     @property
     def title(self) -> str:
-        """The label at the beginning of a sentence or of an axis."""
         return self.label[0].upper() + self.label[1:]
 
     @property
     def is_of_test(self) -> bool:
-        """Whether it is of the test set; others are of the validation set."""
         return self.name.startswith("test_")
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bench.workload import Workload
-from experiments.catalog.small import MULTI30K
+from experiments.catalog.translation import MULTI30K
 from transformer.config import EOS_ID, override
 from transformer.data.prepare.prepare import prepare
 

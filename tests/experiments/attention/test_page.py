@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from experiments.attention.page import attention_page
+from experiments.attention.command import attention_page
 from tests.browser import complaints, violations
 from transformer.evaluation.attention_weights import Attention, Kind
 

@@ -114,9 +114,6 @@ def test_its_first_record_stands_and_keeps_how_far_the_run_was(tmp_path: Path):
     assert (found.step, found.max_steps, found.message, found.seconds_left) == (5, 7, "nan", None)
     record_end(tmp_path, RunState.STOPPED, "at the next attempt", started_at=time.time())
     assert final_state(tmp_path, 17, started_at) == "stopped"
-
-
-def test_a_directory_that_is_gone_is_not_created_again(tmp_path: Path):
     record_end(tmp_path / "gone", RunState.STOPPED, "why", started_at=0.0)
     assert not (tmp_path / "gone").exists()
 

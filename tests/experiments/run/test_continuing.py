@@ -63,10 +63,15 @@ def _start(begin: Start, directory: Path) -> Running:
     return begin("ablations.runs.entry", directory, "1", "none", stdin=None)
 
 
-def _disturb(begin: Start, directory: Path, *, times: int, seed: int) -> int:
-    """Stop the run ``times`` times at random steps; return how often it had ended before."""
-    random, late = Random(seed), 0
-    for number in range(times):
+@pytest.mark.parametrize(
+    ("times", "seed"), [(3, 0), *(pytest.param(9, seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
+def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
+    times: int, seed: int, experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
+):
+    directory, random, late = tmp_path / "run", Random(seed), 0
+    claim(directory, experiment)
+    for number in range(times):  # at random steps
         stop = _steps(directory) + random.randint(1, max(2, _STEPS // (2 * times)))
         running = _start(begin, directory)
         running.wait_until(lambda stop=stop: _steps(directory) >= stop)
@@ -74,29 +79,9 @@ def _disturb(begin: Start, directory: Path, *, times: int, seed: int) -> int:
         ended = running.finish(how)
         late += ended.code == 0
         assert ended.code in (0, -how if how == signal.SIGKILL else STOPPED_EXIT_CODE), ended
-    return late
-
-
-def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
-    experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
-):
-    directory = tmp_path / "run"
-    claim(directory, experiment)
-    assert _disturb(begin, directory, times=3, seed=0) < 3
+    assert late < times
     ended = _start(begin, directory).finish()
     assert ended.code == 0, ended
-    assert_same_end(directory, undisturbed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 9))
-def test_a_run_killed_many_times_ends_as_an_undisturbed_one(
-    seed: int, experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
-):
-    directory = tmp_path / "run"
-    claim(directory, experiment)
-    _disturb(begin, directory, times=9, seed=seed)
-    assert _start(begin, directory).finish().code == 0
     assert_same_end(directory, undisturbed)
 
 
@@ -176,10 +161,6 @@ def test_a_run_may_continue_with_another_number_of_parts(
     assert _course(tmp_path) == _course(finished)
 
 
-def _half_written(directory: Path) -> list[str]:
-    return [p.name for p in directory.rglob("*") if ".part" in p.name or ".tmp" in p.name]
-
-
 def test_a_checkpoint_that_does_not_fit_ends_the_run_in_one_line(
     finished: Path, folder: Path, command: Command, tmp_path: Path
 ):
@@ -195,6 +176,6 @@ def test_a_checkpoint_that_does_not_fit_ends_the_run_in_one_line(
     assert ended.lines[-1] == f"[Errno 27] File too large: '{newest.with_stem('step-00000030')}'"
     assert "Traceback" not in ended.stderr
     assert [step for step, _ in step_checkpoints(directory)] == [10, 20]
-    assert not _half_written(directory)
+    assert not [path for path in directory.rglob("*") if ".part" in path.name]
     run(tiny_experiment(folder), directory)
     assert_same_end(directory, finished)

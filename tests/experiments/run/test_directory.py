@@ -14,7 +14,7 @@ import experiments.records.ownership
 import experiments.run
 from experiments.callbacks.checkpoints import Checkpoints
 from experiments.callbacks.metrics import LogMetrics
-from experiments.catalog.small import CLDR
+from experiments.catalog.translation import CLDR
 from experiments.records.experiment import load_experiment
 from experiments.records.ownership import claim
 from experiments.run import execute, run

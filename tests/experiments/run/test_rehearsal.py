@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,61 +20,94 @@ from tests.data.scripted_server import (
     status,
 )
 from tests.experiments.conftest import Command, Start
-from tests.experiments.run.wmt14_archives import (
-    LINES,
-    TEST_LINES,
-    VALID_LINES,
-    archives,
-    declare,
-    fill_sacrebleu,
-)
-from transformer.corpus import Corpus
-from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
+from tests.samples import archive
+from transformer.data.corpora import cldr
+from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.data.fetch import download
 from transformer.data.fetch.cache import cache_directory
-from transformer.data.prepare.prepare import prepare as prepare_corpus
-from transformer.data.prepared import PreparedCorpus
+from transformer.data.prepare.prepare import prepare
 
 EUROPARL = "/www.statmt.org/wmt13/training-parallel-europarl-v7.tgz"
 COMMON_CRAWL = "/www.statmt.org/wmt13/training-parallel-commoncrawl.tgz"
 NEWS_COMMENTARY = "/www.statmt.org/wmt14/training-parallel-nc-v9.tgz"
+LINES, VALID_LINES, TEST_LINES = 151, 11, 7  # of each training text
+PAIRS = cldr.pairs(cldr.SEED, 3 * LINES + VALID_LINES + TEST_LINES)
+
+# What a user would write who has other archives than the declared ones.
+DECLARATION = """
+from dataclasses import replace
+
+from experiments.records.experiment import Experiment
+from transformer import (
+    Config, DataConfig, DecodingConfig, ModelConfig, ParallelText, TrainingConfig, WMT14_EN_DE,
+)
+
+FOUND = {found}
 
 
-@pytest.fixture(autouse=True)
-def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache and short time-outs."""
+def as_found(file):
+    size, sha256 = FOUND[file.location]
+    return replace(file, bytes=size, sha256=sha256)
+
+
+CORPUS = replace(
+    WMT14_EN_DE,
+    train=tuple(
+        ParallelText(source=as_found(text.source), target=as_found(text.target))
+        for text in WMT14_EN_DE.train
+    ),
+)
+EXPERIMENT = Experiment(
+    name="rehearsal",
+    description="a small model on the archives as found",
+    config=Config(
+        model=ModelConfig(
+            vocab_size=307, num_layers=1, d_model=26, d_ff=17, num_heads=3, d_k=5, d_v=7
+        ),
+        data=DataConfig(corpus=CORPUS, tokens_per_batch=1_009),
+        training=TrainingConfig(max_steps=3, warmup_steps=2),
+        decoding=DecodingConfig(beam_size=2, max_extra_length=5),
+    ),
+)
+"""
+
+
+def archives() -> dict[str, bytes]:
+    """Small archives with the names and members of WMT14's, by their addresses."""
+    members: dict[str, dict[str, bytes]] = {}
+    for number, text in enumerate(WMT14_EN_DE.train):
+        chosen = PAIRS[number * LINES : (number + 1) * LINES]
+        for file, lines in zip((text.source, text.target), zip(*chosen, strict=True), strict=True):
+            content = "".join(f"{line}\n" for line in lines).encode()
+            held = members.setdefault(file.location, {"README": b"to be left alone\n"})
+            assert file.member is not None
+            held[file.member] = gzip.compress(content) if file.member[-3:] == ".gz" else content
+    return {location: archive(held) for location, held in members.items()}
+
+
+def fill_sacrebleu(folder: Path) -> None:
+    """The paper's sets as sacreBLEU keeps them, with an entity in each first line."""
+    rest = PAIRS[-VALID_LINES - TEST_LINES :]
+    for name, held in (("wmt13", rest[:VALID_LINES]), ("wmt14/full", rest[VALID_LINES:])):
+        (folder / name).mkdir(parents=True)
+        for field, lines in zip(("src", "ref"), zip(*held, strict=True), strict=True):
+            text = "".join(f"{line}\n" for line in lines)
+            path = folder / name / f"{name.replace('/', '_')}.en-de.{field}"
+            path.write_text(f"R&amp;D: {text}", encoding="utf-8")
+
+
+def test_from_a_failing_server_to_a_score(
+    tmp_path: Path, begin: Start, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
     monkeypatch.setattr(download, "_TIMEOUT", (1, 0.3))
     monkeypatch.setattr(download, "_BACKOFF", 0)
-
-
-def prepare(file: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The exit code of ``python -m experiments prepare``, in this process and its patches."""
-    monkeypatch.setattr(sys, "argv", ["experiments", "prepare", str(file)])
-    return PROGRAM.run()
-
-
-def prepared(file: Path) -> PreparedCorpus:
-    return prepare_corpus(find_experiment(str(file)).config)
-
-
-def check(corpus: PreparedCorpus, declared: Corpus) -> None:
-    """Most of the training text is there, and the test sets are whole."""
-    lines = LINES * len(declared.train)
-    assert 0.9 * lines < len(corpus.store("train")) <= lines
-    for split, count in (("valid", VALID_LINES), ("test", TEST_LINES)):
-        source, reference = corpus.text(split)
-        assert len(source) == len(reference) == len(corpus.store(split)) == count
-        assert source[0].startswith("R&D: ") and reference[0].startswith("R&D: ")
-
-
-def test_en_de_from_a_failing_server_to_a_score(
-    tmp_path: Path, begin: Start, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = archives(WMT14_EN_DE)
-    file = declare(tmp_path / "rehearsal.py", WMT14_EN_DE, served)
-    fill_sacrebleu(tmp_path / "sacrebleu", "de")
+    found, file = archives(), tmp_path / "rehearsal.py"
+    sums = {where: (len(x), hashlib.sha256(x).hexdigest()) for where, x in found.items()}
+    file.write_text(DECLARATION.format(found=sums))
+    fill_sacrebleu(tmp_path / "sacrebleu")
+    served = {f"/{location.partition('://')[2]}": x for location, x in found.items()}
     with ScriptedServer(served).running() as server:
         monkeypatch.setenv("DATA_MIRROR", server.url)
         server.scripts = {
@@ -86,8 +120,13 @@ def test_en_de_from_a_failing_server_to_a_score(
         killed.wait_until(lambda: partial.exists() and partial.stat().st_size == 700)
         assert killed.finish(signal.SIGKILL).code == -signal.SIGKILL
 
-        assert prepare(file, monkeypatch) == 0
-        check(prepared(file), WMT14_EN_DE)
+        assert PROGRAM.run(["prepare", str(file)]) == 0
+        corpus = prepare(find_experiment(str(file)).config)
+        assert 0.9 * 3 * LINES < len(corpus.store("train")) <= 3 * LINES
+        for split, count in (("valid", VALID_LINES), ("test", TEST_LINES)):
+            source, reference = corpus.text(split)
+            assert len(source) == len(reference) == len(corpus.store(split)) == count
+            assert source[0].startswith("R&D: ") and reference[0].startswith("R&D: ")
         assert server.ranges == [
             None, "bytes=700-", "bytes=711-", "bytes=2011-", "bytes=2011-",
             None, "bytes=800-", None, None,
@@ -101,16 +140,3 @@ def test_en_de_from_a_failing_server_to_a_score(
         assert ended.stdout.startswith("wmt13  BLEU ")
         assert f"\n{VALID_LINES} lines, beam 2" in ended.stdout
         assert len(server.paths) == 9, "all was fetched once"
-
-
-def test_en_fr_with_packed_members_in_a_plain_archive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = archives(WMT14_EN_FR)
-    assert len(served) == 5
-    file = declare(tmp_path / "rehearsal.py", WMT14_EN_FR, served)
-    fill_sacrebleu(tmp_path / "sacrebleu", "fr")
-    with ScriptedServer(served).running() as server:
-        monkeypatch.setenv("DATA_MIRROR", server.url)
-        assert prepare(file, monkeypatch) == 0
-    check(prepared(file), WMT14_EN_FR)
