@@ -6,48 +6,35 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     Progress,
-    Task,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 
-from transformer.formats import duration, size
+from transformer.formats import duration
 
 _LINE_SECONDS = 30.0
-# Whether a display is open, which says how much is left of everything that is done meanwhile.
-_is_open: ContextVar[bool] = ContextVar("is_open", default=False)
-_NAME = TextColumn("{task.description}", markup=False)
 
 
 @contextmanager
 def show_progress(
-    what: str, total: float | None, done: int = 0, *, in_bytes: bool = False
+    what: str, total: float | None, done: int = 0
 ) -> Generator[Callable[[float], None]]:
     """Yield a function to be called with how much of ``total`` is done, and show it.
-
-    While one is shown, others, such as those of the files it counts, show nothing.
 
     Args:
         what: the work, as it is displayed
         total: None if unknown
         done: by an earlier start; the remaining time is estimated without it
-        in_bytes: show bytes, not a percentage
     """
-    if _is_open.get():
-        yield lambda done: None
-        return
     console = Console(stderr=True)
-    amount = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else (TaskProgressColumn(),)
-    columns = (_NAME, BarColumn(), *amount, TimeRemainingColumn())
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn()
+    columns = *columns, TimeRemainingColumn()
     bar = Progress(*columns, console=console, transient=True, get_time=lambda: time.monotonic())
     bar.add_task(what, total=total, completed=done)
     (task,) = bar.tasks
@@ -57,25 +44,12 @@ def show_progress(
         nonlocal printed
         bar.update(task.id, completed=done)
         if not console.is_terminal and time.monotonic() - printed >= _LINE_SECONDS:
-            printed = time.monotonic()
-            print(_line(task, in_bytes), file=sys.stderr, flush=True)
+            printed, left = time.monotonic(), task.time_remaining
+            rest = "" if left is None else f", {duration(left)} left"
+            print(f"{what}: {task.percentage:.0f}%{rest}", file=sys.stderr, flush=True)
 
-    token = _is_open.set(True)
-    try:
-        with bar if console.is_terminal else nullcontext():
-            yield update
-    finally:
-        _is_open.reset(token)
-
-
-def _line(task: Task, in_bytes: bool) -> str:
-    if in_bytes:
-        amount = size(task.completed)
-        amount += "" if task.total is None else f" of {size(task.total)}"
-    else:
-        amount = f"{task.percentage:.0f}%"
-    left = task.time_remaining
-    return f"{task.description}: {amount}{'' if left is None else f', {duration(left)} left'}"
+    with bar if console.is_terminal else nullcontext():
+        yield update
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from transformer.errors import InputError
 
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_AT_ONCE = 10_000
 # In bytes. No sentence is as long.
 MAX_LINE = 2**16
 
@@ -79,10 +78,7 @@ def aligned_lines(
             counts = [counts[0] + len(ours), counts[1] + len(theirs)]
             if counts[0] != counts[1]:
                 counts = [n + sum(1 for _ in side) for n, side in zip(counts, sides, strict=True)]
-                raise InputError(
-                    f"{source} has {counts[0]} lines but {target} has {counts[1]}: "
-                    "they must be aligned line by line"
-                )
+                raise _not_aligned(source, target, counts)
             if not ours:
                 return
             yield ours, theirs, source_file.tell()
@@ -90,6 +86,16 @@ def aligned_lines(
 
 def read_aligned(source: Path, target: Path) -> tuple[list[str], list[str]]:
     """All lines of two texts that must be complete, such as a test set."""
-    if sum(len(lines) for lines, _, _ in aligned_lines(source, target, _AT_ONCE)) == 0:
+    sides = read_text(source), read_text(target)
+    if len(sides[0]) != len(sides[1]):
+        raise _not_aligned(source, target, list(map(len, sides)))
+    if not sides[0]:
         raise InputError(f"{source} and {target} are empty")
-    return read_text(source), read_text(target)
+    return sides
+
+
+def _not_aligned(source: Path, target: Path, counts: list[int]) -> InputError:
+    return InputError(
+        f"{source} has {counts[0]} lines but {target} has {counts[1]}: "
+        "they must be aligned line by line"
+    )

@@ -53,18 +53,11 @@ def attend(
         model, torch.tensor([source], device=device), torch.tensor([read], device=device)
     )
     pieces = vocabulary.pieces()
-    sides: dict[Kind, tuple[list[int], list[int]]] = {
-        "encoder": (source, source),
-        "decoder": (target, read),
-        "cross": (target, source),
-    }
+    src, tgt, past = ([pieces[i] for i in ids] for ids in (source, target, read))
     return {
-        kind: Attention(
-            queries=[pieces[i] for i in queries],
-            keys=[pieces[i] for i in keys],
-            weights=weights[kind],
-        )
-        for kind, (queries, keys) in sides.items()
+        "encoder": Attention(queries=src, keys=src, weights=weights["encoder"]),
+        "decoder": Attention(queries=tgt, keys=past, weights=weights["decoder"]),
+        "cross": Attention(queries=tgt, keys=src, weights=weights["cross"]),
     }
 
 
@@ -90,31 +83,25 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
         tgt: ``(1, tgt)``, beginning with the begin-of-sentence id
     """
     model.eval()
-    found: dict[Kind, list[Tensor]] = {kind: [] for kind in KINDS}
+    found: dict[nn.Module, Tensor] = {}
 
     def record(attention: nn.Module, inputs: tuple[Any, ...], _: Tensor) -> None:
         assert isinstance(attention, MultiHeadAttention)
         x, key, _, mask = inputs
-        found[kinds[attention]].append(_weights(attention, x, key, mask)[0].cpu())
+        found[attention] = _weights(attention, x, key, mask)[0].cpu()
 
-    kinds: dict[nn.Module, Kind] = {
-        module: _kind(name)
-        for name, module in model.named_modules()
-        if isinstance(module, MultiHeadAttention)
+    parts: dict[Kind, list[MultiHeadAttention]] = {
+        "encoder": [layer.self_attention for layer in model.encoder],
+        "decoder": [layer.self_attention for layer in model.decoder],
+        "cross": [layer.cross_attention for layer in model.decoder],
     }
-    hooks = [module.register_forward_hook(record) for module in kinds]
+    hooks = [part.register_forward_hook(record) for kind in KINDS for part in parts[kind]]
     try:
         model.states(src, tgt)
     finally:
         for hook in hooks:
             hook.remove()
-    return {kind: torch.stack(layers) for kind, layers in found.items()}
-
-
-def _kind(name: str) -> Kind:
-    if name.endswith("cross_attention"):
-        return "cross"
-    return "encoder" if name.startswith("encoder") else "decoder"
+    return {kind: torch.stack([found[part] for part in parts[kind]]) for kind in KINDS}
 
 
 def _weights(attention: MultiHeadAttention, x: Tensor, key: Tensor, mask: Tensor) -> Tensor:

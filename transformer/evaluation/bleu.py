@@ -28,11 +28,7 @@ class Bleu:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
-    """sacreBLEU's corpus score of detokenised text against single references.
-
-    Raises:
-        ValueError: if the numbers of lines differ.
-    """
+    """sacreBLEU's corpus score of detokenised text against single references."""
     from sacrebleu.metrics.bleu import BLEU  # slow to import
 
     metric = BLEU()
@@ -50,9 +46,6 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
         hypotheses: detokenised lines
         references: as many lines
         language: ISO 639-1; Moses splits languages that it does not know by its English rules
-
-    Raises:
-        ValueError: if the numbers of lines differ.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -92,9 +85,8 @@ def moses_tokens(lines: Sequence[str], language: str) -> list[str]:
 
 
 def _corpus_score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
-    return metric.corpus_score(list(hypotheses), [list(references)]).score
+    pairs = list(zip(hypotheses, references, strict=True))
+    return metric.corpus_score([x for x, _ in pairs], [[y for _, y in pairs]]).score
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:

@@ -57,12 +57,13 @@ def perplexity(
     """
     model.eval()
     device = model.embedding.weight.device
-    encoded = vocabulary.encode(list(sources)), vocabulary.encode(list(references))
-    lengths = [max(len(source), len(target)) for source, target in zip(*encoded, strict=True)]
-    rows = _short_enough(lengths, 1, "left out of the perplexity")
+    encoded = [vocabulary.encode(list(lines)) for lines in (sources, references)]
+    every = list(zip(*encoded, strict=True))
+    longest = [max(map(len, pair)) for pair in every]
+    rows = _short_enough(longest, 1, "left out of the perplexity")
     if not rows:
         raise InputError("there is no perplexity: every line is too long")
-    pairs = EncodedPairs.of([(encoded[0][row], encoded[1][row]) for row in rows])
+    pairs = EncodedPairs.of([every[row] for row in rows])
     nll, tokens = 0.0, 0
     for indices in batches_by_length(pairs.lengths, tokens_per_batch):
         batch = collate(pairs, indices).to(device)

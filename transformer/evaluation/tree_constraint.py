@@ -84,11 +84,7 @@ class _Graph:
 class TreeConstraint:
     """What may follow each hypothesis of a beam search for the trees of some sentences.
 
-    That is an opening bracket, the closing bracket of the open constituent, the next word-piece of
-    the next word or, once all words are written and all constituents closed, the end. No
-    constituent is empty, and none is opened that could not be closed within the length limit.
-
-    Which word comes next is known, so a leaf has the probability of all leaves together, and the
+    docs/parsing.md says what that is. A leaf has the probability of all leaves together, and the
     rest of its word-pieces has 1: a model that misspells a word would else rather add brackets.
 
     A hypothesis is a node of its sentence's graph and a stack of labels. All of them move at once,
@@ -140,7 +136,7 @@ class TreeConstraint:
             keep = torch.searchsorted(self._tables[-1], beams.sentences)
             self._tables = [table[keep] for table in self._tables]
             self._hypotheses = [state[keep] for state in self._hypotheses]
-        node, depth, _, stack = (_of_parents(x, beams.parents) for x in self._hypotheses)
+        node, depth, _, stack = (_at(x, beams.parents) for x in self._hypotheses)
         token = beams.last_tokens
         pieces, targets = (_at(table, node) for table in self._tables[:2])
         edge = pieces == token.unsqueeze(2)
@@ -179,11 +175,6 @@ class TreeConstraint:
 
 def _where(allowed: Tensor, scores: Tensor) -> Tensor:
     return scores.masked_fill(~allowed.unsqueeze(2), -torch.inf)
-
-
-def _of_parents(state: Tensor, parents: Tensor) -> Tensor:
-    index = parents if state.dim() == 2 else parents.unsqueeze(2).expand_as(state)
-    return state.gather(1, index)
 
 
 def _at(table: Tensor, node: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import requests
@@ -26,6 +27,8 @@ from transformer.progress import show_progress
 # (connect, read) in seconds
 _TIMEOUT = (10, 60)
 _CHUNK = 2**20
+# Smaller downloads show no progress: a corpus may have many.
+_LARGE = 10**7
 # Attempts in a row that bring no byte, with pauses of 1, 2, 4 and 8 s between them.
 _ATTEMPTS, _BACKOFF = 5, 0.5
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -113,11 +116,10 @@ def _receive(origin: str, part: Path) -> None:
         if response.status_code != 206 or not sent.startswith(f"bytes {done}-"):
             done = 0
         length = int(response.headers.get("Content-Length", 0))
+        progress = show_progress(f"fetch {part.stem}", done + length, done)
         with (
             part.open("ab" if done else "wb") as out,
-            show_progress(
-                f"fetch {part.stem}", done + length if length else None, done, in_bytes=True
-            ) as show,
+            progress if length > _LARGE else nullcontext(lambda _: None) as show,
         ):
             # read1 returns whatever has arrived; read() would lose it if the connection broke.
             while chunk := response.raw.read1(_CHUNK):

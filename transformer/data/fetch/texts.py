@@ -87,7 +87,7 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
         with (
             exclusive(path, f"unpacks {archive.name}"),
             archive.open("rb") as raw,
-            show_progress(f"unpack {member}", size, in_bytes=True) as show,
+            show_progress(f"unpack {member}", size) as show,
             tarfile.open(fileobj=raw, mode="r|*", bufsize=_CHUNK) as tar,
         ):
             for entry in tar:
