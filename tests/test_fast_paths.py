@@ -3,28 +3,95 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
+import math
+from collections.abc import Sequence
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
-from tests.plain_search import Hypothesis, plain_beam_search
-from tests.plain_transformer import plain_logits, plain_loss
 from tests.samples import random_sentences, random_targets, tiny
-from transformer.config import BOS_ID, PAD_ID, Config, DecodingConfig, override
+from transformer.config import PAD_ID, Config, override
 from transformer.corpus import Corpus
 from transformer.data.batches import Batch
-from transformer.decoding import decode_sentences
-from transformer.model.encoder_decoder import Transformer
+from transformer.model.attention import MultiHeadAttention
+from transformer.model.embeddings import sinusoids
+from transformer.model.encoder_decoder import FeedForward, PostNorm, Transformer
 from transformer.training.module import TransformerModule
 
 ROWS = {row.name: QUICK.apply(TABLE.configure(row)) for row in TABLE.rows}
 rows = pytest.mark.parametrize("name", ROWS)
 # A sentence of its end alone, odd and even lengths, and one beyond the learned positions.
 SRC, TGT = [1, 7, 12], [5, 10, 2]
+
+
+# The formulas for single sentences, with the weights of our model: without batches, padding, caches
+# or masks other than the causal one, and with torch's loss.
+def _attend(module: MultiHeadAttention, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
+    h, d_k, d_v = module.num_heads, module.d_k, module.d_v
+    w_k, w_v = module.key_value.weight.split([h * d_k, h * d_v])
+    heads: list[Tensor] = []
+    for i in range(h):
+        q = x @ module.query.weight[i * d_k : (i + 1) * d_k].T
+        k, v = memory @ w_k[i * d_k : (i + 1) * d_k].T, memory @ w_v[i * d_v : (i + 1) * d_v].T
+        scores = q @ k.T / math.sqrt(d_k)
+        if causal:
+            scores += torch.full_like(scores, -math.inf).triu(1)
+        heads.append(scores.softmax(-1) @ v)
+    return torch.cat(heads, dim=-1) @ module.output.weight.T
+
+
+def _add_and_norm(post: PostNorm, x: Tensor, sublayer: Tensor) -> Tensor:
+    return F.layer_norm(x + sublayer, x.shape[-1:], post.norm.weight, post.norm.bias)
+
+
+def _feed_forward(module: FeedForward, x: Tensor) -> Tensor:
+    inner = (x @ module.inner.weight.T + module.inner.bias).clamp(min=0)
+    return inner @ module.outer.weight.T + module.outer.bias
+
+
+def _embed(model: Transformer, tokens: Sequence[int]) -> Tensor:
+    table = model.embedding.positions
+    if table is None:
+        positions = sinusoids(len(tokens), model.config.d_model).double()
+    else:
+        positions = table[[min(i, len(table) - 1) for i in range(len(tokens))]]
+    return model.embedding.weight[list(tokens)] * math.sqrt(model.config.d_model) + positions
+
+
+def plain_logits(model: Transformer, src: Sequence[int], tgt: Sequence[int]) -> Tensor:
+    """Of the word-piece after each of ``tgt``, ``(tgt, vocab_size)``, without dropout."""
+    memory = _embed(model, src)
+    for layer in model.encoder:
+        attended = _attend(layer.self_attention, memory, memory, causal=False)
+        memory = _add_and_norm(layer.self_attention_norm, memory, attended)
+        memory = _add_and_norm(
+            layer.feed_forward_norm, memory, _feed_forward(layer.feed_forward, memory)
+        )
+    x = _embed(model, tgt)
+    for layer in model.decoder:
+        attended = _attend(layer.self_attention, x, x, causal=True)
+        x = _add_and_norm(layer.self_attention_norm, x, attended)
+        attended = _attend(layer.cross_attention, x, memory, causal=False)
+        x = _add_and_norm(layer.cross_attention_norm, x, attended)
+        forwarded = _feed_forward(layer.feed_forward, x)
+        x = _add_and_norm(layer.feed_forward_norm, x, forwarded)
+    return x @ model.embedding.weight[: model.config.vocab_size].T
+
+
+def plain_loss(model: Transformer, batch: Batch, smoothing: float) -> Tensor:
+    """Summed over the real targets of the batch."""
+    total = torch.zeros((), dtype=torch.float64)
+    for src_row, tgt_row in zip(batch.src.tolist(), batch.tgt.tolist(), strict=True):
+        src, tgt = ([token for token in row if token != PAD_ID] for row in (src_row, tgt_row))
+        logits = plain_logits(model, src, tgt[:-1])
+        total += F.cross_entropy(
+            logits, torch.tensor(tgt[1:]), label_smoothing=smoothing, reduction="sum"
+        )
+    return total
 
 
 def config_of(name: str, corpus: Corpus) -> Config:
@@ -81,23 +148,3 @@ def test_logits_do_not_depend_on_the_rest_of_the_batch(name: str, files_corpus: 
                 model, batch.src[row, :src].tolist(), batch.tgt[row, :tgt].tolist()
             )
             torch.testing.assert_close(logits[row, :tgt], expected, rtol=1e-6, atol=1e-6)
-
-
-@rows
-def test_beam_search_with_plain_logits(name: str, files_corpus: Corpus) -> None:
-    model = lively(Transformer(config_of(name, files_corpus).model)).double().eval()
-    decoding = DecodingConfig(beam_size=3, max_extra_length=2)
-    sources = [random_sentences([length])[0].tolist() for length in (1, 4)]
-
-    def following(src: list[int], prefixes: list[Hypothesis]) -> Tensor:
-        logits = torch.stack([plain_logits(model, src, [BOS_ID, *p])[-1] for p in prefixes])
-        logits[:, [PAD_ID, BOS_ID]] = -torch.inf
-        return logits.log_softmax(-1)
-
-    with torch.no_grad():
-        expected = [
-            list(plain_beam_search(partial(following, src), decoding, limit=len(src) + 2))
-            for src in sources
-        ]
-    found = dict(decode_sentences(model, sources, decoding))
-    assert [found[row] for row in range(len(sources))] == expected

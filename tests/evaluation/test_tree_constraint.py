@@ -26,8 +26,7 @@ from transformer.data.trees import (
     words,
 )
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
-from transformer.decoding import Constraint, decode_sentences, length_penalty
-from transformer.decoding.beams import Beams
+from transformer.decoding import length_penalty
 from transformer.decoding.search import beam_search
 from transformer.evaluation.perplexity import translate
 from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
@@ -158,23 +157,3 @@ def test_a_model_that_only_opens_brackets_stays_within_the_depth(vocabulary: Voc
     )  # fmt: skip
     assert line.count("(") == line.count(")") == MAX_OPEN
     delinearise(line, ["a"])
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_prefix_is_a_constraint_of_three_lines(vocabulary: Vocabulary, beam: int) -> None:
-    model, prefix = of_size(vocabulary), [7, 11, 13]
-
-    def begin_with_prefix(_: Sequence[int]) -> Constraint:
-        def constraint(beams: Beams, scores: Tensor) -> Tensor:
-            position = beams.history.size(2)
-            others = torch.arange(scores.size(2)) != prefix[min(position, 2)]
-            return scores.masked_fill(others, -torch.inf) if position < 3 else scores
-
-        return constraint
-
-    sources = vocabulary.encode(LINES)
-    config = DecodingConfig(beam_size=beam, max_extra_length=3)
-    free = dict(decode_sentences(model, sources, config))
-    held = dict(decode_sentences(model, sources, config, constrain=begin_with_prefix))
-    assert all(hypothesis[:3] == prefix for hypothesis in held.values())
-    assert not any(hypothesis[:3] == prefix for hypothesis in free.values())

@@ -1,7 +1,9 @@
-"""Two halves on two threads against the whole batch, and their determinism."""
+"""Dropout, ``map`` on threads, and the halves of a batch on two of them."""
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -11,35 +13,99 @@ from torch import Tensor
 from transformer.config import Config, override
 from transformer.data.batches import Batch
 from transformer.data.module import TranslationDataModule
+from transformer.kernels.dropout import Dropout
+from transformer.kernels.threads import map_on_threads
 from transformer.training.module import TransformerModule
 
+PRIME = 1_000_003
 
-@pytest.fixture(autouse=True)
-def _two_threads(set_threads: Callable[[int], None]) -> None:
-    set_threads(2)
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.93])
+def test_elements_are_dropped_at_the_rate_and_independently(p: float) -> None:
+    """One random number serves four elements, so distances up to four are tested."""
+    gone = Dropout(p)(torch.ones(PRIME)).eq(0).double()
+    for share, expected in (
+        (gone.mean(), p),
+        *(((gone[n:] * gone[:-n]).mean(), p * p) for n in range(1, 5)),
+    ):
+        deviation = math.sqrt(expected * (1 - expected) / PRIME)
+        assert abs(share.item() - expected) < 4.5 * deviation
+
+
+def test_survivors_are_scaled_and_the_gradient_goes_through_the_same_mask() -> None:
+    x = (torch.rand(101, 103, dtype=torch.float64) + 0.5).requires_grad_()
+    y = Dropout(0.3)(x)
+    y.sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(y, x * x.grad)
+    torch.testing.assert_close(y[y.ne(0)], x[y.ne(0)] / 0.7, rtol=2e-5, atol=0)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (3, 5, 7), (0, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_shape_and_dtype_are_kept(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    dropped = Dropout(0.4)(torch.ones(shape, dtype=dtype))
+    assert dropped.shape == shape and dropped.dtype == dtype
+
+
+def test_no_rate_and_evaluation_change_nothing_and_draw_nothing() -> None:
+    x, before = torch.randn(7, 11), torch.get_rng_state()
+    assert torch.equal(Dropout(0.0)(x), x)
+    assert torch.equal(Dropout(0.9).eval()(x), x)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(("threads", "share"), [(2, 2), (4, 1), (3, 1), (8, 1)])
+def test_each_thread_has_its_share(
+    threads: int, share: int, set_threads: Callable[[int], None]
+) -> None:
+    set_threads(4)
+    shares = list(map_on_threads(lambda _: torch.get_num_threads(), range(11), threads))
+    assert shares == [share] * 11
+    with pytest.raises(ZeroDivisionError):
+        list(map_on_threads(lambda x: 1 // x, [1, 0], threads))
+    assert torch.get_num_threads() == 4
+
+
+def test_results_of_several_threads_come_in_order() -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def work(item: int) -> tuple[int, str]:
+        both.wait()  # continues only if two threads are working
+        return item, threading.current_thread().name
+
+    outcomes = list(map_on_threads(work, range(6), 2))
+    assert [item for item, _ in outcomes] == list(range(6))
+    assert threading.current_thread().name not in {name for _, name in outcomes}
 
 
 def first_batch(config: Config) -> Batch:
     return next(iter(TranslationDataModule(config).train_dataloader()))
 
 
-def test_frozen_parameters_get_no_gradient(tiny_config: Config) -> None:
-    module = TransformerModule(tiny_config)
+def test_frozen_parameters_get_no_gradient_and_an_error_is_raised_by_the_step(
+    tiny_config: Config, set_threads: Callable[[int], None]
+) -> None:
+    set_threads(2)
+    module, batch = TransformerModule(tiny_config), first_batch(tiny_config)
     module.model.embedding.requires_grad_(False)
-    smoothed, _ = module.training_loss(first_batch(tiny_config))
+    smoothed, _ = module.training_loss(batch)
     smoothed.backward()
     without = {name for name, p in module.named_parameters() if p.grad is None}
     assert without == {"model.embedding.weight"}
+    batch.src[0, 0] = len(module.model.embedding.weight)
+    with pytest.raises(IndexError):
+        module.training_loss(batch)
+    assert torch.get_num_threads() == 2
 
 
 def test_the_halves_have_different_dropout_masks(
-    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch, set_threads: Callable[[int], None]
 ) -> None:
     """Two copies of a sentence are in different halves."""
-    config = override(tiny_config, dropout=0.5)
-    module = TransformerModule(config).train()
-    batch = first_batch(config)
-    rows = torch.tensor([0, 0])
+    set_threads(2)
+    module = TransformerModule(override(tiny_config, dropout=0.5)).train()
+    batch, rows = first_batch(tiny_config), torch.tensor([0, 0])
     twice = Batch(src=batch.src[rows], tgt=batch.tgt[rows], source_tokens=1, target_tokens=1)
     loss, lost = module.loss, list[float]()
 
@@ -51,11 +117,3 @@ def test_the_halves_have_different_dropout_masks(
     monkeypatch.setattr(module, "loss", keep)
     module.training_loss(twice)
     assert lost[0] != lost[1]
-
-
-def test_an_error_in_a_half_is_raised_by_the_step(tiny_config: Config) -> None:
-    module, batch = TransformerModule(tiny_config), first_batch(tiny_config)
-    batch.src[0, 0] = len(module.model.embedding.weight)
-    with pytest.raises(IndexError):
-        module.training_loss(batch)
-    assert torch.get_num_threads() == 2

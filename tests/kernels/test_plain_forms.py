@@ -61,10 +61,6 @@ def test_it_is_torchs_softmax_of_the_scores_times_ln_2() -> None:
     torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
 
 
-def test_bf16_is_computed_in_fp32() -> None:
-    assert softmax_base2(torch.randn(3, 5, dtype=torch.bfloat16)).dtype == torch.float32
-
-
 D_MODEL = 26
 
 

@@ -1,0 +1,81 @@
+"""The learning rate, bf16 only where hardware multiplies it, and averaged checkpoints."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+
+from transformer.config import TrainingConfig
+from transformer.training.checkpoints import average_weights
+from transformer.training.optimizer import learning_rate
+from transformer.training.precision import effective_precision, multiplies_bf16
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(("d_model", "peak"), [(512, 6.99e-4), (1024, 4.94e-4)])
+def test_the_peak_is_the_papers(d_model: int, peak: float) -> None:
+    rates = [learning_rate(step, d_model, TrainingConfig()) for step in range(1, 10_001)]
+    assert rates.index(max(rates)) == 3_999
+    assert math.isclose(max(rates), (d_model * 4_000) ** -0.5, rel_tol=1e-12)
+    assert math.isclose(max(rates), peak, rel_tol=1e-3)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.3])
+def test_the_schedule_is_equation_3_times_the_factor(factor: float) -> None:
+    config = TrainingConfig(warmup_steps=101, learning_rate_factor=factor)
+    for step in (1, 7, 99, 100, 101, 10_007):
+        equation = factor * 26**-0.5 * min(step**-0.5, step * 101**-1.5)
+        assert math.isclose(learning_rate(step, 26, config), equation)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "middle", "last"),
+    [("linear", 1 / 2, 1 / 20), ("cosine", 1 / 2, (1 - math.cos(math.pi / 20)) / 2)],
+)
+def test_other_schedules_have_the_same_warm_up_and_end_at_max_steps(
+    schedule: Literal["linear", "cosine"], middle: float, last: float
+) -> None:
+    """From the peak at step 10 down to 0 at step 30."""
+    config = TrainingConfig(warmup_steps=10, max_steps=29, schedule=schedule)
+    equation = TrainingConfig(warmup_steps=10, max_steps=29)
+    rates = [learning_rate(step, 64, config) for step in range(1, 32)]
+    assert rates[:10] == [learning_rate(step, 64, equation) for step in range(1, 11)]
+    assert [rates[19], rates[28]] == pytest.approx([rates[9] * middle, rates[9] * last])
+    assert rates[29] == rates[30] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({}, "fp32"),
+        ({"avx512_bf16": True, "amx_bf16": False}, "bf16"),
+        ({"amx_bf16": True}, "bf16"),
+    ],
+)
+def test_auto_goes_by_the_hardware_and_an_explicit_precision_is_kept(
+    capabilities: dict[str, bool], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True} | capabilities)
+    assert effective_precision("auto", CPU) == expected
+    assert effective_precision("fp32", CPU) == "fp32"
+    assert effective_precision("bf16", CPU) == "bf16"
+
+    def supported(including_emulation: bool = True) -> bool:
+        return including_emulation or expected == "bf16"
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    assert multiplies_bf16(torch.device("cuda")) == (expected == "bf16")
+
+
+def test_each_weight_is_the_mean_of_its_checkpoints_summed_in_float64(tmp_path: Path) -> None:
+    for i, x in enumerate([1e8, 3.0, -1e8]):
+        weights = {"model.a": torch.full((2, 3), i + 1.0), "model.b": torch.tensor([x])}
+        torch.save({"state_dict": weights, "global_step": 7}, tmp_path / f"{i}.ckpt")
+    average = average_weights(sorted(tmp_path.glob("*.ckpt")))
+    assert average["a"].tolist() == [[2.0] * 3] * 2 and average["b"].item() == 1.0
+    assert average["a"].dtype == torch.float32
