@@ -150,7 +150,7 @@ DOORS = {
     "sentencepiece": {"transformer.data.vocabulary"},
     "sacrebleu": {
         "transformer.evaluation.bleu",
-        "transformer.data.fetch.testsets",
+        "transformer.data.fetch.texts",
         "experiments.evaluate.significance",
     },
     "sacremoses": {"transformer.evaluation.bleu"},

@@ -11,7 +11,7 @@ import pytest
 
 from tests.samples import DAMAGED_JSON
 from transformer.errors import InputError
-from transformer.files import read_json, rename, write_atomically, write_json
+from transformer.files import read_json, write_atomically, write_json
 
 
 @pytest.mark.parametrize("content", DAMAGED_JSON.values(), ids=DAMAGED_JSON)
@@ -25,9 +25,8 @@ def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, 
         read_json(path)
 
 
-@pytest.mark.parametrize("is_folder", [False, True])
 def test_a_new_name_is_on_disk_before_anything_else_happens(
-    is_folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A rename is kept in the folder, which is synced after it."""
     synced: list[tuple[int, list[str]]] = []
@@ -36,11 +35,7 @@ def test_a_new_name_is_on_disk_before_anything_else_happens(
         synced.append((os.fstat(descriptor).st_ino, [x.name for x in tmp_path.iterdir()]))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    if is_folder:
-        (tmp_path / "old").mkdir()
-        rename(tmp_path / "old", tmp_path / "new")
-    else:
-        write_json(tmp_path / "new", {})
+    write_json(tmp_path / "new", {})
     assert synced[-1] == (tmp_path.stat().st_ino, ["new"])
 
 

@@ -45,15 +45,14 @@ def test_an_exported_model_is_loaded_bit_for_bit_and_translates(
     )
 
 
-def test_a_folder_that_is_no_export_is_reported(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_export_and_unusable_weights_are_reported_in_one_line(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(InputError, match=r"is no export: .*config\.json"):
         load_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"add_source_eos": true}')
     with pytest.raises(InputError, match=r"is no export: .*config\.json"):
         load_pretrained(tmp_path)
-
-
-def test_unusable_weights_are_reported_in_one_line(tmp_path: Path) -> None:
     exported(tmp_path)
     other = dataclasses.replace(TINY_MODEL, d_ff=19)
     path = tmp_path / "model.safetensors"

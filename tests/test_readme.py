@@ -109,11 +109,6 @@ def committed_runs(table: str) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def test_a_clone_and_the_two_commands_stand_at_the_beginning() -> None:
-    assert COMMANDS[:2] == [["make", "table3"], ["make", "test"]]
-    assert "`git clone " in PAGES[0].read_text("utf-8").partition("make table3")[0]
-
-
 def test_the_citation_is_of_this_version() -> None:
     version = re.search(r'version = "(.+)"', (ROOT / "pyproject.toml").read_text("utf-8"))
     assert version and f"\nversion: {version[1]}\n" in (ROOT / "CITATION.cff").read_text("utf-8")

@@ -23,7 +23,6 @@ from transformer.variant import (
     source_digest,
     variant_name,
 )
-from transformer.variants.layers import GeluTransformer
 from transformer.variants.modern import ModernTransformer
 
 GELU = '''
@@ -107,10 +106,15 @@ def test_what_a_class_uses_counts_and_nothing_else(
         load(name)
 
 
-def test_a_neighbouring_module_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_class_needs_no_file_and_its_neighbours_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The modern model is put together from three files."""
     import transformer.variant as module
 
+    name = variant_name(ModernTransformer)
+    assert variant_name("transformer.variants.modern:ModernTransformer") == name
+    assert load(name) is ModernTransformer
     before = source_digest(ModernTransformer.__module__, "ModernTransformer")
     original = module._statements
 
@@ -134,12 +138,6 @@ def test_a_file_that_was_not_given_is_never_imported(
     with pytest.raises(InputError, match=r"a variant is in mine, .*add --variant …/mine\.py"):
         load(name)
     assert "mine" not in sys.modules
-
-
-def test_an_installed_class_needs_no_file() -> None:
-    name = variant_name(GeluTransformer)
-    assert variant_name("transformer.variants.layers:GeluTransformer") == name
-    assert load(name) is GeluTransformer
 
 
 @pytest.mark.parametrize(

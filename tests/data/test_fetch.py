@@ -27,7 +27,7 @@ from tests.samples import archive
 from transformer.corpus import TextFile
 from transformer.data.corpora import cldr
 from transformer.data.fetch import download as download_module
-from transformer.data.fetch import testsets
+from transformer.data.fetch import texts
 from transformer.data.fetch.cache import cache_directory, exclusive, making, write_once
 from transformer.data.fetch.download import download
 from transformer.data.fetch.texts import fetch
@@ -342,7 +342,7 @@ def test_a_wrong_test_set_from_the_server_is_reported_and_not_kept(
             "from sacrebleu.dataset import DATASETS; wmt13 = DATASETS['wmt13']; "
             f"wmt13.data, wmt13.md5 = ['{server.url}/test.tgz'], ['{md5}']; "
         )
-        monkeypatch.setattr(testsets, "_FETCH", address + testsets._FETCH)
+        monkeypatch.setattr(texts, "_FETCH", address + texts._FETCH)
         refused(side_of("wmt13"), r"cannot fetch wmt13 for en-de.*MD5 sum.*incorrect")
         for _ in range(2):
             assert fetch(side_of("wmt13")).read_text() == "R&D\ntwo\n"
@@ -364,8 +364,8 @@ def test_a_wrong_test_set_from_the_server_is_reported_and_not_kept(
 def test_a_test_set_that_cannot_be_had_is_refused_in_one_line(
     rest: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testsets, "_FETCH", "import time; time.sleep(60)")
-    monkeypatch.setattr(testsets, "_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(texts, "_FETCH", "import time; time.sleep(60)")
+    monkeypatch.setattr(texts, "_TIMEOUT_SECONDS", 0.1)
     refused(TextFile(location=f"sacrebleu:{rest}"), problem)
 
 

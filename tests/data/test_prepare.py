@@ -47,7 +47,6 @@ from transformer.data.prepare.pairs import (
 )
 from transformer.data.prepare.prepare import prepare, verify
 from transformer.data.prepared import VOCABULARY_FILE, TextReport, damaged_files
-from transformer.data.store import TokenStore
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -433,16 +432,6 @@ def test_other_prepared_files_of_the_same_text_are_refused(tiny_config: Config) 
         prepare(tiny_config, expected=noted)
     problems = {path: problem for path, problem in verify(tiny_config, noted) if problem}
     assert problems == {corpus.vocabulary_file: "changed since the run began"}
-
-
-def test_a_token_outside_the_vocabulary_is_reported(tiny_config: Config) -> None:
-    corpus = prepare(tiny_config)
-    tokens = np.memmap(corpus.directory / "train" / "tokens.u16", np.uint16, "r+")
-    tokens[0] = 61
-    tokens.flush()
-    with pytest.raises(InputError, match="holds token 61, but the vocabulary ends at 60"):
-        corpus.store("train").padded(np.array([0]), 0)
-    assert TokenStore(corpus.directory / "train").padded(np.array([0]), 0)[0, 0] == 61
 
 
 @pytest.fixture

@@ -39,13 +39,9 @@ def lively(name: str) -> Transformer:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_cached_decoding_gives_the_logits_of_whole_sentences(name: str) -> None:
-    check_cache(lively(name))
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_no_later_word_and_no_padding_changes_a_logit(name: str) -> None:
+def test_no_cache_no_later_word_and_no_padding_changes_a_logit(name: str) -> None:
     model = lively(name)
+    check_cache(model)
     src, tgt = random_sentences([5]), random_targets([7])
     logits = model(src, tgt)
     longer = torch.cat([src, torch.full((1, 3), PAD_ID)], dim=1)
@@ -85,8 +81,5 @@ def test_parameters_and_products_are_counted_from_the_modules(name: str) -> None
         on_source = key.startswith("encoder") or "cross_attention.key_value" in key
         flops += 6 * weight.numel() * (101 if on_source else 103) * is_product
     assert training_flops(config, 101, 103) == flops
-
-
-def test_equal_parameters_where_the_row_promises_them() -> None:
     gated = ModelConfig(model=VARIANTS["swiglu"])
     assert abs(count_parameters(gated) / count_parameters(ModelConfig()) - 1) < 0.001

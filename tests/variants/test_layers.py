@@ -50,16 +50,10 @@ def test_deep_norm_scales_as_the_paper_for_18_layers() -> None:
     config = type(CONFIG)(
         vocab_size=61, num_layers=18, d_model=14, d_ff=17, num_heads=7, d_k=2, d_v=2
     )
-    torch.manual_seed(1)
-    plain = Transformer(config)
-    torch.manual_seed(1)
-    ours = layers.DeepNormTransformer.__new__(layers.DeepNormTransformer)
-    nn.Module.__init__(ours)
-    layers.DeepNormTransformer.__init__(ours, config)
-    torch.manual_seed(1)
-    plain.reset_parameters()
-    torch.manual_seed(1)
-    ours.reset_parameters()
+    plain, ours = Transformer(config), layers.DeepNormTransformer(config)
+    for model in (plain, ours):
+        torch.manual_seed(1)
+        model.reset_parameters()
     for stack, theirs, alpha, beta in (
         (ours.encoder, plain.encoder, 1.9989, 0.3526),
         (ours.decoder, plain.decoder, 54**0.25, 216**-0.25),
@@ -102,12 +96,9 @@ def test_swiglu_gates_one_half_with_the_other() -> None:
     assert 0.9 * bound < part.inner.weight.abs().max() <= bound
 
 
-def test_no_biases_and_the_modern_model_have_none() -> None:
+def test_the_modern_model_has_each_of_its_parts() -> None:
     for kind in (layers.UnbiasedTransformer, ModernTransformer):
         assert not [name for name, _ in kind(CONFIG).named_parameters() if name.endswith("bias")]
-
-
-def test_the_modern_model_has_each_of_its_parts() -> None:
     model = ModernTransformer(CONFIG)
     names = {type(part).__name__ for part in model.modules()}
     assert {"PreNorm", "RMSNorm", "SwiGLU", "RotaryAttention", "UnpositionedEmbedding"} <= names

@@ -97,7 +97,7 @@ class PreparedCorpus:
 
     def store(self, split: str) -> TokenStore:
         """The word-pieces of ``train``, ``valid`` or ``test``."""
-        return TokenStore(self.directory / split, vocab_size=len(self.vocabulary()))
+        return TokenStore(self.directory / split)
 
     def buckets(self) -> Buckets:
         """The training pairs by length."""

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from transformer.config import PAD_ID
-from transformer.errors import InputError
 
 _TOKENS_FILES = {"tokens.u16": np.dtype(np.uint16), "tokens.u32": np.dtype(np.uint32)}
 _LENGTHS_FILE, _STARTS_FILE = "lengths.u32", "starts.u64"
@@ -29,16 +28,12 @@ class EncodedPairs:
         tokens: of all pairs, each source followed by its target
         lengths: ``(pairs, 2)``, word-pieces of source and target, ends included
         starts: ``(pairs,)``, where each source begins
-        vocab_size: if given, tokens are checked to be below it
     """
 
-    def __init__(
-        self, tokens: Tokens, lengths: Tokens, starts: Tokens, vocab_size: int | None = None
-    ) -> None:
+    def __init__(self, tokens: Tokens, lengths: Tokens, starts: Tokens) -> None:
         # As plain arrays: indexing a np.memmap takes several times as long.
         self._tokens, self._starts = np.asarray(tokens), np.asarray(starts)
         self.lengths: Tokens = np.asarray(lengths)
-        self._vocab_size = vocab_size
 
     @classmethod
     def of(cls, pairs: Sequence[Pair]) -> EncodedPairs:
@@ -65,25 +60,19 @@ class EncodedPairs:
         ends = lengths.cumsum()
         places = np.arange(ends[-1]) + np.repeat(begins - ends + lengths, lengths)
         sentences = np.full((len(pairs), lengths.max()), PAD_ID, dtype=np.int64)
-        tokens = self._tokens[places]
-        if self._vocab_size is not None and (most := tokens.max()) >= self._vocab_size:
-            raise InputError(
-                f"the prepared corpus is damaged: it holds token {most}, but the vocabulary ends "
-                f"at {self._vocab_size - 1}; python -m experiments verify says which file it is"
-            )
-        sentences[np.arange(lengths.max()) < lengths[:, None]] = tokens
+        sentences[np.arange(lengths.max()) < lengths[:, None]] = self._tokens[places]
         return sentences
 
 
 class TokenStore(EncodedPairs):
     """Encoded pairs in a folder, memory-mapped, so that opening is quick at any size."""
 
-    def __init__(self, directory: Path, *, vocab_size: int | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         (path,) = directory.glob("tokens.*")
         tokens = np.memmap(path, _TOKENS_FILES[path.name], "r")
         lengths = np.memmap(directory / _LENGTHS_FILE, np.uint32, "r").reshape(-1, 2)
         starts = np.memmap(directory / _STARTS_FILE, np.uint64, "r")
-        super().__init__(tokens, lengths, starts, vocab_size)
+        super().__init__(tokens, lengths, starts)
 
 
 def _joined(pairs: Sequence[Pair], kind: np.dtype[Any]) -> tuple[Tokens, npt.NDArray[np.uint32]]:

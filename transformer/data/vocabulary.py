@@ -36,9 +36,9 @@ class Vocabulary:
         """The word-pieces in the order of their ids."""
         return [self._model.id_to_piece(i) for i in range(len(self))]
 
-    def encode(self, lines: list[str], threads: int | None = None) -> list[list[int]]:
-        """Each line as word-piece ids with the end-of-sentence id; None uses all cores."""
-        return self._model.encode(lines, add_eos=True, num_threads=threads or -1)
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        """Each line as word-piece ids with the end-of-sentence id, on all cores."""
+        return self._model.encode(lines, add_eos=True, num_threads=-1)
 
     def encode_word(self, word: str) -> list[int]:
         """The ids of a text without white space, without an end of sentence."""

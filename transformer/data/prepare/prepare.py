@@ -24,8 +24,7 @@ from transformer.data.fetch.cache import (
     sha256_of,
 )
 from transformer.data.fetch.download import cached_path
-from transformer.data.fetch.testsets import split_location
-from transformer.data.fetch.texts import fetch
+from transformer.data.fetch.texts import fetch, split_location
 from transformer.data.prepare.estimate import announce
 from transformer.data.prepare.pairs import KEPT, clean, encode
 from transformer.data.prepared import (
