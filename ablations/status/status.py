@@ -113,12 +113,12 @@ class DirectoryReader:
 
     def _begun(self, names: Iterable[str]) -> set[str]:
         """The runs that have a directory, found by one listing of each folder."""
-        folders = {(self._directory / name).parent for name in names}
+        folders = {name.rpartition("/")[:2] for name in names}
         return {
-            str((folder / entry.partition(".attempt-")[0]).relative_to(self._directory))
-            for folder in folders
-            if folder.is_dir()
-            for entry in os.listdir(folder)  # noqa: PTH208 (of many thousand runs)
+            f"{row}{slash}{entry.partition('.attempt-')[0]}"
+            for row, slash in folders
+            if (self._directory / row).is_dir()
+            for entry in os.listdir(self._directory / row)  # noqa: PTH208 (of many thousand runs)
         }
 
     def _read(self, name: str) -> Run:
@@ -188,18 +188,19 @@ def _state(progress: Progress | None, directory: Path, attempt: Attempt | None) 
 def _with_time_left(
     runs: Sequence[Run], configs: Mapping[str, Config]
 ) -> tuple[list[Run], float | None]:
-    """The runs with the time that each still takes, and that of all, None if not known.
-
-    Args:
-        configs: of each row
-    """
+    """The runs with the time that each still takes, and that of all, by the ``configs`` of rows."""
     taken: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if (whole := _whole(run)) is not None:
             taken[run.row].append(whole)
     known = [Timing(configs[row], fmean(seconds)) for row, seconds in taken.items()]
     expected = {row: predict(config, known) for row, config in configs.items()}
-    runs = [replace(run, seconds_left=_left(run, expected[run.row])) for run in runs]
+    runs = [
+        replace(run, seconds_left=_left(run.progress, expected[run.row]))
+        if run.state == RunState.RUNNING
+        else run
+        for run in runs
+    ]
     live = [run.seconds_left for run in runs if run.is_live]
     waiting = [expected[x.row] for x in runs if x.state not in ENDED and not x.is_live]
     left, later = ([seconds for seconds in x if seconds is not None] for x in (live, waiting))
@@ -219,10 +220,7 @@ def _whole(run: Run) -> float | None:
     return progress.seconds_left * progress.max_steps / rest
 
 
-def _left(run: Run, expected: float | None) -> float | None:
-    if run.state != RunState.RUNNING:
-        return None
-    progress = run.progress
+def _left(progress: Progress | None, expected: float | None) -> float | None:
     if progress is None or progress.stage == RunState.PREPARE:
         return expected
     if progress.stage == RunState.EVALUATE:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
-from email.message import Message
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+import requests
 
 from ablations.dashboard.page import Page
 from ablations.dashboard.server import Server
@@ -20,26 +18,9 @@ from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.status.samples import CRASH, begin, training
 
 
-class Answer(NamedTuple):
-    """What the server answers."""
-
-    status: int
-    headers: Message
-    text: str
-
-
-class Client:
-    """Asks the server at ``address``."""
-
-    def __init__(self, address: str) -> None:
-        self._host = address.removeprefix("http://")
-
-    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        """The answer to one request; its ``headers`` replace the usual ones."""
-        with closing(http.client.HTTPConnection(self._host, timeout=30)) as connection:
-            connection.request(method, path, headers=headers)
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read().decode())
+def get(address: str, **headers: str) -> requests.Response:
+    """The answer to one request."""
+    return requests.get(address, headers=headers, timeout=30)
 
 
 @contextmanager
@@ -65,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def client(root: Path) -> Iterator[Client]:
-    """Each request reads the files again."""
+def address(root: Path) -> Generator[str]:
+    """That of a dashboard which reads the files again at each request."""
     with serving(Page([root], interval=0.0)) as address:
-        yield Client(address)
+        yield address
