@@ -61,12 +61,6 @@ def test_on_the_papers_devices_base_takes_half_a_day() -> None:
     assert base.disk_bytes == 63_045_632 * 64
 
 
-def test_the_longest_runs_are_started_first() -> None:
-    found = plan(device="H100", devices=8)
-    longest = max(row.seconds for row in found.rows)
-    assert longest <= found.seconds < longest + found.device_seconds / 8
-
-
 def test_a_small_run_takes_the_time_of_launches_start_and_scoring() -> None:
     found = plan(scale="quick", device="H100", seeds="1-3")
     base = next(row for row in found.rows if row.name == "base")
@@ -120,8 +114,15 @@ def test_finished_runs_are_preferred_to_a_measurement(pair: Path) -> None:
     assert base.seconds == pytest.approx(61.5)
     assert narrow.seconds == pytest.approx(61.5 * narrow.flops / base.flops)
     assert found.basis == "1 finished run in runs/pair-tiny"
+
+
+def test_what_cannot_be_planned(pair: Path) -> None:
     with pytest.raises(InputError, match="belongs to pair at scale tiny: give another --directory"):
-        plan("pair.py", "quick", directory=Path("runs/pair-tiny"))
+        plan("pair.py", "quick", directory=pair)
+    with pytest.raises(InputError, match="-per-trial is 3, but --devices is 2: raise --devices"):
+        plan(devices=2, devices_per_trial=3)
+    with pytest.raises(InputError, match="unknown row 'bas': did you mean 'base'"):
+        plan(rows="bas")
 
 
 def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,29 +167,6 @@ def test_lines_and_json_have_all_of_the_estimate(
         60,
     )
     assert found["rows"][0]["name"] == "base"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            "--devices 2 --devices-per-trial 3",
-            "--devices-per-trial is 3, but --devices is 2: raise --devices, or lower "
-            "--devices-per-trial",
-        ),
-        ("--rows bas", "unknown row 'bas': did you mean 'base'?"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: str,
-    message: str,
-) -> None:
-    words = f"ablations plan table3 --scale paper {arguments}".split()
-    monkeypatch.setattr(sys, "argv", words)
-    assert PROGRAM.run() == 2
-    assert capsys.readouterr() == ("", f"python -m ablations: error: {message}\n")
 
 
 def test_a_checkpoint_is_the_weights_and_both_moments(tmp_path: Path, files_corpus: Corpus) -> None:

@@ -45,7 +45,7 @@ def test_larger_models_that_were_faster_predict_no_negative_time() -> None:
     assert predict(config(d_ff=8_192), known) == pytest.approx(15.0)
 
 
-def test_waiting_runs_go_to_the_next_free_worker() -> None:
+def test_waiting_runs_go_to_the_next_free_place() -> None:
     assert until_the_last([4.0], [10.0] * 3, places=2) == pytest.approx(20.0)
     assert until_the_last([4.0, 7.0], [], places=2) == 7.0
 

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ablations.runs.process import LOG_FILE
 from experiments.records.attempt import Attempt, Failure, write_attempt
 from experiments.records.progress import Progress, RunState
 from transformer.config import to_dict
@@ -23,13 +22,11 @@ def begin(
     """An attempt on ``node-a``, begun 50 seconds ago; its directory."""
     directory = root / f"{cell}.attempt-{number}"
     directory.mkdir(parents=True)
-    host = facts.pop("host", "node-a")
-    defaults: dict[str, Any] = {"worker": f"{host}:17:1:x", "started_at": time.time() - 50}
-    attempt = Attempt(cell=cell, number=number, host=host, **defaults | facts)
+    defaults: dict[str, Any] = {"worker": "node-a:17:1:x", "started_at": time.time() - 50}
+    attempt = Attempt(cell=cell, number=number, host="node-a", **defaults | facts)
     write_attempt(directory, attempt)
     if progress is not None:
         write_json(directory / "progress.json", to_dict(progress))
-    (directory / LOG_FILE).write_text("first\n\nlast\n")
     return directory
 
 

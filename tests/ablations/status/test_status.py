@@ -18,7 +18,6 @@ from experiments.records.progress import Progress, RunState
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.search.samples import small_search
 from tests.ablations.status.samples import CRASH, begin, training
-from transformer.errors import InputError
 from transformer.files import write_json
 
 
@@ -65,22 +64,17 @@ def test_a_broken_file_is_named_and_hides_no_other_run(root: Path) -> None:
     assert "base/seed-2/result.json cannot be read" in told and str(broken) in told
 
 
-def test_a_run_whose_worker_is_gone_is_not_running(root: Path) -> None:
-    here = own_name().rsplit(":", 1)[1]
-    begin(root, "base/seed-1", worker=f"node-a:{2**22 + 1}:1:{here}")
-    begin(root, "base/seed-2", worker=own_name())
-    status, _ = read(root)
-    assert [run.state for run in status.runs[:2]] == ["stopped", "running"]
-
-
 def test_a_run_is_known_by_the_last_report_of_its_newest_attempt(root: Path) -> None:
     begin(root, "base/seed-1", training(400, seconds_ago=500.0), number=2)
     begin(root, "base/seed-2", training(4), started_at=1.0)
     begin(root, "base/seed-3", training(4, seconds_ago=185), started_at=1.0)
-    earlier, reports, silent = read(root)[0].runs[:3]
+    here = own_name().rsplit(":", 1)[1]
+    begin(root, "narrow/seed-1", training(4), worker=f"node-a:{2**22 + 1}:1:{here}")
+    earlier, reports, silent, gone = read(root)[0].runs[:4]
     assert (earlier.state, earlier.progress, earlier.silent_seconds) == ("running", None, None)
     assert reports.progress is not None and reports.is_live
     assert silent.silent_seconds == pytest.approx(185, abs=2)
+    assert gone.state == "stopped"
 
 
 def test_the_time_left_follows_from_runs_done_and_in_progress(root: Path) -> None:
@@ -127,14 +121,6 @@ def test_trials_of_a_search(tmp_path: Path) -> None:
     assert runs["trial-0000"].progress == Progress(stage=RunState.DONE, step=668)
     # The third takes as long as the second does in all.
     assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100)
-
-
-def test_another_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is not the directory of a table: it has no table.json"):
-        DirectoryReader(tmp_path).read()
-    write_json(tmp_path / "search.json", {"space": "base_lr"})
-    with pytest.raises(InputError, match=r"search.json does not fit this version"):
-        DirectoryReader(tmp_path).read()
 
 
 @pytest.mark.parametrize("as_json", [True, False])
