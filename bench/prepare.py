@@ -52,7 +52,7 @@ def measure_preparation(source: Lines, target: Lines, pairs: int, vocab_size: in
         return {
             "pairs": pairs,
             "pairs_per_second": pairs / seconds,
-            "peak_memory_mib": memory and memory / 2**20,
+            "peak_memory_mib": memory / 2**20,
         }
 
 

@@ -76,7 +76,7 @@ def measure_training(
         "tflops": sum(flops) / sum(times) / 1e12,
         "share_of_a_large_product": ratio_of(rates, peaks),
         "fill_of_the_batches": (source + target) / positions,
-        "peak_memory_mib": None if memory is None else memory / 2**20,
+        "peak_memory_mib": memory / 2**20,
         "warm_up_seconds": sum(first),
     }
 
