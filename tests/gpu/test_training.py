@@ -111,7 +111,7 @@ def test_a_row_of_small(row: Any, device: torch.device, record_property: Record)
         "hours": seconds * config.training.max_steps / 3600,
         "target_tokens_per_second": 3 * sum(b.target_tokens for b in batches) / sum(times),
         "share_of_a_large_product": share,
-        "peak_memory_mib": None if memory is None else memory / 2**20,
+        "peak_memory_mib": memory / 2**20,
         "warm_up_seconds": sum(warm_up),
     }
     figures |= {"busy": profile(step, batches, device)["busy"]}
