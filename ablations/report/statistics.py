@@ -71,19 +71,15 @@ def estimate(values: Sequence[float], bounds: Bounds = _UNBOUNDED) -> Estimate |
     return Estimate(statistics.fmean(values), deviation, len(values), bounds)
 
 
-def mean_difference(pairs: Sequence[float], scale: Bounds = _UNBOUNDED) -> Estimate | None:
-    """The mean of differences, one per seed, of values on a scale with these ends."""
-    return estimate(pairs, (scale[0] - scale[1], scale[1] - scale[0]))
-
-
 def paired_difference(
     ours: Mapping[int, float], base: Mapping[int, float], scale: Bounds = _UNBOUNDED
 ) -> Estimate | None:
-    """The mean of ``ours`` less ``base``, values by seed; None without a common seed.
+    """The mean of ``ours`` less ``base``, by seed on a ``scale``; None without a common seed.
 
     Pairing removes what a seed does to both rows alike, such as the order of the batches.
     """
-    return mean_difference([ours[seed] - base[seed] for seed in ours if seed in base], scale)
+    pairs = [ours[seed] - base[seed] for seed in ours if seed in base]
+    return estimate(pairs, (scale[0] - scale[1], scale[1] - scale[0]))
 
 
 @functools.cache

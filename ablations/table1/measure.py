@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import Tensor, nn
@@ -16,14 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ablations.report.write import print_page
 from ablations.table1 import paper
 from ablations.table1.layers import Convolution, make_layer
-from ablations.table1.measurements import (
-    Measurements,
-    Point,
-    Steps,
-    Timing,
-    claim,
-    wanted_points,
-)
+from ablations.table1.measurements import Measurements, Point, claim, wanted_points
 from ablations.table1.paper import NAMES, PATHS, STEP_LENGTHS
 from ablations.table1.report import write_layers_report
 from experiments.devices import default_device, device_name
@@ -62,13 +56,11 @@ def run_layers(directory: Path | None, device_type: str | None, *, quick: bool =
         found = claim(root, here)
         print(f"Table 1 in {root}: {found.device}, fp32", flush=True)
         try:
-            if not found.steps:
-                found.steps = [
-                    Steps(what=what, name=name, n=n, steps=count(name, n))
-                    for what, count, names in _COUNTS
-                    for name in names
-                    for n in STEP_LENGTHS
-                ]
+            if not found.sequential:
+                found.sequential = {
+                    x: [sequential_operations(x, n) for n in STEP_LENGTHS] for x in NAMES
+                }
+                found.paths = {x: [path_length(x, n) for n in STEP_LENGTHS] for x in PATHS}
             _measure(root, found, device, quick=quick)
         except KeyboardInterrupt:
             print("stopped; the same command continues from here")
@@ -89,8 +81,8 @@ def _measure(root: Path, found: Measurements, device: torch.device, *, quick: bo
         for d, n in lacking:
             flops = {name: count_flops(name, n, d) for name in NAMES}
             kept = [x for x in NAMES if device.type == "cuda" or _is_quick(x, flops[x])]
-            layers = measure_layers(kept, n, d, device)
-            found.points.append(Point(n=n, d=d, commit=commit(), flops=flops, layers=layers))
+            seconds = time_layers(kept, n, d, device)
+            found.points.append(Point(n=n, d=d, commit=commit(), flops=flops, seconds=seconds))
             found.save(root)
             show(done := done + d * n)
 
@@ -99,9 +91,9 @@ def _is_quick(name: str, flops: int) -> bool:
     return flops <= (paper.MOST_FLOPS_RECURRENT if name == paper.RECURRENT else paper.MOST_FLOPS)
 
 
-def measure_layers(
+def time_layers(
     names: Collection[str], n: int, d: int, device: torch.device
-) -> dict[str, Timing]:
+) -> dict[str, list[float]]:
     """Time each layer forward and backward on one sequence, a sample of every layer in turn.
 
     So a slow spell of the machine affects all layers alike, and samples of the same number can be
@@ -110,27 +102,22 @@ def measure_layers(
     torch.manual_seed(0)
     layers = {name: make_layer(name, d, device) for name in names}
     x = torch.randn(1, n, d, device=device, requires_grad=True)
-    timings: dict[str, Timing] = {}
     passes: dict[str, int] = {}
     for name, layer in layers.items():
         _time_pass(layer, x)
-        passes[name] = math.ceil(_SAMPLE_SECONDS / sum(_time_pass(layer, x)))
-        timings[name] = Timing(forward=[], backward=[])
+        passes[name] = math.ceil(_SAMPLE_SECONDS / _time_pass(layer, x))
+    seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(_SAMPLES):
         for name, layer in layers.items():
-            taken = [_time_pass(layer, x) for _ in range(passes[name])]
-            timings[name].forward.append(sum(there for there, _ in taken) / len(taken))
-            timings[name].backward.append(sum(back for _, back in taken) / len(taken))
-    return timings
+            seconds[name].append(fmean(_time_pass(layer, x) for _ in range(passes[name])))
+    return seconds
 
 
-def _time_pass(layer: nn.Module, x: Tensor) -> tuple[float, float]:
-    """Seconds of a pass forward, and then backward to the input and the weights."""
+def _time_pass(layer: nn.Module, x: Tensor) -> float:
+    """Seconds of a pass forward, and backward to the input and the weights."""
     start = _clock(x.device)
-    output = layer(x)
-    middle = _clock(x.device)
-    torch.autograd.grad(output, [x, *layer.parameters()], x.detach())
-    return middle - start, _clock(x.device) - middle
+    torch.autograd.grad(layer(x), [x, *layer.parameters()], x.detach())
+    return _clock(x.device) - start
 
 
 def _clock(device: torch.device) -> float:
@@ -213,6 +200,3 @@ def _layer_of_stack(name: str, number: int) -> nn.Module:
     gap = paper.KERNEL**number
     before = nn.ConstantPad1d((gap * (paper.KERNEL - 1), 0), 0.0)
     return Convolution(before, nn.Conv1d(_WIDTH, _WIDTH, paper.KERNEL, dilation=gap))
-
-
-_COUNTS = (("sequential", sequential_operations, NAMES), ("path", path_length, PATHS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,51 +12,29 @@ from ablations.table1.paper import LENGTHS, WIDTHS
 from experiments.records.experiment import CONFIG_FILE
 from transformer.config import from_dict
 from transformer.errors import InputError
-from transformer.files import read_json, write_json
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timing:
-    """Seconds of a pass forward and backward, a value for each sample."""
-
-    forward: list[float]
-    backward: list[float]
-
-    @property
-    def samples(self) -> list[float]:
-        """Seconds forward and backward together."""
-        return [there + back for there, back in zip(self.forward, self.backward, strict=True)]
+from transformer.files import read_json, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """All layers at one length and width, and the times of those that were not left out."""
+    """All layers at one length and width: FLOPs, and ``seconds`` of each sample of those timed."""
 
     n: int
     d: int
     commit: str
     flops: dict[str, int]
-    layers: dict[str, Timing]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Steps:
-    """A count of dependent steps: ``sequential`` operations, or the length of a ``path``."""
-
-    what: str
-    name: str
-    n: int
-    steps: int
+    seconds: dict[str, list[float]]
 
 
 @dataclass(kw_only=True, slots=True)
 class Measurements:
-    """Points and counts of steps, of one device and version of torch."""
+    """Points, and dependent steps at the ``STEP_LENGTHS``, of one device and version of torch."""
 
     kind: Literal["cpu", "cuda"]
     device: str
     torch: str
-    steps: list[Steps] = field(default_factory=list[Steps])
+    sequential: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    paths: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     points: list[Point] = field(default_factory=list[Point])
 
     @property
@@ -68,7 +47,7 @@ class Measurements:
 
     def save(self, directory: Path) -> None:
         """Write all of them; after a kill the file is the whole old or new one."""
-        write_json(directory / LAYERS_FILE, asdict(self))
+        write_atomically(directory / LAYERS_FILE, json.dumps(asdict(self), ensure_ascii=False))
 
 
 def wanted_points(quick: bool = False) -> list[tuple[int, int]]:
@@ -80,7 +59,7 @@ def wanted_points(quick: bool = False) -> list[tuple[int, int]]:
 def load(directory: Path) -> Measurements:
     """Read the measurements of a directory."""
     path = directory / LAYERS_FILE
-    return from_dict(Measurements, read_json(path), str(path), strict=False)
+    return from_dict(Measurements, read_json(path), str(path))
 
 
 def claim(directory: Path, here: Measurements) -> Measurements:

@@ -67,8 +67,7 @@ def _results(found: Measurements) -> Grid:
     large = [x for x in found.points if x.n >= paper.LEAST_N and x.d >= paper.LEAST_D]
     flops = [{(p.n, p.d): p.flops[name] for p in large} for name in NAMES]
     times = [
-        {(p.n, p.d): median(p.layers[name].samples) for p in large if name in p.layers}
-        for name in NAMES
+        {(p.n, p.d): median(p.seconds[name]) for p in large if name in p.seconds} for name in NAMES
     ]
     paths = [paper.DILATED if name == paper.CONVOLUTION else name for name in NAMES]
     complexity, operations, path = "complexity", "sequential operations", "maximum path length"
@@ -79,19 +78,17 @@ def _results(found: Measurements) -> Grid:
             Column("paper", [f"O({x.complexity})" for x in LAYER_TYPES], complexity, "theirs"),
             Column("FLOPs", [_powers(x) for x in flops], complexity, "ours", optional=1),
             Column("time", [_powers(x) for x in times], complexity, "ours"),
-            Column("", [_counts(found, "sequential", x) for x in NAMES], operations, "ours"),
+            Column("", [_ends(found.sequential.get(x, ())) for x in NAMES], operations, "ours"),
             Column("paper", [f"O({x.sequential})" for x in LAYER_TYPES], operations, "theirs"),
-            Column("", [_counts(found, "path", x) for x in paths], path, "ours"),
+            Column("", [_ends(found.paths.get(x, ())) for x in paths], path, "ours"),
             Column("paper", [f"O({x.path})" for x in LAYER_TYPES], path, "theirs"),
         ]
     )
 
 
-def _counts(found: Measurements, what: str, name: str) -> str:
+def _ends(counts: Sequence[int]) -> str:
     """The dependent steps at the least and at the greatest length."""
-    counts = sorted((x.n, x.steps) for x in found.steps if (x.what, x.name) == (what, name))
-    ends = dict.fromkeys(formats.count(steps) for _, steps in (*counts[:1], *counts[-1:]))
-    return " to ".join(ends)
+    return " to ".join(dict.fromkeys(map(formats.count, counts)))
 
 
 def _powers(costs: Mapping[tuple[int, int], float]) -> str:
@@ -135,10 +132,9 @@ def _times(points: Sequence[Point], name: str) -> dict[int, float]:
     """The time of a layer over the LSTM's by length, of samples that were taken in turn."""
     ratios: dict[int, float] = {}
     for point in points:
-        ours, theirs = (point.layers.get(x) for x in (name, RECURRENT))
+        ours, theirs = (point.seconds.get(x) for x in (name, RECURRENT))
         if ours and theirs:
-            pairs = zip(ours.samples, theirs.samples, strict=True)
-            ratios[point.n] = median(x / y for x, y in pairs)
+            ratios[point.n] = median(x / y for x, y in zip(ours, theirs, strict=True))
     return ratios
 
 
@@ -162,10 +158,10 @@ def _rows(found: Measurements) -> list[Record]:
     """All points: sizes, FLOPs, medians and quartiles in seconds."""
     rows: list[Record] = []
     for point in sorted(found.points, key=lambda point: (point.d, point.n)):
-        for name, timing in point.layers.items():
-            low, middle, high = quantiles(timing.samples, n=4)
-            cells = (name, point.n, point.d, point.flops[name], middle, low, high)
-            rows.append(dict(zip(_COLUMNS, (*cells, len(timing.samples)), strict=True)))
+        for name, samples in point.seconds.items():
+            low, middle, high = quantiles(samples, n=4)
+            cells = (name, point.n, point.d, point.flops[name], middle, low, high, len(samples))
+            rows.append(dict(zip(_COLUMNS, cells, strict=True)))
     return rows
 
 

@@ -14,7 +14,7 @@ import pytest
 from ablations.cli import PROGRAM
 from ablations.report.layout import Grid
 from ablations.table1 import measure, measurements, paper
-from ablations.table1.measurements import Measurements, Point, Steps, Timing, load
+from ablations.table1.measurements import Measurements, Point, load
 from ablations.table1.paper import ATTENTION, NAMES, RECURRENT
 from ablations.table1.report import compose, find_crossing, fit_exponent, write_layers_report
 
@@ -44,26 +44,26 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_it_measures_and_after_ctrl_c_continues(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measure_layers = measure.measure_layers
+    time_layers = measure.time_layers
 
-    def interrupted(names: list[str], n: int, *words: Any) -> dict[str, Timing]:
+    def interrupted(names: list[str], n: int, *words: Any) -> dict[str, list[float]]:
         if n == 32:
             raise KeyboardInterrupt
-        return measure_layers(names, n, *words)
+        return time_layers(names, n, *words)
 
     with monkeypatch.context() as patch:
-        patch.setattr(measure, "measure_layers", interrupted)
+        patch.setattr(measure, "time_layers", interrupted)
         assert call(RUN, patch) != 0
     assert "stopped; the same command continues from here" in capsys.readouterr().out
     before = load(place)
     assert sizes(before) == [(64, 16)]
-    monkeypatch.setattr(measure, "_COUNTS", None)  # what is counted is not counted again
+    monkeypatch.setattr(measure, "path_length", None)  # what is counted is not counted again
     assert call(RUN, monkeypatch) == 0
     found = load(place)
     assert sizes(found) == [(64, 16), (64, 32)]
-    assert (found.steps, found.points[0]) == (before.steps, before.points[0])
-    assert all(set(point.layers) == set(NAMES) for point in found.points)
-    assert Steps(what="path", name=RECURRENT, n=8, steps=8) in found.steps
+    assert (found.paths, found.points[0]) == (before.paths, before.points[0])
+    assert all(set(point.seconds) == set(NAMES) for point in found.points)
+    assert found.paths[RECURRENT] == [4, 8]
     for name in ("report.md", "report.html", "results.csv", "figures/time.svg"):
         assert (place / name).stat().st_size > 500, name
     capsys.readouterr()
@@ -77,7 +77,7 @@ def test_a_layer_with_too_many_flops_is_left_out(
     monkeypatch.setattr(paper, "MOST_FLOPS_RECURRENT", 48 * 16 * 64**2)
     assert call(RUN, monkeypatch) == 0
     short, long = load(place).points
-    assert set(short.layers) == set(NAMES) == {*long.layers, RECURRENT}
+    assert set(short.seconds) == set(NAMES) == {*long.seconds, RECURRENT}
 
 
 def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
@@ -86,7 +86,6 @@ def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
     monkeypatch.setattr(measurements, "WIDTHS", (64, 512))
     assert call(f"{RUN} --quick", monkeypatch) == 0
     assert "2 of 4 pairs of length n and width d" in capsys.readouterr().out
-    assert sizes(load(place)) == [(64, 16), (64, 32)]
     assert call(RUN, monkeypatch) == 0
     assert sizes(load(place)) == [(64, 16), (64, 32), (512, 16), (512, 32)]
 
@@ -145,15 +144,10 @@ def made_up() -> Measurements:
     for d in (64, 128, 256, 512, 1024):
         for n in (64, 256, 512, 1024, 2048):
             costs = {ATTENTION: n * n * d, RECURRENT: n * d * d}
-            layers = {
-                name: Timing(forward=[cost * 4e-12] * 5, backward=[cost * 6e-12] * 5)
-                for name, cost in costs.items()
-            }
+            seconds = {name: [cost * 1e-11] * 5 for name, cost in costs.items()}
             flops = dict.fromkeys(NAMES, 1) | costs
-            found.points.append(Point(n=n, d=d, commit="abc", flops=flops, layers=layers))
-    for n in (8, 16, 32):
-        found.steps.append(Steps(what="path", name=RECURRENT, n=n, steps=n))
-        found.steps.append(Steps(what="sequential", name=ATTENTION, n=n, steps=2))
+            found.points.append(Point(n=n, d=d, commit="abc", flops=flops, seconds=seconds))
+    found.paths, found.sequential = {RECURRENT: [8, 32]}, {ATTENTION: [2, 2]}
     return found
 
 
@@ -174,7 +168,7 @@ def test_the_report_shows_exponents_crossings_and_steps() -> None:
     assert crossings["1,024"][:2] == ("1,024", "1,024")
     # Where one of the two was left out, nothing is claimed beyond.
     for cut in found.points[-2:]:
-        found.points[found.points.index(cut)] = replace(cut, layers={})
+        found.points[found.points.index(cut)] = replace(cut, seconds={})
     assert rows(found, "crossings")["1,024"][:2] == ("1,024", "> 512")
 
 
