@@ -80,26 +80,13 @@ def test_a_script_prints_its_figures_and_writes_them(
     assert {"size", "device", "workload", "commit", "versions"} <= found.keys()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--turns", "0"], "--turns is 0, but must be at least 1"),
-        pytest.param(
-            *(["--device", "cuda"], "torch finds no GPU here; use --device cpu"),
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
-        ),
-    ],
-)
-def test_bad_options_are_refused(
-    options: list[str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_no_turns_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["train", *options])
+    monkeypatch.setattr(sys, "argv", ["train", "--turns", "0"])
     with pytest.raises(SystemExit, match="2"):
         common.run("train", PARSER, lambda _: {})
-    assert capsys.readouterr().err.endswith(f"error: {said}\n")
+    assert capsys.readouterr().err.endswith("error: --turns is 0, but must be at least 1\n")
 
 
 def test_a_ratio_is_the_median_over_the_turns() -> None:
