@@ -15,7 +15,7 @@ from ablations.runs.attempts import locate
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import check_unchanged, read_checksums, write_checksums
-from experiments.records.experiment import CONFIG_FILE, DATA_FILE, load_experiment
+from experiments.records.experiment import CONFIG_FILE, DATA_FILE
 from experiments.records.outputs import METRICS_FILE, hypotheses_path, samples_path
 from experiments.records.ownership import check_configuration
 from experiments.records.result import RESULT_FILE, Result, load_result
@@ -41,7 +41,13 @@ def collect(source: Path, target: Path) -> list[Cell]:
         The runs that were copied.
     """
     plan = load_plan(source)
-    finished = {cell for cell in plan.cells if _is_finished(plan, cell, source)}
+    finished: set[Cell] = set()
+    for cell in plan.cells:
+        try:
+            if finished_result(plan, cell, cell.directory(source)) is not None:
+                finished.add(cell)
+        except InputError as error:
+            warnings.warn(f"left out: {error}", stacklevel=2)
     rows = (
         replace(row, seeds=tuple(x for x in row.seeds if Cell(row.name, x) in finished))
         for row in plan.rows
@@ -52,18 +58,6 @@ def collect(source: Path, target: Path) -> list[Cell]:
     for cell in missing:
         _copy(cell.directory(source), cell.directory(target))
     return missing
-
-
-def _is_finished(plan: Plan, cell: Cell, root: Path) -> bool:
-    directory = cell.directory(root)
-    try:
-        if finished_result(plan, cell, directory) is None:
-            return False
-        load_experiment(directory)  # without which nobody could tell what it is
-    except InputError as error:
-        warnings.warn(f"left out: {error}", stacklevel=3)
-        return False
-    return True
 
 
 def finished_result(plan: Plan, cell: Cell, directory: Path) -> Result | None:

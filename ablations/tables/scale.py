@@ -85,16 +85,6 @@ class Scale(Divisors):
         }
         return override(base, **{**self._replaced(base, settings), **kept, **divided, **mapped})
 
-    def describe(self, base: Config) -> str:
-        """What it makes of a table with this base."""
-        sets = self._replaced(base, self.settings)
-        said = ", ".join(f"{name}={value}" for name, value in sets.items())
-        steps = base.training.max_steps
-        return (
-            f"the scale: {self.division}; {self.steps(steps):,} steps for the base's {steps:,}; "
-            f"it sets {said or 'nothing else'}"
-        )
-
     def steps(self, steps: int) -> int:
         """What it makes of a number of steps, which are 100,000 in the paper."""
         return max(1, steps * self.max_steps // _PAPER_STEPS)

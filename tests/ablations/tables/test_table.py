@@ -158,13 +158,6 @@ def test_a_row_may_set_the_papers_own_value() -> None:
     assert own.configure(own.rows[0], QUICK).data.tokens_per_batch == 100  # less than BASE allows
 
 
-def test_a_scale_says_what_it_sets() -> None:
-    base = override(BASE, max_steps=50_000, warmup_steps=2_000)
-    sets = SMALL.describe(base)
-    assert "widths / 8, N / 2, dropout / 2; 6,000 steps for the base's 50,000; it sets voc" in sets
-    assert "warmup_steps" not in sets and "clip_norm=1.0" in sets
-
-
 @pytest.mark.parametrize("chosen", [QUICK, SMALL, PAPER, TINY], ids=lambda chosen: chosen.name)
 def test_every_row_fits_every_scale_and_keeps_its_order(chosen: Any) -> None:
     paper = [columns(TABLE.configure(row)) for row in TABLE.rows]
