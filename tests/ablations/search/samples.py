@@ -50,11 +50,8 @@ def small_search(root: Path, space: Space = BASE_LR, **asked: Any) -> Search:
 
 def curve(search: Search, perplexity: float) -> dict[int, float]:
     """Validation perplexities by step of a run that ends at ``perplexity``."""
-    training = search.base.training
-    steps = range(
-        training.validate_every_steps, training.max_steps + 1, training.validate_every_steps
-    )
-    return {step: perplexity * training.max_steps / step for step in steps}
+    every, last = search.base.training.validate_every_steps, search.base.training.max_steps
+    return {step: perplexity * last / step for step in range(every, last + 1, every)}
 
 
 def leave(
@@ -86,46 +83,34 @@ def give_up(search: Search, root: Path, name: str, values: Mapping[str, Value], 
     directory = root / f"{name}.attempt-2"
     leave(search, directory, values, until=0)
     failure = Failure(attempt=1, reason=why, lines=("Traceback", why), at=1.0)
-    write_attempt(
-        directory,
-        Attempt(
-            cell=name,
-            number=2,
-            worker="here-1",
-            host="here",
-            started_at=2.0,
-            failures=(failure,),
-            given_up=True,
-        ),
-    )
+    made: dict[str, Any] = {
+        "cell": name,
+        "number": 2,
+        "worker": "here-1",
+        "host": "here",
+        "started_at": 2.0,
+    }
+    write_attempt(directory, Attempt(**made, failures=(failure,), given_up=True))
 
 
 def work_on(root: Path, objective: Objective, *, count: int | None = None) -> None:
     """Carry out the trials that are left one by one, pruned when the study says so."""
     cells = SearchCells(root)
-    study = Study(cells)
+    search, study = cells.search, Study(cells)
     left = [x for x in cells.names if not read_ended(root / x) and not is_given_up(root / x)]
     for name in left[:count]:
-        run_trial(cells, study, name, objective)
-
-
-def run_trial(cells: SearchCells, study: Study, name: str, objective: Objective) -> None:
-    """Carry out one trial."""
-    search, directory = cells.search, cells.root / name
-    values = search.values(study.begin(name).config)
-    perplexity = objective(values)
-    whole = curve(search, perplexity)
-    pruned = study.prunes_at(
-        name, {x: whole[x] for x in whole if x < search.base.training.max_steps}
-    )
-    if (attempt := locate(directory)).exists():
-        attempt.rename(directory)
-    leave(search, directory, values, until=pruned, perplexity=perplexity)
-    if pruned is not None:
-        leave_pruned(directory, pruned, whole[pruned])
-    ended = read_ended(directory)
-    assert ended is not None
-    study.end(name, dataclasses.replace(ended, curve=valid_perplexities(directory)))
+        values, directory = search.values(study.begin(name).config), root / name
+        whole = curve(search, objective(values))
+        before_the_end = {x: whole[x] for x in whole if x < search.base.training.max_steps}
+        pruned = study.prunes_at(name, before_the_end)
+        if (attempt := locate(directory)).exists():
+            attempt.rename(directory)
+        leave(search, directory, values, until=pruned, perplexity=objective(values))
+        if pruned is not None:
+            leave_pruned(directory, pruned, whole[pruned])
+        ended = read_ended(directory)
+        assert ended is not None
+        study.end(name, dataclasses.replace(ended, curve=valid_perplexities(directory)))
 
 
 def journal(root: Path) -> list[optuna.trial.FrozenTrial]:

@@ -16,9 +16,11 @@ from ablations.search.cells import importances
 from ablations.search.report import LEAST_ENDED, write_search_report
 from ablations.search.search import Search
 from ablations.search.space import REGULARISATION, SHAPE, Space, uniform
-from ablations.search.trials import Trial, plan_confirmation, read_trials
+from ablations.search.trials import Trial, plan_confirmation, read_trials, write_best
 from ablations.tables.changes import Value
 from ablations.tables.plan import claim_plan, load_plan
+from experiments.catalog.find import find_experiment
+from experiments.records.experiment import load_experiment
 from experiments.records.progress import RunState
 from experiments.records.result import save_result
 from tests.ablations.report.samples import drawn, html_tables, marks, tables
@@ -142,6 +144,22 @@ def test_notes_depend_on_the_space(tmp_path: Path) -> None:
     notes = (tmp_path / "b" / "report.md").read_text()
     assert f"\n- No model has more than {search.max_parameters:,} parameters" in notes
     assert "\n- d_v takes the value of d_k.\n" in notes
+
+
+def test_the_best_is_found_by_its_file_exactly_as_it_was_trained(tmp_path: Path) -> None:
+    search, path = small_search(tmp_path, seed=7), tmp_path / "best.json"
+    write_best(search, read_trials(search, tmp_path), tmp_path)
+    assert not path.exists()
+    for number, perplexity in enumerate((3.5, 3.0, 2.9)):
+        leave(search, tmp_path / search.names[number], values(number), perplexity=perplexity)
+        write_best(search, read_trials(search, tmp_path), tmp_path)
+    found = find_experiment(str(path))
+    assert found.config == load_experiment(tmp_path / "trial-0002").config
+    assert (found.name, found.description) == (
+        "base_lr-tiny-best",
+        "Learning rate and warm-up, the best of 3 trials at scale tiny: trial-0002, "
+        "perplexity 2.900",
+    )
 
 
 def test_the_best_are_trained_again_with_fresh_seeds_and_reported(tmp_path: Path) -> None:

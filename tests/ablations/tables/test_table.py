@@ -107,31 +107,14 @@ def test_a_row_may_change_each_field_that_rows_need_not_share() -> None:
 
 OTHER: dict[str, Value] = {
     "vocab_size": 5_000,
-    "num_heads": 16,
     "positions": "learned",
-    "max_positions": 300,
-    "tokens_per_batch": 700,
-    "max_length": 300,
     "max_length_ratio": 2.5,
     "drop_duplicates": True,
     "warmup_steps": 123,
-    "schedule": "linear",
-    "learning_rate_factor": 0.25,
-    "adam_beta1": 0.8,
-    "adam_beta2": 0.999,
-    "adam_epsilon": 1e-8,
-    "label_smoothing": 0.0,
     "clip_norm": 2.0,
-    "precision": "bf16",
     "threads": 2,
-    "average_checkpoints": 3,
     "also_average": 4,
-    "checkpoint_every_steps": 77,
-    "validate_every_steps": 78,
-    "log_every_steps": 7,
     "beam_size": 1,
-    "length_penalty": 1.0,
-    "max_extra_length": 9,
 }
 
 
@@ -173,15 +156,9 @@ def test_every_row_fits_every_scale_and_keeps_its_order(chosen: Any) -> None:
     assert steps[-1] == 3 * steps[0] and set(steps[:-1]) == {chosen.max_steps}
 
 
-def test_quick_is_an_eighth_of_the_paper_and_half_as_deep() -> None:
-    found = columns(QUICK.apply(BASE))
-    expected = {"num_layers": 3, "d_model": 64, "d_ff": 256, "num_heads": 8, "d_k": 8, "d_v": 8}
-    assert {name: found[name] for name in expected} == expected
-    assert found["dropout"] == 0.05
+def test_a_scale_says_what_it_divides() -> None:
     assert QUICK.division == "widths / 8, N / 2, dropout / 2"
     assert PAPER.division == "sizes undivided"
-    assert QUICK.corpus.name == "cldr_en_de"
-    assert SMALL.corpus.name == "multi30k_en_de"
 
 
 def test_the_scale_paper_is_the_identity_but_for_averages() -> None:
@@ -202,17 +179,6 @@ def test_a_users_file_declares_a_table(tmp_path: Path) -> None:
     assert columns(found.configure(found.rows[1], QUICK))["num_layers"] == 6
 
 
-def test_relative_paths_of_a_scale_start_at_the_files_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "deep").mkdir()
-    own = f"from tests.ablations.samples import TINY\n{OWN_TABLE}"
-    (tmp_path / "deep" / "own.py").write_text(own.replace("d_v=32)),", "d_v=32)), scales=(TINY,),"))
-    monkeypatch.chdir(tmp_path)
-    (own_scale,) = load_table("deep/own.py").scales
-    assert own_scale.corpus.valid.source.location == str(tmp_path / "deep" / "text.en")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -226,17 +192,6 @@ def test_a_users_file_that_fails_is_bad_input(tmp_path: Path, text: str, message
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         load_table(str(path))
-
-
-def test_unknown_names_suggest_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="did you mean 'table3'"):
-        load_table("tabel3")
-    with pytest.raises(InputError, match="there is no table file"):
-        load_table(str(tmp_path / "none.py"))
-    with pytest.raises(InputError, match="did you mean 'quick'"):
-        find_scale(TABLE, "quik")
-    with pytest.raises(InputError, match="did you mean 'A-h1'"):
-        select_rows(TABLE, "base,A_h1")
 
 
 def test_rows_and_scales_are_found_by_name() -> None:
