@@ -44,10 +44,10 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
     """All figures for which there are enough values."""
     for measure in table.measures:
         if rows := [x for x in _differences(table, measure) if x["paper"] is not None]:
-            yield draw_agreement(rows, measure, ", with 95 % intervals" * table.has_seeds)
+            yield draw_agreement(rows, measure)
     for measure in table.measures:
         if rows := _differences(table, measure):
-            yield _draw_differences(table, rows, measure)
+            yield _draw_differences(rows, measure)
     yield from _curves(table)
     if len(rows := list(_perplexities(table))) > 1:
         yield _draw_perplexities(rows)
@@ -55,6 +55,7 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
 
 def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
     """The rows that can be compared with the base, the best first."""
+    base = {} if table.base is None else by_seed(table.base, measure.name)
     found: list[Record] = []
     for row in table.rows:
         score = row.scores[measure.name]
@@ -63,6 +64,7 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
         low, high = ours.interval or (None, None)
         better = "better" if is_better(measure, ours.mean) else "worse"
         paper = score.paper_difference
+        seeds = [y - base[x] for x, y in by_seed(row, measure.name).items() if x in base]
         found.append(
             {
                 "row": row.name,
@@ -70,6 +72,7 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
                 "ours": ours.mean,
                 "low": low,
                 "high": high,
+                "each seed": seeds if len(seeds) > 1 else [],
                 "agreement": score.agreement,
                 "verdict": score.verdict or f"{better}, one seed",
                 "others found": row.reference,
@@ -88,7 +91,7 @@ def _looks(field: str, looks: Mapping[str, tuple[str, str]], rows: Sequence[Reco
     ]
 
 
-def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Figure:
+def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
     """Each row's difference from the base here against the paper's, with its interval."""
     # The large differences of a few rows would press all others together on a linear axis.
     typical = {name: median(abs(row[name]) for row in rows) or 1 for name in ("paper", "ours")}
@@ -102,6 +105,7 @@ def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Fig
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
     text = {"x": x, "y": y, "text": {"field": "row"}}
     below = _labels_below(rows, typical)
+    has_bounds = any(row["low"] is not None for row in rows)
     spec = style.figure(
         f"{measure.title}: difference from the base, ours against the paper's",
         width=_WIDE,
@@ -110,7 +114,7 @@ def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Fig
         layer=[
             style.layer("rule", {"x": zero}, data=[{}], **_DASHED),
             style.layer("rule", {"y": zero}, data=[{}], **_DASHED),
-            *[interval] * any(row["low"] is not None for row in rows),
+            *[interval] * has_bounds,
             style.layer("point", point, filled=True, size=70, opacity=1),
             style.layer("text", text, where="!datum.below", dy=-4, **_TEXT),
             style.layer("text", text, where="datum.below", dy=12, **_TEXT),
@@ -120,7 +124,8 @@ def draw_agreement(rows: Sequence[Record], measure: Measure, bounds: str) -> Fig
         name=f"agreement-{measure.name}",
         spec=spec,
         caption=f"{measure.title}: each row's difference from the base, the paper's from left "
-        f"to right and ours upwards{bounds}, on scales that are logarithmic but near 0. "
+        f"to right and ours upwards{', with 95 % intervals' * has_bounds}, on scales that are "
+        "logarithmic but near 0. "
         "Rows in the lower left and upper right quarters change in the same direction.",
     )
 
@@ -144,8 +149,9 @@ def _labels_below(rows: Sequence[Record], typical: Mapping[str, float]) -> list[
     ]
 
 
-def _draw_differences(table: TableNumbers, rows: Sequence[Record], measure: Measure) -> Figure:
+def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
     """A forest plot: a line for each row with its difference from the base and the interval."""
+    has_seeds = any(row["each seed"] for row in rows)
     order = [row["row"] for row in rows]
     x = style.axis("ours", f"Δ {measure.title}")
     y = {"field": "row", "sort": order, "title": None, "axis": {"grid": True}}
@@ -154,8 +160,9 @@ def _draw_differences(table: TableNumbers, rows: Sequence[Record], measure: Meas
     ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": colour}
     interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
-    seeds = list(_differences_by_seed(table, order, measure.name))
-    seed = {"x": x, "y": y, "tooltip": style.tooltip("row", "seed", "ours")}
+    seed = {"x": {**x, "field": "each seed"}, "y": y}
+    seeds = style.layer("tick", seed, color=style.GREY, size=9)
+    seeds["transform"] = [{"flatten": ["each seed"]}]
     right = {"x": {"value": _WIDTH + 8}}
     head = {**right, "y": {"value": -8}, "text": {"value": "others found"}}
     references = [
@@ -174,23 +181,14 @@ def _draw_differences(table: TableNumbers, rows: Sequence[Record], measure: Meas
         layer=[
             style.layer("rule", zero, data=[{}], **_DASHED),
             *[interval] * any(row["low"] is not None for row in rows),
-            *[style.layer("tick", seed, data=seeds, color=style.GREY, size=9)] * bool(seeds),
+            *[seeds] * has_seeds,
             style.layer("point", point, filled=True, size=60, opacity=1),
             *references * any(row["others found"] for row in rows),
         ],
     )
     caption = f"{measure.title}: each row's difference from the base, the best row at the top"
-    caption += ", with its 95 % interval and each seed as a tick" * table.has_seeds
+    caption += ", with its 95 % interval and each seed as a tick" * has_seeds
     return Figure(name=f"differences-{measure.name}", spec=spec, caption=f"{caption}.")
-
-
-def _differences_by_seed(table: TableNumbers, rows: Sequence[str], name: str) -> Iterator[Record]:
-    """The differences of which a mean is taken, in rows of several seeds."""
-    base = {} if table.base is None else by_seed(table.base, name)
-    for row in (row for row in table.rows if row.name in rows):
-        common = {x: y - base[x] for x, y in by_seed(row, name).items() if x in base}
-        if len(common) > 1:
-            yield from ({"row": row.name, "seed": x, "ours": y} for x, y in common.items())
 
 
 def _curves(table: TableNumbers) -> Iterator[Figure]:

@@ -106,7 +106,7 @@ def test_a_label_is_moved_from_the_point_to_its_right() -> None:
     places = {"far": (-3.0, 1.0), "near": (1.0, 1.0), "next": (1.1, 1.0), "above": (1.2, 2.0)}
     signs = {"low": None, "high": None, "agreement": "same sign"}
     rows = [{"row": name, "paper": x, "ours": y, **signs} for name, (x, y) in places.items()]
-    spec = draw_agreement(rows, MEASURES["perplexity"], "").spec
+    spec = draw_agreement(rows, MEASURES["perplexity"]).spec
     assert [row["row"] for row in spec["data"]["values"] if row["below"]] == ["near"]
 
 
