@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,8 +21,8 @@ class Batch:
     Attributes:
         src: ``(batch, src)``, each row ending with the end-of-sentence id
         tgt: ``(batch, 1 + tgt)``, likewise, each row beginning with the begin-of-sentence id
-        source_tokens: real tokens of the whole step, over all devices
-        target_tokens: likewise; the end of a sentence counts, its begin does not
+        source_tokens, target_tokens: real tokens of the whole step, over all devices; the end of a
+            sentence counts, its begin does not
         number: of the batch, counted from the start of training
         shard: which of ``shards`` parts of it this is, for devices and accumulation
         real_targets: ``(targets,)``, indices of ``tgt[:, 1:].flatten()`` that are not padding;
@@ -88,12 +87,8 @@ class BatchPlan:
 
     Each bucket is cut into batches at places that depend only on the lengths; which pairs of a
     bucket share a batch, and the order of the batches, are drawn anew for each epoch. So all epochs
-    have the same number of batches, and batch ``n`` is found without computing earlier ones.
-
-    Args:
-        buckets: the pairs by length
-        tokens_per_batch: approximate number of real tokens on the fuller side of each batch
-        seed: of the shuffles
+    have the same number of batches, and batch ``n`` is found without computing earlier ones. The
+    fuller side of a batch has about ``tokens_per_batch`` real tokens.
     """
 
     def __init__(self, buckets: Buckets, tokens_per_batch: int, seed: int) -> None:
@@ -106,10 +101,6 @@ class BatchPlan:
     def __len__(self) -> int:
         """Batches per epoch."""
         return len(self._cuts) - 1
-
-    def epoch(self, epoch: int) -> Iterator[Integers]:
-        """The batches of an epoch, each as the indices of its pairs."""
-        return (self.batch(epoch * len(self) + index) for index in range(len(self)))
 
     def batch(self, number: int) -> Integers:
         """The pairs of batch ``number``, counted from the start of training."""

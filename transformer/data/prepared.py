@@ -12,7 +12,7 @@ from pathlib import Path
 from transformer.config import from_dict, to_dict
 from transformer.data.buckets import Buckets
 from transformer.data.fetch.cache import sha256_of
-from transformer.data.store import TokenStore
+from transformer.data.store import EncodedPairs
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
@@ -95,9 +95,9 @@ class PreparedCorpus:
         """True if the corpus has this split."""
         return (self.directory / split).is_dir()
 
-    def store(self, split: str) -> TokenStore:
+    def store(self, split: str) -> EncodedPairs:
         """The word-pieces of ``train``, ``valid`` or ``test``."""
-        return TokenStore(self.directory / split)
+        return EncodedPairs.open(self.directory / split)
 
     def buckets(self) -> Buckets:
         """The training pairs by length."""

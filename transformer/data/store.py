@@ -41,6 +41,14 @@ class EncodedPairs:
         tokens, lengths = _joined(pairs, np.dtype(np.int64))
         return cls(tokens, lengths, starts_of(lengths, 0))
 
+    @classmethod
+    def open(cls, directory: Path) -> EncodedPairs:
+        """Pairs in a folder, memory-mapped, so that opening is quick at any size."""
+        (path,) = directory.glob("tokens.*")
+        tokens = np.memmap(path, _TOKENS_FILES[path.name], "r")
+        lengths = np.memmap(directory / _LENGTHS_FILE, np.uint32, "r").reshape(-1, 2)
+        return cls(tokens, lengths, np.memmap(directory / _STARTS_FILE, np.uint64, "r"))
+
     def __len__(self) -> int:
         return len(self.lengths)
 
@@ -62,17 +70,6 @@ class EncodedPairs:
         sentences = np.full((len(pairs), lengths.max()), PAD_ID, dtype=np.int64)
         sentences[np.arange(lengths.max()) < lengths[:, None]] = self._tokens[places]
         return sentences
-
-
-class TokenStore(EncodedPairs):
-    """Encoded pairs in a folder, memory-mapped, so that opening is quick at any size."""
-
-    def __init__(self, directory: Path) -> None:
-        (path,) = directory.glob("tokens.*")
-        tokens = np.memmap(path, _TOKENS_FILES[path.name], "r")
-        lengths = np.memmap(directory / _LENGTHS_FILE, np.uint32, "r").reshape(-1, 2)
-        starts = np.memmap(directory / _STARTS_FILE, np.uint64, "r")
-        super().__init__(tokens, lengths, starts)
 
 
 def _joined(pairs: Sequence[Pair], kind: np.dtype[Any]) -> tuple[Tokens, npt.NDArray[np.uint32]]:

@@ -40,7 +40,7 @@ from transformer.data.prepared import (
     refuse_changed,
     write_report,
 )
-from transformer.data.store import TokenStore, write_store
+from transformer.data.store import EncodedPairs, write_store
 from transformer.data.text import read_aligned
 from transformer.data.trees import BRACKETS
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
@@ -189,7 +189,7 @@ def _train(config: Config, paths: Mapping[TextFile, Path], part: Path) -> None:
         if not total[KEPT]:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.items())
             raise InputError(f"{texts[0][0]}: no pair is left of the training text ({reasons})")
-        Buckets.of(TokenStore(folder).lengths).save(folder)
+        Buckets.of(EncodedPairs.open(folder).lengths).save(folder)
         each = zip(data.corpus.train, text.fates, fates, strict=True)
         write_report(part, list(itertools.starmap(_train_report, each)))
 
