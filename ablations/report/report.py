@@ -81,16 +81,19 @@ def _to_latex(table: TableNumbers, results: Grid) -> str:
 
 
 def _to_csv(table: TableNumbers) -> str:
-    """A line for each finished run, with its settings, figures and cost, and the paper's."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(lines_of_runs(table))
+    return text.getvalue()
+
+
+def lines_of_runs(table: TableNumbers) -> Iterator[list[object]]:
+    """Heads, then a line for each finished run: its settings, figures and cost, and the paper's."""
     settings = table.plan.shown
     quoted = table.plan.measures if table.plan.is_compared else ()
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", *settings, *_OF_RESULT, *(f"paper_{name}" for name in quoted)])
+    yield ["row", *settings, *_OF_RESULT, *(f"paper_{name}" for name in quoted)]
     for row in table.rows:
         declared = [row.settings[name] for name in settings]
         paper = [row.scores[name].paper for name in quoted]
         for result in row.results:
             found = [getattr(result, name) for name in _OF_RESULT]
-            writer.writerow([row.name, *declared, *found, *paper])
-    return text.getvalue()
+            yield [row.name, *declared, *found, *paper]

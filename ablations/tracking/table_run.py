@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ablations.files import FIGURES
-from ablations.report.numbers import RowNumbers, compute_numbers
-from ablations.tables.plan import Plan
+from ablations.report.numbers import compute_numbers
+from ablations.report.report import lines_of_runs
 
 
 def track_table_run(root: Path, *, offline: bool = False) -> None:
-    """Log the results of the table in ``root`` as a W&B table, in a run of its own.
+    """Log the finished runs of the table in ``root``, as in its ``results.csv``, as a W&B table.
 
     Args:
         root: the table's directory
@@ -23,31 +23,15 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
 
     table = compute_numbers(root)
     plan = table.plan
-    rows = [_line(plan, row) for row in table.rows]
-    names = {"table": plan.table, "scale": plan.scale}
+    heads, *lines = lines_of_runs(table)
     track_table(
         root,
         f"{plan.table}-{plan.scale}-table",
-        list(rows[0]) if rows else ["row"],
-        [list(row.values()) for row in rows],
+        [*map(str, heads)],
+        lines,
         figures={path.stem: path for path in sorted((root / FIGURES).glob("*.png"))},
-        config={**names, "corpus": plan.base.data.corpus.name},
+        config={"table": plan.table, "scale": plan.scale, "corpus": plan.base.data.corpus.name},
         group=f"{plan.table}-{plan.scale}",
-        tags=(*names.values(), "table"),
+        tags=(plan.table, plan.scale, "table"),
         offline=offline,
     )
-
-
-def _line(plan: Plan, row: RowNumbers) -> dict[str, str | float | None]:
-    """A row by column: numbers, or text, or None if there is no value yet."""
-    changes = " ".join(f"{name}={row.settings[name]}" for name in sorted(row.changed))
-    line: dict[str, str | float | None] = {"row": row.name, "changes": changes}
-    for name, score in row.scores.items():
-        line[name] = score.ours and score.ours.mean
-        line[f"{name}_deviation"] = score.ours and score.ours.deviation
-        line[f"{name}_difference"] = score.difference and score.difference.mean
-        if plan.is_compared:
-            line[f"paper_{name}"] = score.paper
-    line["seeds"] = len(row.results)
-    line["parameters"] = row.results[0].parameters if row.results else None
-    return line | {name: row.settings[name] for name in plan.shown}
