@@ -85,12 +85,6 @@ def _executor(options: Options, root: Path, threads: int) -> tuple[Executor, str
         return LocalExecutor(places), several if devices else "the CPU"
     from ablations.runs.on_ray import RayExecutor  # which imports ray, an extra
 
-    executor = RayExecutor(
-        options.ray,
-        root,
-        devices=options.devices_per_trial,
-        sharing=options.trials_per_device,
-        threads=threads,
-    )
+    executor = RayExecutor(options.ray, root, options, threads)
     where = f", whose dashboard is at {executor.dashboard}" if executor.dashboard else ""
     return executor, f"the Ray cluster{where}"

@@ -82,22 +82,9 @@ def take_over(stem: Path) -> Path | None:
     return target
 
 
-def publish(directory: Path, stem: Path) -> bool:
-    """Make the attempt the run's final directory; False if it is no longer the newest."""
-    try:
-        rename(directory, stem)
-    except OSError:
-        if directory.exists():
-            raise
-        return False
-    return True
-
-
 def next_attempt(directory: Path, name: str, devices: tuple[int | str, ...], ranks: int) -> Attempt:
     """The record of the attempt in ``directory``, with what is known of those before it."""
-    before = read_attempt(directory)
-    tracked = wandb_id(directory)  # None if the attempt before ended too early to be tracked
-    return Attempt(
+    attempt = Attempt(
         cell=name,
         number=number(directory),
         worker=own_name(),
@@ -105,11 +92,13 @@ def next_attempt(directory: Path, name: str, devices: tuple[int | str, ...], ran
         devices=devices,
         ranks=ranks,
         started_at=time.time(),
-        failures=before.failures if before else (),
-        wandb_ids=(*(before.wandb_ids if before else ()), *filter(None, [tracked])),
-        kills=before.kills if before else 0,
-        furthest=before.furthest if before else 0,
     )
+    before = read_attempt(directory)
+    if before is None:
+        return attempt
+    tracked = filter(None, [wandb_id(directory)])  # none if the attempt before ended too early
+    kept = {name: getattr(before, name) for name in ("failures", "kills", "furthest")}
+    return replace(attempt, **kept, wandb_ids=(*before.wandb_ids, *tracked))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,9 +193,8 @@ def record_failure(
     if attempt is None:
         return False
     progress = read_progress(directory) or Progress(stage=RunState.FAILED)
-    kills = 0
-    if killed:
-        kills = 1 if progress.step > attempt.furthest else attempt.kills + 1
+    moved = progress.step > attempt.furthest
+    kills = 0 if not killed else 1 if moved else attempt.kills + 1
     attempt = replace(attempt, kills=kills, furthest=max(progress.step, attempt.furthest))
     if not killed or kills >= _MOST_KILLS:
         failure = Failure(attempt=attempt.number, reason=reason, lines=tuple(lines), at=time.time())

@@ -14,7 +14,7 @@ from ablations.runs.attempts import leave_pruned, locate, number
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
 from ablations.runs.study import Cells, Study
-from ablations.runs.supervise import GRACE_SECONDS, AttemptEnd
+from ablations.runs.supervise import GRACE_SECONDS, AttemptEnd, Wish
 from experiments.records.outputs import valid_perplexities
 from experiments.records.progress import RunState, stop_signals
 from transformer.errors import InputError
@@ -28,13 +28,13 @@ class Executor(Protocol):
 
     ``places`` are all that there are now, used or free; those of a cluster come and go. ``ended``
     are the attempts that have ended since the last call, by the names of their runs. ``stop`` lets
-    all attempts end after a checkpoint, or at once; ``close`` lets go of what is left.
+    all attempts end as wished; ``close`` lets go of what is left.
     """
 
     def places(self) -> Sequence[Place]: ...
     def start(self, job: Job, place: Place) -> None: ...
     def ended(self) -> Sequence[tuple[str, AttemptEnd]]: ...
-    def stop(self, *, kill: bool) -> None: ...
+    def stop(self, wish: Wish) -> None: ...
     def close(self) -> None: ...
 
 
@@ -81,7 +81,7 @@ class Driver:
                     self._turn()
                     time.sleep(_POLL_SECONDS)
             except BaseException:
-                self._executor.stop(kill=False)
+                self._executor.stop(Wish.STOP)
                 raise
             finally:
                 self._executor.close()
@@ -95,21 +95,20 @@ class Driver:
         if len(self._received) > self._obeyed:
             self._obeyed = len(self._received)
             first = self._kill_at is None
-            self._note(
-                "stopping after a checkpoint (again to kill)" if first else "killing the runs"
-            )
+            how = "stopping after a checkpoint (again to kill)" if first else "killing the runs"
+            self._note(how)
             self._stop()
         if self._kill_at is None:
             self._fill()
             self._prune()
         elif time.monotonic() >= self._kill_at:
-            self._executor.stop(kill=True)
+            self._executor.stop(Wish.KILL)
         self._show()
 
     def _stop(self) -> None:
         """Let all runs end after a checkpoint, at once if this is the second time."""
         self._kill_at = time.monotonic() + (0 if self._kill_at else GRACE_SECONDS)
-        self._executor.stop(kill=False)
+        self._executor.stop(Wish.STOP)
 
     def _refuse(self, error: InputError) -> None:
         if self._refusal is None:

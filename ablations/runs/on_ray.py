@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -24,22 +25,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ablations.runs import process
 from ablations.runs.attempts import locate
+from ablations.runs.options import Options
 from ablations.runs.process import Job, Place, Start
 from ablations.runs.supervise import AttemptEnd, Wish, failed, supervise
 from experiments.records.progress import RunState
 from transformer.errors import InputError
 
 # What a node's process has of the driver's environment: the project's own settings.
-_PASSED = (
-    "DATA_",
-    "LRU_CACHE_CAPACITY",
-    "OMP_NUM_THREADS",
-    "ONEDNN_",
-    "PENN_TREEBANK",
-    "SACREBLEU",
-    "TRANSFORMER_VARIANTS",
-    "WANDB_",
-)
+_PASSED = re.compile("DATA_|LRU_CACHE_|OMP_NUM_|ONEDNN_|PENN_|SACREBLEU|TRANSFORMER_|WANDB_")
 _LOOK_SECONDS = 2.0  # between looks at which nodes there are
 _GRACE_SECONDS = 25.0
 
@@ -50,24 +43,13 @@ class RayExecutor:
     Args:
         address: of the cluster, or ``auto``
         root: the directory of the runs, which all nodes must see
-        devices: GPUs of a run, or processes without any in the cluster
-        sharing: runs on a GPU
+        options: how many devices a run has, or shares with others
         threads: of the CPU for each process
-        start: starts a run's process on its node
     """
 
-    def __init__(
-        self,
-        address: str,
-        root: Path,
-        *,
-        devices: int = 1,
-        sharing: int = 1,
-        threads: int = 1,
-        start: Start | None = None,
-    ) -> None:
-        self._root, self._project = root.absolute(), _describe_project(root.absolute())
-        self._ranks, self._start_process = devices, start or process.start
+    def __init__(self, address: str, root: Path, options: Options, threads: int) -> None:
+        self._root, self._project = root.absolute(), _digest()
+        self._ranks = options.devices_per_trial
         self._attempts: dict[Any, tuple[Job, Place]] = {}
         self._nodes: list[Any] = []
         self._unfit: set[str] = set()
@@ -75,9 +57,9 @@ class RayExecutor:
         self._look_at = 0.0
         try:
             self.dashboard = _connect(address)
-            self._needs = {"CPU": float(devices * threads)}
+            self._needs = {"CPU": float(self._ranks * threads)}
             if any(node["Resources"].get("GPU") for node in ray.nodes() if node["Alive"]):
-                self._needs["GPU"] = devices / sharing
+                self._needs["GPU"] = self._ranks / options.trials_per_device
             if not self.places():
                 wanted = ", ".join(f"{x:g} {name}" for name, x in self._needs.items())
                 raise InputError(
@@ -92,15 +74,16 @@ class RayExecutor:
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_SECONDS
             self._nodes = [node for node in ray.nodes() if node["Alive"]]
-        return [
-            Place(number, ranks=self._ranks, node=node["NodeID"], host=node["NodeManagerHostname"])
-            for node in self._nodes
-            if node["NodeID"] not in self._unfit
-            for number in range(_fitting(self._needs, node["Resources"]))
-        ]
+        found: list[Place] = []
+        for node in self._nodes:
+            name, host, there = node["NodeID"], node["NodeManagerHostname"], node["Resources"]
+            fitting = int(min(there.get(x, 0) / need for x, need in self._needs.items()))
+            if name not in self._unfit:
+                found += [Place(x, ranks=self._ranks, node=name, host=host) for x in range(fitting)]
+        return found
 
     def start(self, job: Job, place: Place) -> None:
-        passed = {k: v for k, v in os.environ.items() if k.startswith(_PASSED)}
+        passed = {name: value for name, value in os.environ.items() if _PASSED.match(name)}
         job = replace(job, root=self._root, environment={**passed, **job.environment})
         task = ray.remote(_attempt).options(
             num_cpus=self._needs["CPU"],
@@ -108,8 +91,7 @@ class RayExecutor:
             max_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
         )
-        arguments = job, place, self._start_process, self._project
-        self._attempts[task.remote(*arguments)] = job, place
+        self._attempts[task.remote(job, place, process.start, self._project)] = job, place
 
     def ended(self) -> Sequence[tuple[str, AttemptEnd]]:
         if not self._attempts:
@@ -140,8 +122,7 @@ class RayExecutor:
         text = f"node {place.host} of the Ray cluster is not used: {end}"
         return AttemptEnd(state=RunState.FAILED if self.places() else RunState.REFUSED, text=text)
 
-    def stop(self, *, kill: bool) -> None:
-        wish = Wish.KILL if kill else Wish.STOP
+    def stop(self, wish: Wish) -> None:
         if wish > self._wish:
             self._wish = wish
             for task in self._attempts:
@@ -182,30 +163,25 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _fitting(wanted: Mapping[str, float], there: Mapping[str, float]) -> int:
-    """How many runs a node has the resources for."""
-    return int(min(there.get(name, 0) / need for name, need in wanted.items()))
-
-
-def _describe_project(root: Path) -> dict[str, str]:
-    """What must be the same on all nodes; the source may differ from its commit."""
+def _digest() -> str:
+    """A checksum of the project's source, which may differ from its commit."""
     digest, top = hashlib.sha256(), Path(__file__).parents[2]
     for package in ("transformer", "experiments", "ablations"):
         for path in sorted((top / package).rglob("*.py")):
             digest.update(path.read_bytes())
-    there = "there" if root.is_dir() else "missing"
-    return {f"the directory {root}": there, "the project": digest.hexdigest()[:12]}
+    return digest.hexdigest()
 
 
-def _attempt(job: Job, place: Place, start: Start, ours: dict[str, str]) -> AttemptEnd | str:
+def _attempt(job: Job, place: Place, start: Start, project: str) -> AttemptEnd | str:
     """Supervise an attempt on this node, as a task whose cancellation is a wish.
 
     Returns:
-        Its end, or how the node differs from the driver's machine.
+        Its end, or why this node cannot be used.
     """
-    for name, theirs in _describe_project(job.root).items():
-        if theirs != ours[name]:
-            return f"{name} is {theirs}, here {ours[name]}"
+    if not job.root.is_dir():
+        return f"it does not see the directory {job.root}"
+    if _digest() != project:
+        return "it has another version of the project"
     process.forget_rank()
     wish = Wish.CONTINUE
 

@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.context import ForkServerProcess
@@ -133,12 +133,24 @@ def fork(directory: Path, job: Job, place: Place) -> RunProcess:
     if place.ranks > 1:
         return start(directory, job, place)
     run = _ForkedRun(directory.absolute(), job, place)
+    multiprocessing.set_forkserver_preload(_PRELOADED)
     for _ in range(_START_ATTEMPTS):
-        with suppress(OSError, EOFError):  # the server has just been killed
-            run.begin()
+        with _FORKING, _without_signals(), suppress(OSError, EOFError):  # it has just been killed
+            run.start()
             return run
         time.sleep(_MOMENT_SECONDS)
     raise ChildProcessError("the processes of runs cannot be started: their fork server dies")
+
+
+@contextmanager
+def _without_signals() -> Generator[None]:
+    """Let a fork server that is started meanwhile not be ended by a signal to the whole group."""
+    resource_tracker.ensure_running()  # which unblocks signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _ForkedRun(ForkServerProcess):
@@ -155,17 +167,6 @@ class _ForkedRun(ForkServerProcess):
         number = super().pid
         assert number is not None
         return number
-
-    def begin(self) -> None:
-        """Fork it from a server that no signal to the driver's group ends."""
-        with _FORKING:
-            multiprocessing.set_forkserver_preload(_PRELOADED)
-            resource_tracker.ensure_running()  # which unblocks signals
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-            try:
-                self.start()
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def poll(self) -> int | None:
         """The exit code, or minus the signal that killed it; None while it runs."""

@@ -25,7 +25,11 @@ class Cells(Protocol):
     of its run below ``root``.
 
     ``names`` are in the order in which to start the runs; ``title`` is for users. In a search a run
-    may be pruned, and one that diverged has ended for good.
+    may be pruned, and one that diverged has ended for good. ``create_study`` makes the study if it
+    is missing; ``restore`` gives all trials that the files tell of, in order, those of ``known``
+    that still fit as they are; ``ask`` makes a trial, ``experiment`` what it trains, and
+    ``to_trial`` a complete or pruned one of a run that has ended, None if its values are not
+    finite.
     """
 
     root: Path
@@ -33,31 +37,12 @@ class Cells(Protocol):
     title: str
     is_search: bool
 
-    def create_study(self, storage: BaseStorage) -> optuna.Study:
-        """The study in ``storage``, made if it is missing."""
-        ...
-
-    def name_of(self, trial: FrozenTrial) -> str:
-        """The cell of a trial."""
-        ...
-
-    def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]:
-        """All trials that the files tell of, in order; those of ``known`` that still fit as they
-        are.
-        """
-        ...
-
-    def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
-        """A new trial for a cell."""
-        ...
-
-    def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
-        """The configuration to train."""
-        ...
-
-    def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None:
-        """A run that has ended as a complete or pruned trial; None if its values are not finite."""
-        ...
+    def create_study(self, storage: BaseStorage) -> optuna.Study: ...
+    def name_of(self, trial: FrozenTrial) -> str: ...
+    def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]: ...
+    def ask(self, study: optuna.Study, name: str) -> optuna.Trial: ...
+    def experiment(self, name: str, trial: optuna.Trial) -> Experiment: ...
+    def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None: ...
 
 
 class Study:

@@ -11,30 +11,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
-from ablations.runs import process
-from ablations.runs.attempts import (
-    PRUNED_FILE,
-    Ended,
-    elapsed,
-    leave_pruned,
-    locate,
-    next_attempt,
-    publish,
-    read_ended,
-    record_failure,
-    set_aside_broken,
-    take_over,
-)
+from ablations.runs import attempts, process
 from ablations.runs.lock import is_running, name_of, pid_of
-from ablations.runs.process import (
-    LOG_FILE,
-    Job,
-    Place,
-    RunProcess,
-    Start,
-    last_log_lines,
-    signal_group,
-)
+from ablations.runs.process import Job, Place, RunProcess, Start, last_log_lines, signal_group
 from experiments.records.attempt import write_attempt
 from experiments.records.data import share_data
 from experiments.records.experiment import DATA_FILE
@@ -43,6 +22,7 @@ from experiments.records.ownership import claim
 from experiments.records.progress import RunState, final_state, read_progress
 from experiments.records.result import in_words, valid_scores
 from transformer.errors import InputError
+from transformer.files import rename
 from transformer.formats import duration
 
 PROCESS_FILE = ".process"
@@ -68,7 +48,7 @@ class AttemptEnd:
 
     state: RunState
     text: str
-    ended: Ended | None = None
+    ended: attempts.Ended | None = None
 
 
 class LocalExecutor:
@@ -94,13 +74,13 @@ class LocalExecutor:
         done = [name for name, attempt in self._attempts.items() if attempt.done()]
         return [(name, self._attempts.pop(name).result()) for name in done]
 
-    def stop(self, *, kill: bool) -> None:
-        self._wish = Wish.KILL if kill else max(self._wish, Wish.STOP)
+    def stop(self, wish: Wish) -> None:
+        self._wish = max(self._wish, wish)
 
     def close(self) -> None:
         """Wait for the attempts that are left, and kill those that do not end."""
         wait(self._attempts.values(), GRACE_SECONDS)
-        self.stop(kill=True)
+        self.stop(Wish.KILL)
         self._threads.shutdown()
 
 
@@ -114,8 +94,8 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
         wish: asked several times a second
     """
     stem = job.root / job.name
-    notes = _end_orphan(locate(stem), wish)
-    if (published := _publish(locate(stem), stem, "ended early")) is not None:
+    notes = _end_orphan(attempts.locate(stem), wish)
+    if (published := _publish(attempts.locate(stem), stem, "ended early")) is not None:
         return published  # its supervisor was killed before it could
     if wish():
         return AttemptEnd(state=RunState.STOPPED, text="stopped")
@@ -154,35 +134,40 @@ def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
 
 def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
     """Give a run that has ended its final name; None if it is no longer this attempt's."""
-    ended = read_ended(directory)
+    ended = attempts.read_ended(directory)
     if ended is None:
         return None
     ended = replace(ended, curve=valid_perplexities(directory))
-    if ended.result is not None:
-        (directory / PRUNED_FILE).unlink(missing_ok=True)  # it was to be pruned, but was faster
-    if directory != stem and not publish(directory, stem):
-        return None
+    if ended.result is not None:  # it may have been faster than it was to be pruned
+        (directory / attempts.PRUNED_FILE).unlink(missing_ok=True)
+    if directory != stem:
+        try:
+            rename(directory, stem)
+        except OSError:
+            if directory.exists():
+                raise
+            return None
     if ended.result is None:
         return AttemptEnd(state=RunState.PRUNED, text=how, ended=ended)
     scores = in_words(valid_scores(ended.result))
-    text = f"finished in {duration(elapsed(stem, ended.result))}, {scores}"
+    text = f"finished in {duration(attempts.elapsed(stem, ended.result))}, {scores}"
     return AttemptEnd(state=RunState.DONE, text=text, ended=ended)
 
 
 def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Attempt | None:
     """Take over the run's directory and start its process; None if another driver was first."""
-    directory = take_over(job.root / job.name)
+    directory = attempts.take_over(job.root / job.name)
     if directory is None:
         return None
     try:
-        broken = set_aside_broken(directory)
+        broken = attempts.set_aside_broken(directory)
         notes += [f"{name} cannot be read, and is now {name}.broken" for name in broken]
-        record = next_attempt(directory, job.name, place.devices, place.ranks)
+        record = attempts.next_attempt(directory, job.name, place.devices, place.ranks)
         claim(directory, job.experiment)
         others = job.root.glob("*/" * len(Path(job.name).parts) + DATA_FILE)
         share_data(directory, (x.parent for x in others if x.parent != directory))
         write_attempt(directory, record)
-        log = directory / LOG_FILE
+        log = directory / process.LOG_FILE
         log_start = log.stat().st_size if log.exists() else 0
         started_at = time.time()
         run = start(directory, job, place)
@@ -214,7 +199,7 @@ class _Attempt:
         """
         while self.process.poll() is None:
             wanted = wish()
-            if not self.sent and (self.directory / PRUNED_FILE).exists():
+            if not self.sent and (self.directory / attempts.PRUNED_FILE).exists():
                 wanted = max(wanted, Wish.STOP)
             if wanted > self.sent:
                 self.sent = wanted
@@ -229,12 +214,12 @@ class _Attempt:
         state = final_state(self.directory, code, self.started_at)
         if state == RunState.DIVERGED and self.job.may_diverge:
             progress = read_progress(self.directory)
-            leave_pruned(self.directory, progress.step if progress else 0, math.inf)
+            attempts.leave_pruned(self.directory, progress.step if progress else 0, math.inf)
         how = f"ended early after {duration(time.time() - self.started_at)}"
         if (published := _publish(self.directory, stem, how)) is not None:
             return published
         if not self.directory.exists():
-            gone = not locate(stem).exists()
+            gone = not attempts.locate(stem).exists()
             text = "its directory was removed" if gone else "another attempt has taken it over"
             return AttemptEnd(state=RunState.STOPPED, text=text)
         if state == RunState.REFUSED:
@@ -265,7 +250,7 @@ def failed(
     directory: Path, reason: str, lines: Sequence[str] = (), *, killed: bool, retries: int
 ) -> AttemptEnd:
     """Record why the attempt in ``directory`` failed, and whether the run is given up."""
-    final = record_failure(directory, reason, lines, killed=killed, retries=retries)
+    final = attempts.record_failure(directory, reason, lines, killed=killed, retries=retries)
     then = "given up" if final else "it is tried again"
     text = "\n    ".join([f"failed, {reason}; {then}", *lines])
     return AttemptEnd(state=RunState.GIVEN_UP if final else RunState.FAILED, text=text)

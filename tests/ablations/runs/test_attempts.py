@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runs.attempts import locate, number, publish, record_failure, take_over
+from ablations.runs.attempts import locate, number, record_failure, take_over
 from experiments.records.attempt import Attempt, read_attempt, write_attempt
 from experiments.records.progress import Progress, RunState, write_progress
 
@@ -30,9 +30,6 @@ def test_a_cell_goes_from_attempt_to_attempt_to_its_end(tmp_path: Path) -> None:
     assert (second.name, (second / "step").read_text()) == ("seed-1.attempt-2", "5")
     assert not first.exists() and not (second / ".lock-1").exists()
     assert locate(stem) == second
-    assert publish(second, stem)
-    assert (stem / "step").read_text() == "5"
-    assert list(stem.parent.iterdir()) == [stem]
 
 
 def test_the_tenth_attempt_is_newer_than_the_ninth(tmp_path: Path) -> None:
@@ -41,13 +38,12 @@ def test_the_tenth_attempt_is_newer_than_the_ninth(tmp_path: Path) -> None:
     assert number(locate(tmp_path / "seed-1")) == 10
 
 
-def test_a_superseded_attempt_can_neither_write_nor_finish(tmp_path: Path) -> None:
+def test_a_superseded_attempt_cannot_write(tmp_path: Path) -> None:
     stem = tmp_path / "seed-1"
     first = attempt(stem)
     attempt(stem)
     with pytest.raises(FileNotFoundError):
         write_progress(first, Progress(stage=RunState.TRAIN))
-    assert not publish(first, stem)
     assert not first.exists()
 
 

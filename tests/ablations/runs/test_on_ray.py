@@ -135,8 +135,11 @@ def test_what_cannot_run_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("mount", "message"),
     [
-        ("-t tmpfs none {folder}", "the directory {folder}/out is missing, here there"),
-        ("--bind {folder}/other.py {root}/ablations/files.py", "the project is "),
+        ("-t tmpfs none {folder}", "it does not see the directory {folder}/out"),
+        (
+            "--bind {folder}/other.py {root}/ablations/files.py",
+            "it has another version of",
+        ),
         ("-t tmpfs none {root}/ablations", "it cannot run the project ("),
     ],
 )
