@@ -33,9 +33,7 @@ _GRACE_SECONDS = 60.0
 def main(arguments: Sequence[str], watched: int = 0) -> int:
     """Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged.
 
-    Args:
-        arguments: the words of the command
-        watched: the end of a pipe whose other end the driver holds
+    The driver holds the other end of the pipe ``watched``.
     """
     folder, accumulate, log = arguments
     _exit_on_signals()

@@ -35,7 +35,7 @@ _PRELOADED = [
     "lightning.pytorch.loggers.wandb",
     "wandb.sdk.launch",
 ]
-_START_ATTEMPTS, _MOMENT_SECONDS = 50, 0.1
+_START_ATTEMPTS, _MOMENT_SECONDS = 20, 0.1
 _LOST = 255  # Python's exit code of a process whose fork server was killed
 _FORKING = threading.Lock()  # each attempt has a thread, and starting a process asks for all codes
 
@@ -139,7 +139,7 @@ def fork(directory: Path, job: Job, place: Place) -> RunProcess:
             run.start()
             return run
         time.sleep(_MOMENT_SECONDS)
-    raise ChildProcessError("the processes of runs cannot be started: their fork server dies")
+    return start(directory, job, place)  # no server can be had, as where TMPDIR is a long name
 
 
 @contextmanager

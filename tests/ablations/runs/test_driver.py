@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -73,71 +72,63 @@ def directory(root: Path, cell: Cell) -> Path:
     return locate(cell.directory(root))
 
 
-def test_all_cells_run_the_longest_first(tmp_path: Path) -> None:
-    outcome, told = work_on(tmp_path, {}, plan=small_plan(["base", "narrow"], [1, 2]))
+def is_done(root: Path, *cells: Cell) -> bool:
+    return all(load_result(cell.directory(root)) is not None for cell in cells)
+
+
+def test_all_cells_run_the_longest_first_and_once(tmp_path: Path) -> None:
+    plan = small_plan(["base", "narrow"], [1, 2])
+    finish(tmp_path, NARROW)
+    outcome, told = work_on(tmp_path, {}, plan=plan)
     assert outcome is None
-    assert started(tmp_path) == ["base/seed-1", "base/seed-2", "narrow/seed-1", "narrow/seed-2"]
+    assert started(tmp_path) == ["base/seed-1", "base/seed-2", "narrow/seed-2"]
     assert "base/seed-1: started\n" in told
     assert "narrow/seed-2: finished in 1 min 02 s, perplexity" in told  # as status says
     assert not list(tmp_path.glob("*/*.attempt-*"))
-
-
-def test_a_finished_cell_is_not_run_again(tmp_path: Path) -> None:
-    finish(tmp_path, BASE)
-    work_on(tmp_path, {})
-    work_on(tmp_path, {})
-    assert started(tmp_path) == ["narrow/seed-1"]
     (tmp_path / STUDY_FILE).unlink()
-    work_on(tmp_path, {})
-    assert started(tmp_path) == ["narrow/seed-1"]
+    work_on(tmp_path, {}, plan=plan)
+    assert len(started(tmp_path)) == 3
 
 
-def test_an_exception_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
-    outcome, told = work_on(tmp_path, {BASE: "crash"}, retries=1)
+@pytest.mark.parametrize(
+    ("behaviour", "retries", "starts", "note"),
+    [
+        ("crash", 1, 2, "exit code 1: RuntimeError: it broke; it is tried again\n    Traceback"),
+        ("diverge", 2, 1, "failed, training diverged: nan; given up"),
+        ("kill", 3, 10, "failed, killed by SIGKILL (out of memory?); given up"),
+        ("abort", 0, 1, "finished in"),  # a crash after the result is no failure
+        ("remove", 0, 2, "its directory was removed"),
+    ],
+)
+def test_how_a_run_fails_says_how_often_it_is_tried(
+    behaviour: str, retries: int, starts: int, note: str, tmp_path: Path
+) -> None:
+    outcome, told = work_on(tmp_path, {BASE: behaviour}, retries=retries)
     assert outcome is None
-    assert started(tmp_path).count("base/seed-1") == 2
-    assert "exit code 1: RuntimeError: it broke; it is tried again\n    Traceback" in told
+    assert started(tmp_path).count("base/seed-1") == starts
+    assert re.search(f"^base/seed-1: .*{re.escape(note)}", told, re.MULTILINE), told
+    assert is_done(tmp_path, NARROW)
+    assert is_done(tmp_path, BASE) == (behaviour in ("abort", "remove"))
+
+
+def test_a_run_that_is_given_up_tells_why_and_is_tried_again_once_that_is_cleared(
+    tmp_path: Path,
+) -> None:
+    _, told = work_on(tmp_path, {BASE: "crash"}, retries=1)
     assert "base/seed-1: started (attempt 2)" in told
-    assert load_result(NARROW.directory(tmp_path)) is not None
-    progress, attempt = (
-        read_progress(directory(tmp_path, BASE)),
-        read_attempt(directory(tmp_path, BASE)),
-    )
+    progress = read_progress(directory(tmp_path, BASE))
+    attempt = read_attempt(directory(tmp_path, BASE))
     assert progress is not None and attempt is not None
     assert (progress.stage, progress.message) == ("failed", "exit code 1: RuntimeError: it broke")
     assert [failure.attempt for failure in attempt.failures] == [1, 2]
     assert attempt.failures[0].lines[-1] == "RuntimeError: it broke"
-    assert attempt.given_up
-
-
-def test_a_run_that_diverged_is_not_tried_again(tmp_path: Path) -> None:
-    _, told = work_on(tmp_path, {BASE: "diverge"}, retries=2)
-    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
-    assert "base/seed-1: failed, training diverged: nan; given up" in told
-
-
-def test_a_run_that_was_given_up_is_tried_again_once_its_failures_are_cleared(
-    tmp_path: Path,
-) -> None:
-    work_on(tmp_path, {BASE: "crash"})
+    assert (attempt.number, attempt.cell, attempt.given_up) == (2, "base/seed-1", True)
+    assert attempt.worker == own_name()
     work_on(tmp_path, {})
-    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
+    assert started(tmp_path).count("base/seed-1") == 2
     clear_failures(BASE.directory(tmp_path))
-    outcome, _ = work_on(tmp_path, {})
-    assert outcome is None
-    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
-
-
-def test_a_run_that_is_killed_without_progress_is_given_up(tmp_path: Path) -> None:
-    _, told = work_on(tmp_path, {BASE: "kill"}, retries=3)
-    assert "base/seed-1: failed, killed by SIGKILL (out of memory?); given up" in told
-    assert started(tmp_path).count("base/seed-1") == 10
-    assert "tried again" in told
-
-
-def test_a_crash_after_the_result_is_no_failure(tmp_path: Path) -> None:
-    outcome, _ = work_on(tmp_path, {BASE: "abort"})
-    assert outcome is None
+    work_on(tmp_path, {})
+    assert started(tmp_path).count("base/seed-1") == 3 and is_done(tmp_path, BASE)
 
 
 @pytest.mark.filterwarnings("ignore:left out")
@@ -147,8 +138,7 @@ def test_only_a_run_with_a_broken_file_is_repeated(tmp_path: Path) -> None:
     for name in ("attempt.json", "config.json", "result.json"):
         (broken / name).write_bytes((broken / name).read_bytes()[:40])
     (broken / "checkpoint").touch()
-    outcome, told = work_on(tmp_path, {})
-    assert outcome is None
+    _, told = work_on(tmp_path, {})
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
     assert "; result.json cannot be read, and is now result.json.broken" in told
     assert load_result(broken) is not None and read_attempt(broken) is not None
@@ -169,42 +159,24 @@ def test_a_run_uses_the_same_data_as_the_others(tmp_path: Path) -> None:
     assert recorded_data(NARROW.directory(tmp_path)) == manifest
 
 
-def test_a_row_whose_folder_is_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "base").touch()
-    with pytest.raises(InputError, match=r"base cannot be made, as a file is in its place"):
-        work_on(tmp_path, {})
-
-
 def test_a_result_is_kept_if_its_driver_died_before_publishing_it(tmp_path: Path) -> None:
     finish(tmp_path, BASE)
     BASE.directory(tmp_path).rename(tmp_path / "base" / "seed-1.attempt-3")
     work_on(tmp_path, {})
-    assert started(tmp_path) == ["narrow/seed-1"]
-    assert load_result(BASE.directory(tmp_path)) is not None
+    assert started(tmp_path) == ["narrow/seed-1"] and is_done(tmp_path, BASE)
 
 
-def test_a_run_whose_directory_is_removed_is_started_again(tmp_path: Path) -> None:
-    outcome, told = work_on(tmp_path, {BASE: "remove"})
-    assert outcome is None
-    assert "base/seed-1: its directory was removed\n" in told
-    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "base/seed-1"]
-    assert {load_result(cell.directory(tmp_path)) is None for cell in (BASE, NARROW)} == {False}
-
-
-def test_bad_input_stops_the_driver(tmp_path: Path) -> None:
+def test_bad_input_stops_all_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^base/seed-1: toy is missing: fetch it$"):
-        work_on(tmp_path, {BASE: "refuse"})
-    assert started(tmp_path) == ["base/seed-1"]
-
-
-def test_bad_input_stops_the_other_runs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="toy is missing"):
         work_on(tmp_path, {BASE: "refuse", NARROW: "hang"}, places=(Place(0), Place(1)))
 
 
-def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
-    other = small_plan(seeds=[2]).experiment(Cell("base", 2))
-    claim(BASE.directory(tmp_path), other)
+def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "base").touch()
+    with pytest.raises(InputError, match=r"base cannot be made, as a file is in its place"):
+        work_on(tmp_path, {})
+    (tmp_path / "base").unlink()
+    claim(BASE.directory(tmp_path), small_plan(seeds=[2]).experiment(Cell("base", 2)))
     with pytest.raises(InputError, match=r"training\.seed: 2 -> 1"):
         work_on(tmp_path, {})
 
@@ -259,21 +231,7 @@ def test_a_process_that_outlived_its_driver_is_ended_first(tmp_path: Path) -> No
     _, told = work_on(tmp_path, {})
     assert orphan.returncode == 75
     assert "; the process of an earlier attempt was ended first" in told
-    assert load_result(BASE.directory(tmp_path)) is not None
-
-
-def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
-    stranger = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
-    try:
-        left = BASE.directory(tmp_path).with_name("seed-1.attempt-1")
-        left.mkdir(parents=True)
-        host, number, _, machine = name_of(stranger.pid).rsplit(":", 3)
-        (left / PROCESS_FILE).write_text(f"{host}:{number}:12345:{machine}")
-        work_on(tmp_path, {})
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()
+    assert is_done(tmp_path, BASE)
 
 
 def test_each_gpu_has_its_run(tmp_path: Path) -> None:
@@ -282,11 +240,3 @@ def test_each_gpu_has_its_run(tmp_path: Path) -> None:
     assert sorted(line.split()[1] for line in lines) == ["3", "MIG-a,MIG-b"]
     attempt = read_attempt(NARROW.directory(tmp_path))
     assert attempt is not None and attempt.devices in {(3,), ("MIG-a", "MIG-b")}
-
-
-def test_an_attempt_knows_what_went_before(tmp_path: Path) -> None:
-    work_on(tmp_path, {BASE: "crash"}, retries=1)
-    attempt = read_attempt(directory(tmp_path, BASE))
-    assert attempt is not None
-    assert (attempt.number, attempt.cell) == (2, "base/seed-1")
-    assert attempt.worker == own_name()

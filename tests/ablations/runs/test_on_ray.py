@@ -65,10 +65,6 @@ def busy(driver: DriverProcess) -> set[int]:
     return {parent_of(parent_of(pid)) for pid in driver.runs}
 
 
-def said(driver: DriverProcess) -> str:
-    return driver.last_words(999)
-
-
 def test_a_table_survives_kills_and_a_lost_node(place: Place, cluster: RayCluster) -> None:
     nodes = {cluster.add_node(1) for _ in range(2)}
     driver = begin(place, cluster)
@@ -76,19 +72,19 @@ def test_a_table_survives_kills_and_a_lost_node(place: Place, cluster: RayCluste
     send(driver.runs[0], signal.SIGKILL)
     wait_for(driver, lambda: len(driver.runs) == 2)
     send(parent_of(driver.runs[0]), signal.SIGKILL)  # the process of Ray's that supervises it
-    wait_for(driver, lambda: "its node was lost" in said(driver))
+    wait_for(driver, lambda: "its node was lost" in driver.last_words(999))
     wait_for(driver, lambda: bool(busy(driver) & nodes))
     cluster.remove_node(min(busy(driver) & nodes))
     cluster.add_node(1)
-    wait_for(driver, lambda: said(driver).count("its node was lost") > 1)
+    wait_for(driver, lambda: driver.last_words(999).count("its node was lost") > 1)
     send(driver.process.pid, signal.SIGKILL)  # its runs end after a checkpoint
     driver.process.wait()
     again = begin(place, cluster)
     assert again.process.wait(180) == 0, again.last_words(99)
     assert_as_undisturbed(place, run_undisturbed(place, place.folder / "undisturbed"))
-    assert "at a time on the Ray cluster" in said(again)
+    assert "at a time on the Ray cluster" in again.last_words(999)
     for noise in ("raylet", "core_worker", "Traceback", "INFO"):
-        assert noise not in said(driver) + said(again)
+        assert noise not in driver.last_words(999) + again.last_words(999)
 
 
 def test_a_signal_lets_runs_write_a_checkpoint(place: Place, cluster: RayCluster) -> None:

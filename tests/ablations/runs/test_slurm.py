@@ -69,37 +69,25 @@ class Cluster:
             script = script.replace(theirs, ours)
         script = script.replace("run storm.py", f"run {self._place.table} --directory out")
         (self._place.folder / f"{kind}.sh").write_text(script)
-        return self._call("sbatch", "--parsable", f"{kind}.sh").strip()
+        return self.call("sbatch", "--parsable", f"{kind}.sh").strip()
 
     def states(self, job: str) -> list[str]:
         """The states of a job's tasks that have not ended."""
-        return self._call("squeue", "--noheader", "--format=%T", "--array", f"--job={job}").split()
+        return self.call("squeue", "--noheader", "--format=%T", "--array", f"--job={job}").split()
 
-    def control(self, *words: str) -> None:
-        """Call ``scontrol`` or ``scancel``."""
-        self._call(*words)
-
-    def _call(self, *command: str) -> str:
+    def call(self, *command: str) -> str:
+        """What a command of SLURM prints."""
+        folder, variables = self._place.folder, self._environment
         return subprocess.run(
-            command,
-            cwd=self._place.folder,
-            env=self._environment,
-            check=True,
-            capture_output=True,
-            text=True,
+            command, cwd=folder, env=variables, check=True, capture_output=True, text=True
         ).stdout
 
-
-def wait_for(holds: Callable[[], bool], cluster: Cluster, place: Place) -> None:
-    deadline = time.monotonic() + 240
-    while not holds():
-        said = [path.read_text()[-2000:] for path in place.folder.glob("slurm-*.out")]
-        assert time.monotonic() < deadline, "\n".join(said)
-        time.sleep(0.2)
-
-
-def has_begun(place: Place) -> bool:
-    return any(place.out.glob("*/seed-1.attempt-*/checkpoints/*"))
+    def wait_for(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 240
+        while not holds():
+            said = [path.read_text()[-2000:] for path in self._place.folder.glob("slurm-*.out")]
+            assert time.monotonic() < deadline, "\n".join(said)
+            time.sleep(0.2)
 
 
 def assert_all_as_undisturbed(place: Place) -> None:
@@ -114,14 +102,14 @@ def test_the_tasks_of_an_array_share_a_table(slurm: dict[str, str], tmp_path: Pa
     cluster = Cluster(place, slurm)
     sizes = {"--array=1-16": "--array=1-2", "--gpus=1 --cpus-per-task=8": "--cpus-per-task=1"}
     job = cluster.submit("table3", sizes)
-    wait_for(lambda: has_begun(place), cluster, place)
-    cluster.control("scontrol", "requeue", f"{job}_1")
-    wait_for(lambda: "RUNNING" in cluster.states(job), cluster, place)
-    cluster.control("scancel", f"{job}_2")
-    wait_for(lambda: not cluster.states(job), cluster, place)
+    cluster.wait_for(lambda: any(place.out.glob("*/seed-1.attempt-*/checkpoints/*")))
+    cluster.call("scontrol", "requeue", f"{job}_1")
+    cluster.wait_for(lambda: "RUNNING" in cluster.states(job))
+    cluster.call("scancel", f"{job}_2")
+    cluster.wait_for(lambda: not cluster.states(job))
     assert any(read_ended(cell.directory(place.out)) is None for cell in place.cells)
     again = cluster.submit("table3", sizes)
-    wait_for(lambda: not cluster.states(again), cluster, place)
+    cluster.wait_for(lambda: not cluster.states(again))
     assert_all_as_undisturbed(place)
 
 
@@ -133,5 +121,5 @@ def test_ray_inside_an_allocation(slurm: dict[str, str], tmp_path: Path) -> None
         "table3-ray",
         {"--nodes=4": "--nodes=2", "--gpus-per-node=8 --cpus-per-task=64": "--cpus-per-task=1"},
     )
-    wait_for(lambda: not cluster.states(job), cluster, place)
+    cluster.wait_for(lambda: not cluster.states(job))
     assert_all_as_undisturbed(place)

@@ -19,23 +19,22 @@ from tests.ablations.storm.processes import DriverProcess
 _WITHOUT_CHECKSUM = ("attempt.json", "config.json", "metrics.csv", "progress.json", "result.json")
 _UNDER_WAY = ("*.json", "metrics.csv", "vocabulary.model", "checkpoints/step-*.ckpt")
 _KINDS = (".ckpt", ".ckpt", ".json", ".json", ".csv", ".model")
-# What a driver cannot make again by itself: it refuses to continue until somebody restores it.
-_ONLY_RESTORED = ("data.json",)
 
 
 @dataclass(frozen=True, slots=True)
 class FlippedBit:
-    """A file that is not what it was; ``cell`` is the stem of the run that it is of."""
+    """A file that was changed at ``moment``; ``cell`` is the stem of the run that it is of."""
 
     path: Path
     cell: Path | None
+    moment: float
     sound: bytes
     damaged: bytes
 
     @property
     def must_be_mended(self) -> bool:
-        """Whether a driver must refuse it by name, if it reads it at all."""
-        return self.cell is None or self.path.name in _ONLY_RESTORED
+        """Whether a driver cannot make it again, and must refuse it by name if it reads it."""
+        return self.cell is None or self.path.name == "data.json"
 
     def mend(self) -> None:
         """Restore the file, unless it has been replaced since."""
@@ -46,16 +45,12 @@ class FlippedBit:
 
 
 class Damage:
-    """The files of a place of which bits were flipped.
-
-    Attributes:
-        flipped: all bits so far
-    """
+    """The bits that were ``flipped`` in the files of a place."""
 
     def __init__(self, place: Place, random: Random) -> None:
         self._place, self._random = place, random
         self.flipped: list[FlippedBit] = []
-        self._unmended: list[tuple[float, FlippedBit]] = []
+        self._unmended: list[FlippedBit] = []
 
     def flip_bit_of_run(self) -> Path | None:
         """Flip one bit of a file of a run that is under way, or of a result; which it was."""
@@ -70,8 +65,7 @@ class Damage:
         if not kinds:
             return None
         kind = self._random.choice(kinds)
-        chosen = [(stem, path) for stem, path in files if path.suffix == kind]
-        return self._flip(*self._random.choice(sorted(chosen)))
+        return self._flip(*self._random.choice(sorted(x for x in files if x[1].suffix == kind)))
 
     def flip_bit_of_data(self) -> Path | None:
         """Flip one bit of a prepared file or of a text, once a run has begun with them."""
@@ -89,27 +83,27 @@ class Damage:
         bit = 0x80 if path.name in _WITHOUT_CHECKSUM else 1 << self._random.randrange(8)
         damaged[self._random.randrange(len(sound))] ^= bit
         _overwrite(path, bytes(damaged))
-        flipped = FlippedBit(path, cell, sound, bytes(damaged))
+        flipped = FlippedBit(path, cell, time.monotonic(), sound, bytes(damaged))
         self.flipped.append(flipped)
         if flipped.must_be_mended:
-            self._unmended.append((time.monotonic(), flipped))
+            self._unmended.append(flipped)
         return path
 
     def mend_refused(self, drivers: Sequence[DriverProcess]) -> list[Path]:
         """Restore the files that a driver named in its last words since; which these are."""
-        mended: list[Path] = []
-        for moment, bit in list(self._unmended):
-            later = [driver for driver in drivers if driver.started_at > moment]
-            refusals = [each.last_words() for each in later if each.process.poll() == BAD_INPUT]
-            if any(bit.path.name in words for words in refusals):
+        refused: list[FlippedBit] = []
+        for bit in self._unmended:
+            later = [driver for driver in drivers if driver.started_at > bit.moment]
+            words = [each.last_words() for each in later if each.process.poll() == BAD_INPUT]
+            if any(bit.path.name in said for said in words):
                 bit.mend()
-                self._unmended.remove((moment, bit))
-                mended.append(bit.path)
-        return mended
+                refused.append(bit)
+        self._unmended = [bit for bit in self._unmended if bit not in refused]
+        return [bit.path for bit in refused]
 
     def mend_rest(self) -> None:
         """Restore what nobody has read since."""
-        for _, bit in self._unmended:
+        for bit in self._unmended:
             bit.mend()
 
 

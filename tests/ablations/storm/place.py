@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ablations.tables.find import load_table
 from ablations.tables.table import Cell
 from tests.ablations.samples import prepare_stand_ins
 from tests.samples import write_corpus
@@ -59,9 +60,9 @@ TABLE = Table(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A folder with the table, and the directory ``out`` that drivers work on.
-
-    ``step_seconds`` is what a step of a stand-in takes; None for real training.
+    """A folder with the ``table``, its ``texts``, the ``cache`` where they are prepared, and the
+    directory ``out`` that drivers work on; ``step_seconds`` is what a step of a stand-in takes,
+    None for real training.
     """
 
     folder: Path
@@ -70,29 +71,23 @@ class Place:
 
     @property
     def out(self) -> Path:
-        """The table's directory."""
         return self.folder / "out"
 
     @property
     def table(self) -> Path:
-        """The file of the table."""
         return self.folder / "storm.py"
 
     @property
     def cache(self) -> Path:
-        """Where its corpus is prepared."""
         return self.folder / "cache"
 
     @property
     def texts(self) -> Path:
-        """The folder of its corpus."""
         return self.folder / "numbers"
 
     @property
     def cells(self) -> list[Cell]:
         """All that is to be done."""
-        from ablations.tables.find import load_table
-
         rows = load_table(str(self.table)).rows
         return [Cell(row.name, seed) for row in rows for seed in self.seeds]
 
@@ -105,7 +100,8 @@ class Place:
 
     def command(self, *arguments: str | Path) -> list[str]:
         """``python -m ablations ARGUMENTS``."""
-        module = "ablations.__main__" if self.step_seconds is None else _STAND_INS
+        real = self.step_seconds is None
+        module = "ablations.__main__" if real else "tests.ablations.with_stand_ins"
         return [sys.executable, "-m", module, *map(str, arguments)]
 
     def environment(self, **more: str) -> Mapping[str, str]:
@@ -121,9 +117,6 @@ class Place:
             "WANDB_MODE": "disabled",
             **more,
         }
-
-
-_STAND_INS = "tests.ablations.with_stand_ins"
 
 
 def make_place(

@@ -6,18 +6,13 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-
-from tests.ablations.storm.place import ROOT
 
 _MOMENT_SECONDS = 0.02
 _PARENT, _GROUP = 1, 2
-# The folders of all drivers that these tests have started begin so.
-_OURS = secrets.token_hex(8)
 
 
 class DriverProcess:
@@ -26,7 +21,7 @@ class DriverProcess:
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], folder: Path
     ) -> None:
-        self.mark = f"{_OURS}-{secrets.token_hex(4)}"
+        self.mark = secrets.token_hex(8)  # of the folder that it works in
         self.log = folder / self.mark / "log.txt"
         self.log.parent.mkdir()
         self.started_at = time.monotonic()
@@ -49,7 +44,12 @@ class DriverProcess:
     @property
     def descendants(self) -> list[int]:
         """The processes that the driver, or Ray for it, has started, and theirs."""
-        return [pid for pid in marked(self.mark) if pid != self.process.pid]
+        found: list[int] = []
+        for path in Path("/proc").glob("[0-9]*/cwd"):
+            with suppress(OSError):  # it ends, or is another user's
+                if self.mark in path.readlink().parts:
+                    found.append(int(path.parent.name))
+        return [pid for pid in found if pid != self.process.pid]
 
     @property
     def runs(self) -> list[int]:
@@ -67,25 +67,21 @@ class DriverProcess:
             send(pid, number)
 
     def end(self) -> None:
-        """Leave nothing of it."""
+        """Leave nothing of it, nor of what it starts meanwhile."""
         send(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        end_marked(self.mark)
+        unseen = 0
+        while unseen < 2:
+            found = self.descendants
+            for pid in found:
+                send(pid, signal.SIGKILL)
+            unseen = 0 if found else unseen + 1
+            time.sleep(_MOMENT_SECONDS)
 
     def last_words(self, lines: int = 15) -> str:
         """The end of what it said, and how it ended."""
         said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
         return "\n".join([f"--- driver {self.mark}, exit {self.process.poll()}", *said])
-
-
-def marked(mark: str) -> list[int]:
-    """The processes of that driver, or of all drivers whose marks begin so."""
-    found: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/cwd"):
-        with suppress(OSError):  # it ends, or is another user's
-            if any(part.startswith(mark) for part in path.readlink().parts):
-                found.append(int(path.parent.name))
-    return found
 
 
 def parent_of(pid: int) -> int:
@@ -100,29 +96,6 @@ def field(pid: int, number: int) -> int:
     except OSError:
         return 0
     return int(text.rpartition(")")[2].split()[number])
-
-
-def end_marked(mark: str) -> None:
-    """Kill them, those too that they start meanwhile."""
-    unseen = 0
-    while unseen < 2:
-        found = marked(mark)
-        for pid in found:
-            send(pid, signal.SIGKILL)
-        unseen = 0 if found else unseen + 1
-        time.sleep(_MOMENT_SECONDS)
-
-
-@contextmanager
-def keeper() -> Generator[None]:
-    """End all processes that tests have left behind, also where those were killed themselves."""
-    code = "import sys; sys.stdin.read(); from tests.ablations.storm import processes; "
-    command = [sys.executable, "-c", code + f"processes.end_marked({_OURS!r})"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True)
-    try:
-        yield
-    finally:
-        process.communicate()
 
 
 def send(pid: int, number: signal.Signals) -> None:

@@ -45,23 +45,23 @@ class RayCluster:
 
     def add_node(self, cpus: int) -> int:
         """Add a node; the number of its raylet's process."""
-        return self._ask({"add": cpus})
+        return self._ask("add", cpus)
 
     def remove_node(self, raylet: int) -> None:
         """Remove a node at once, as if it lost its power, unless it is gone already."""
-        self._ask({"remove": raylet})
+        self._ask("remove", raylet)
 
     def clear(self) -> None:
         """Remove all nodes but the head."""
-        self._ask({"clear": 0})
+        self._ask("clear", 0)
 
     def close(self) -> None:
         """End all nodes."""
         self._process.communicate()
 
-    def _ask(self, order: dict[str, int]) -> Any:
+    def _ask(self, what: str, number: int) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.write(f"{what} {number}\n")
         self._process.stdin.flush()
         return self._read()
 
@@ -84,15 +84,14 @@ def _serve() -> None:
     print(json.dumps(cluster.address), file=answers, flush=True)
     nodes: dict[int, Any] = {}
     for line in sys.stdin:
-        order = json.loads(line)
-        if "add" in order:
-            node = cluster.add_node(num_cpus=order["add"], object_store_memory=_STORE_BYTES)
+        what, number = line.split()
+        answer = 0
+        if what == "add":
+            node = cluster.add_node(num_cpus=int(number), object_store_memory=_STORE_BYTES)
             answer = node.all_processes["raylet"][0].process.pid
             nodes[answer] = node
-        else:
-            for raylet in [order["remove"]] if "remove" in order else list(nodes):
-                cluster.remove_node(nodes.pop(raylet), allow_graceful=False)
-            answer = 0
+        for raylet in {"add": [], "remove": [int(number)], "clear": [*nodes]}[what]:
+            cluster.remove_node(nodes.pop(raylet), allow_graceful=False)
         print(json.dumps(answer), file=answers, flush=True)
     cluster.shutdown()
 

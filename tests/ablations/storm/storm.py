@@ -17,7 +17,8 @@ from ablations.runs.attempts import read_ended
 from experiments.command_line import BAD_INPUT
 from tests.ablations.storm.damage import Damage, fill_disk
 from tests.ablations.storm.place import Place
-from tests.ablations.storm.processes import DriverProcess, send
+from tests.ablations.storm.processes import DriverProcess, parent_of, send
+from tests.ablations.storm.ray_cluster import ENVIRONMENT, RayCluster
 
 _TICK_SECONDS = 0.02
 
@@ -44,6 +45,7 @@ class Storm:
     """
 
     options: Sequence[str] = ("--workers", "3")
+    variables: Mapping[str, str] = {}
 
     def __init__(self, place: Place, settings: StormSettings) -> None:
         self._place, self._settings = place, settings
@@ -65,13 +67,9 @@ class Storm:
         for driver in self.drivers:
             driver.end()
         if error is not None:
-            error.add_note(self.describe())
-
-    def describe(self) -> str:
-        """What was done when, and what the last drivers said."""
-        words = [driver.last_words() for driver in self.drivers[-4:]]
-        where = f"in {self._place.folder}; not struck: {self.left}"
-        return "\n".join([self.summary(), where, *self.journal, *words])
+            words = [driver.last_words() for driver in self.drivers[-4:]]
+            where = f"in {self._place.folder}; not struck: {self.left}"
+            error.add_note("\n".join([self.summary(), where, *self.journal, *words]))
 
     def summary(self) -> str:
         """The counts, in one line."""
@@ -80,13 +78,13 @@ class Storm:
         return f"a storm of seed {self._settings.seed}, {seconds:.0f} s: {counts}"
 
     def run(self) -> None:
-        """Disturb until the table is done or no fault is left, then wait for the end."""
+        """Disturb until the table is done or no fault is left; then nothing may be left to do."""
         following = 0.0
         while not self._done():
             now = time.monotonic() - self._began
             assert now < self._settings.patience, "the table does not come to its end"
             if not self.drivers or not self.drivers[-1].lives:
-                self.drivers.append(self._start())
+                self._start()
             for moment, action in [entry for entry in self._due if entry[0] <= now]:
                 self._due.remove((moment, action))
                 action()
@@ -97,7 +95,11 @@ class Storm:
                 self._strike(now)
                 following = now + self._random.uniform(0.3, 1.7) * self._settings.every
             time.sleep(_TICK_SECONDS)
-        self._calm()
+        for _, action in self._due:
+            action()
+        self.damage.mend_rest()
+        self.drivers[-1].process.wait(120)
+        assert self._start().process.wait(120) == 0
 
     def _has_moved(self) -> bool:
         """Whether a run has progressed since the last fault: a slow machine is hit less."""
@@ -109,34 +111,20 @@ class Storm:
 
     def _done(self) -> bool:
         directories = [cell.directory(self._place.out) for cell in self._place.cells]
-        return all(x.exists() for x in directories) and all(map(_has_result, directories))
-
-    def _calm(self) -> None:
-        """Undo lasting faults; the same command must find that nothing is left."""
-        for _, action in self._due:
-            action()
-        self._due.clear()
-        self.damage.mend_rest()
-        self.drivers[-1].process.wait(120)
-        last = self._start()
-        self.drivers.append(last)
-        assert last.process.wait(120) == 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return all(x.exists() and read_ended(x) is not None for x in directories)
 
     def _start(self) -> DriverProcess:
-        place = self._place
-        command = place.command(*place.run, *self.options)
-        return DriverProcess(command, self.environment(), place.folder)
-
-    def environment(self) -> Mapping[str, str]:
-        """That of a driver."""
-        return self._place.environment()
+        command = self._place.command(*self._place.run, *self.options)
+        environment = self._place.environment(**self.variables)
+        self.drivers.append(DriverProcess(command, environment, self._place.folder))
+        return self.drivers[-1]
 
     def _strike(self, now: float) -> None:
         """Cause the first of the faults left that is possible now."""
         driver = self.drivers[-1]
-        if not driver.lives:
-            return
-        for kind in dict.fromkeys(self.left):
+        for kind in dict.fromkeys(self.left) if driver.lives else ():
             if said := getattr(self, f"_{kind}")(driver):
                 self.left.remove(kind)
                 self.struck[kind] += 1
@@ -185,11 +173,14 @@ class Storm:
         lock = self._place.out / ".driver.lock"
         if not lock.exists() or f"process {driver.process.pid} " not in lock.read_text():
             return ""  # it has not come to that yet
-        second = self._start()
-        code = second.process.wait(60)
-        words = second.last_words()
-        assert not driver.lives or (code == BAD_INPUT and "is being worked on by" in words), words
-        return "started a second driver, which was refused"
+        second, deadline = self._start(), time.monotonic() + 120
+        while driver.lives and second.lives:  # else the second one goes on in its place
+            assert time.monotonic() < deadline, "it hangs"
+            time.sleep(_TICK_SECONDS)
+        if driver.lives:
+            words = self.drivers.pop().last_words()
+            assert second.process.poll() == BAD_INPUT and "is being worked on by" in words, words
+        return "started a second driver"
 
     def _fill_disk(self, driver: DriverProcess) -> str:
         """So that a write fails halfway through a checkpoint, or at once."""
@@ -204,13 +195,14 @@ class Storm:
 
     def _flip_bit_of_run(self, driver: DriverProcess) -> str:
         """Together with a crash: only a process that reads the file again sees the damage."""
-        driver.end()
-        path = self.damage.flip_bit_of_run()
-        return f"killed all and flipped a bit of {path}" if path else ""
+        return self._flip(driver, self.damage.flip_bit_of_run)
 
     def _flip_bit_of_data(self, driver: DriverProcess) -> str:
+        return self._flip(driver, self.damage.flip_bit_of_data)
+
+    def _flip(self, driver: DriverProcess, flip: Callable[[], Path | None]) -> str:
         driver.end()
-        path = self.damage.flip_bit_of_data()
+        path = flip()
         return f"killed all and flipped a bit of {path}" if path else ""
 
     def _damage_journal(self, driver: DriverProcess) -> str:
@@ -228,7 +220,39 @@ class Storm:
         return f"for {seconds:.1f} s"
 
 
-def _has_result(directory: Path) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return read_ended(directory) is not None
+class RayStorm(Storm):
+    """As a storm on this machine, with three nodes of one run each, which are lost and added."""
+
+    variables = ENVIRONMENT
+
+    def __init__(self, place: Place, settings: StormSettings, cluster: RayCluster) -> None:
+        super().__init__(place, settings)
+        self._cluster = cluster
+        self.options = ("--ray", cluster.address)
+        self._raylets = [cluster.add_node(1) for _ in range(3)]
+
+    def _kill_node(self, _driver: DriverProcess) -> str:
+        raylet = self._random.choice(self._raylets)
+        self._cluster.remove_node(raylet)
+        return f"lost node {raylet}, added {self._replace(raylet)}"
+
+    def _pause_node(self, driver: DriverProcess) -> str:
+        """For so long that the cluster gives it up; what wakes up then must write nothing."""
+        running = {parent_of(parent_of(pid)): pid for pid in driver.runs}
+        raylet = next((x for x in running if x in self._raylets), None)
+        if raylet is None:
+            return ""
+        paused = [raylet, parent_of(running[raylet]), running[raylet]]
+        for pid in paused:
+            send(pid, signal.SIGSTOP)
+
+        def wake() -> None:
+            for pid in paused:
+                send(pid, signal.SIGCONT)
+
+        return f"paused node {raylet} {self._later(wake)}, added {self._replace(raylet)}"
+
+    def _replace(self, raylet: int) -> int:
+        self._raylets.remove(raylet)
+        self._raylets.append(self._cluster.add_node(1))
+        return self._raylets[-1]
