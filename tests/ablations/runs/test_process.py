@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from experiments.records.checkpoints import step_checkpoints
 from experiments.records.ownership import claim
 from experiments.records.progress import STOPPED_EXIT_CODE, read_progress
 from experiments.records.result import load_result
-from tests.ablations.storm.processes import parent_of
+from tests.ablations.storm.processes import DriverProcess, parent_of
 from tests.experiments.conftest import Start
 from tests.experiments.records.test_records import ATTEMPT
 from tests.experiments.samples import tiny_experiment
@@ -84,59 +83,37 @@ from ablations.runs.process import Job, Place
 from experiments.records.experiment import load_experiment
 
 directory = Path(sys.argv[1])
-experiment = load_experiment(directory)
-job = Job(root=directory.parent, name="run", experiment=experiment, log="tensorboard")
+job = Job(root=directory.parent, name="run", experiment=load_experiment(directory), log="none")
 for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, lambda *_: None)
-print(process.fork(directory, job, Place(0)).pid, flush=True)
-sys.stdin.readline()
-run = process.fork(directory.parent, job, Place(0))  # which is no run's directory
-while run.poll() is None:
+    signal.signal(number, lambda *_: print("heard", flush=True))
+first = process.fork(directory, job, Place(0))
+while not (directory.parent / "go").exists():
     time.sleep(0.01)
-print(run.poll(), flush=True)
+second = process.fork(directory.parent, job, Place(0))  # which is no run's directory
+while second.poll() is None:
+    time.sleep(0.01)
+print(second.poll(), flush=True)
 time.sleep(1000)
 """
-
-
-def _marked(marker: str) -> set[int]:
-    """The processes that were started with ``marker`` in their environment, but for ended ones."""
-    found: set[int] = set()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if marker.encode() in path.read_bytes():
-                found.add(int(path.parent.name))
-        except OSError:
-            pass  # it has ended, or is another user's
-    return found
 
 
 def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outlives_it(
     folder: Path, tmp_path: Path
 ):
     directory, root = claimed(tmp_path / "run", folder, **LONG), str(Path(__file__).parents[3])
-    parent = subprocess.Popen(
-        [sys.executable, "-c", _PARENT, directory],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"WANDB_MODE": "disabled", "MARKER": str(tmp_path), "PYTHONPATH": root},
-        start_new_session=True,
-        text=True,
-    )
-    assert parent.stdin is not None and parent.stdout is not None
-    child = int(parent.stdout.readline())
+    environment = {**os.environ, "WANDB_MODE": "disabled", "PYTHONPATH": root}
+    parent = DriverProcess([sys.executable, "-c", _PARENT, str(directory)], environment, tmp_path)
     wait_for(lambda: trains(directory))
     for number in (signal.SIGINT, signal.SIGTERM):
-        os.killpg(parent.pid, number)
-    parent.stdin.write("\n")
-    parent.stdin.flush()
-    assert parent.stdout.readline() == "2\n"  # the fork server is still there
-    assert child in _marked(f"MARKER={tmp_path}")
-    parent.kill()
-    parent.communicate()
-    wait_for(lambda: not _marked(f"MARKER={tmp_path}"))
+        os.killpg(parent.process.pid, number)
+    (tmp_path / "go").touch()
+    wait_for(lambda: parent.log.read_text() == "heard\nheard\n2\n")  # the server is still there
+    assert len(parent.runs) == 1
+    parent.process.kill()
+    parent.process.wait()
+    wait_for(lambda: not parent.descendants)
     assert len(step_checkpoints(directory)) == 1
     assert "the same command continues there" in (directory / "log.txt").read_text()
-    assert any((directory / "tensorboard").iterdir())
 
 
 def test_a_plain_process_knows_its_devices_but_no_rank_and_stops_when_its_parent_is_gone(
