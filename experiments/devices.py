@@ -1,7 +1,4 @@
-"""Devices of a run.
-
-torch is imported inside functions: a parent that only starts runs does without it.
-"""
+"""Devices of a run; torch is imported inside functions."""
 
 from __future__ import annotations
 
@@ -44,12 +41,7 @@ _PEAK_TFLOPS: dict[str, tuple[float, float | None]] = {
     r"(GeForce )?RTX 4090": (82.6, 165.2),
 }
 # What torch, CUDA and its libraries say when they have no exception of its own for it.
-_OUT_OF_MEMORY = (
-    "can't allocate memory",
-    "out of memory",
-    "Cannot allocate memory",
-    "ALLOC_FAILED",
-)
+_OUT_OF_MEMORY = ("out of memory", "an't allocate memory", "annot allocate memory", "ALLOC_FAILED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +160,7 @@ def explain_out_of_memory(where: Callable[[], str], advice: str) -> Generator[No
 def native_precision() -> Precision:
     """What the precision ``auto`` means on this machine.
 
-    Asked in a process of its own: torch takes a second to import, and a process that has looked at
-    a GPU keeps memory there.
+    Asked in a process of its own: one that has looked at a GPU keeps memory there.
     """
     command = [sys.executable, "-m", __spec__.name]
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -23,11 +23,11 @@ class Display:
     Only the first of several ranks shows anything.
 
     Args:
-        directory: of the run, for ``progress.json``; None writes no file
+        directory: of the run, for ``progress.json``
         console: where to print; None for standard error
     """
 
-    def __init__(self, directory: Path | None, console: Console | None = None) -> None:
+    def __init__(self, directory: Path, console: Console | None = None) -> None:
         self._directory = directory if is_first_rank() else None
         self._console = console or Console(stderr=True, quiet=not is_first_rank())
         self._bar: Bar | None = None

@@ -63,21 +63,12 @@ def run(
     Of several ranks only the first scores; the others return None as soon as training is over.
 
     Args:
-        experiment: the configuration, with its seed
-        directory: of the run; docs/runs.md lists the files in it
         devices: GPUs, or processes on the CPU if there is none; None takes ``torchrun``'s, or one
         accumulate: parts of each device's share of a batch, to hold one at a time: one device with
             eight takes the same steps as eight devices with one, up to rounding
         limits: where training ends sooner than configured
         fenced: another attempt may take the run over by renaming ``directory``. It exists already,
             and is not made again after that, so that whatever this process still writes fails.
-
-    Raises:
-        InputError: if the directory belongs to another configuration, is in use or is removed, the
-            data cannot be had, or there are not enough devices.
-        NonFiniteError: if training diverges.
-        OutOfMemoryError: if there is not enough memory.
-        StoppedError: if a signal ended it, after a checkpoint.
     """
     limits = limits or Limits()
     world = find_world(devices)

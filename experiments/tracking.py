@@ -21,7 +21,6 @@ from transformer.files import write_atomically
 if TYPE_CHECKING:
     from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-PROJECT = "attention-is-all-you-need"
 # The step of a figure, as Lightning names it.
 STEP = "trainer/global_step"
 _PROBE_SECONDS = 3
@@ -69,7 +68,7 @@ class Tracking:
         return [self._board]
 
     def summarise(self, result: Result) -> None:
-        """Log the result: W&B keeps all of it, TensorBoard its scores next to the settings."""
+        """Log the result in W&B, or its scores next to the settings in TensorBoard."""
         if self._run is not None:
             self._run.summary.update(to_dict(result))
         if self._board is not None:
@@ -205,7 +204,7 @@ def one_line(error: Exception) -> str:
 
 def project() -> str:
     """The W&B project of all runs."""
-    return os.environ.get("WANDB_PROJECT") or PROJECT
+    return os.environ.get("WANDB_PROJECT") or "attention-is-all-you-need"
 
 
 def tracking_mode() -> str:

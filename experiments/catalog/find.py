@@ -6,9 +6,8 @@ import dataclasses
 import re
 from pathlib import Path
 
-from experiments.catalog import translation
-from experiments.catalog.parsing import CRAFT, CRAFT_SHORT, TREEBANK, experiment_of_treebank
-from experiments.catalog.translation import recipe
+from experiments.catalog.parsing import PARSING, TREEBANK, experiment_of_treebank
+from experiments.catalog.translation import TRANSLATION, recipe
 from experiments.records.experiment import Experiment, read_experiment
 from transformer.config import override
 from transformer.corpus import Corpus
@@ -19,20 +18,8 @@ from transformer.files import load_file
 FILES = "files:"
 _LANGUAGES = re.compile(r":([a-z]{2,3})-([a-z]{2,3})$")
 EXPERIMENTS = {
-    experiment.name: experiment
-    for experiment in (
-        translation.CLDR,
-        translation.MULTI30K,
-        translation.MULTI30K_LONG,
-        translation.MULTI30K_FR,
-        translation.WMT14_EN_DE_FIRST,
-        translation.WMT14_EN_DE_BASE,
-        translation.WMT14_EN_DE_BIG,
-        translation.WMT14_EN_FR_BASE,
-        translation.WMT14_EN_FR_BIG,
-        CRAFT_SHORT,
-        CRAFT,
-    )
+    name: Experiment(name=name, description=description, config=config)
+    for name, (description, config) in (TRANSLATION | PARSING).items()
 }
 
 

@@ -16,9 +16,7 @@ from transformer.config import (
     override,
 )
 from transformer.corpus import Corpus
-from transformer.data.corpora.treebanks import CRAFT as CRAFT_CORPUS
-from transformer.data.corpora.treebanks import CRAFT_SHORT as CRAFT_SHORT_CORPUS
-from transformer.data.corpora.treebanks import penn_treebank
+from transformer.data.corpora.treebanks import CRAFT, CRAFT_SHORT, penn_treebank
 from transformer.errors import InputError
 
 TREEBANK = "treebank:"
@@ -86,28 +84,26 @@ ALL_SENTENCES: Settings = {
     "checkpoint_every_steps": 500,
     "validate_every_steps": 2_000,
 }
-CRAFT_SHORT = Experiment(
-    name="craft_short",
-    description="parsing of short sentences from CRAFT, a small model; minutes on one core",
-    config=override(
-        paper(CRAFT_SHORT_CORPUS),
-        num_layers=2,
-        d_model=128,
-        d_ff=256,
-        d_k=16,
-        d_v=16,
-        **SHORT_SENTENCES,
+PARSING = {
+    "craft_short": (
+        "parsing of short sentences from CRAFT, a small model; minutes on one core",
+        override(
+            paper(CRAFT_SHORT),
+            num_layers=2,
+            d_model=128,
+            d_ff=256,
+            d_k=16,
+            d_v=16,
+            **SHORT_SENTENCES,
+        ),
     ),
-    tags=("parsing",),
-)
-CRAFT = Experiment(
-    name="craft",
-    description="parsing of CRAFT, a small model; two hours on one core with bf16",
-    config=override(
-        paper(CRAFT_CORPUS), num_layers=2, d_model=256, d_ff=512, d_k=32, d_v=32, **ALL_SENTENCES
+    "craft": (
+        "parsing of CRAFT, a small model; two hours on one core with bf16",
+        override(
+            paper(CRAFT), num_layers=2, d_model=256, d_ff=512, d_k=32, d_v=32, **ALL_SENTENCES
+        ),
     ),
-    tags=("parsing",),
-)
+}
 
 
 def experiment_of_treebank(name: str) -> Experiment:

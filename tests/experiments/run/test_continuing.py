@@ -10,7 +10,7 @@ import pytest
 
 from experiments.records.checkpoints import step_checkpoints
 from experiments.records.experiment import Experiment, Limits
-from experiments.records.outputs import METRICS_FILE
+from experiments.records.outputs import read_metrics
 from experiments.records.ownership import claim
 from experiments.records.progress import STOPPED_EXIT_CODE
 from experiments.records.result import load_result
@@ -53,10 +53,7 @@ def undisturbed(
 
 def _steps(directory: Path) -> int:
     """The last step that was logged."""
-    metrics = directory / "metrics.csv"
-    lines = metrics.read_text().splitlines() if metrics.exists() else []
-    first = lines[-1].partition(",")[0] if lines else ""
-    return int(first) if first.isdigit() else 0
+    return max((int(line[0]) for line in read_metrics(directory)), default=0)
 
 
 def _start(begin: Start, directory: Path) -> Running:
@@ -85,29 +82,27 @@ def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
     assert_same_end(directory, undisturbed)
 
 
-def _files(directory: Path) -> dict[Path, int]:
-    """What stands in a directory, by when it was written."""
-    found = (p for p in directory.rglob("*") if p.is_file() and p.name != ".lock")
-    return {path: path.stat().st_mtime_ns for path in found}
-
-
 def _course(directory: Path) -> tuple[list[str], list[int], int]:
     """The steps of the metrics, those of the checkpoints, and the epoch."""
-    metrics = (directory / METRICS_FILE).read_text(encoding="utf-8").splitlines()
-    return (
-        [line.partition(",")[0] for line in metrics],
-        [step for step, _ in step_checkpoints(directory)],
-        last_checkpoint(directory)["epoch"],
-    )
+    metrics = [line[0] for line in read_metrics(directory)]
+    steps = [step for step, _ in step_checkpoints(directory)]
+    return metrics, steps, last_checkpoint(directory)["epoch"]
 
 
 @pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
-def test_a_finished_run_started_again_does_nothing(
-    limits: Limits | None, finished: Path, folder: Path
+def test_a_finished_run_started_again_does_nothing_and_is_only_evaluated_without_a_result(
+    limits: Limits | None, finished: Path, folder: Path, tmp_path: Path
 ):
-    before = _files(finished)
-    assert run(tiny_experiment(folder), finished, limits=limits) == load_result(finished)
-    assert _files(finished) == before
+    directory, experiment = copy_of(finished, tmp_path / "run"), tiny_experiment(folder)
+    written = {path: path.stat().st_mtime_ns for path in directory.rglob("*.*")}
+    before = result_of(experiment, directory, limits=limits)
+    assert before == load_result(finished)
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    forget_result(directory)
+    after = result_of(experiment, directory, limits=limits)
+    assert outcome(directory) == outcome(finished)
+    # The checkpoint was written just before the clock stopped; evaluation is no training.
+    assert before.train_seconds / 2 < after.train_seconds <= before.train_seconds
 
 
 @pytest.mark.parametrize("stop", [10, 13])
@@ -120,20 +115,6 @@ def test_a_run_ended_by_max_steps_continues_as_if_it_had_not_been(
     assert first == load_result(tmp_path)
     run(experiment, tmp_path)
     assert_same_end(tmp_path, finished)
-
-
-@pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
-def test_a_run_that_was_stopped_before_its_evaluation_is_only_evaluated(
-    limits: Limits | None, finished: Path, folder: Path, tmp_path: Path
-):
-    directory = copy_of(finished, tmp_path / "run")
-    before = load_result(directory)
-    forget_result(directory)
-    after = result_of(tiny_experiment(folder), directory, limits=limits)
-    assert outcome(directory) == outcome(finished)
-    assert before is not None
-    # The checkpoint was written just before the clock stopped; evaluation is no training.
-    assert before.train_seconds / 2 < after.train_seconds <= before.train_seconds
 
 
 def test_a_run_ends_when_its_minutes_are_up_and_is_scored(folder: Path, tmp_path: Path):

@@ -14,7 +14,7 @@ import experiments.records.ownership
 import experiments.run
 from experiments.callbacks.checkpoints import Checkpoints
 from experiments.callbacks.metrics import LogMetrics
-from experiments.catalog.translation import CLDR
+from experiments.catalog.find import EXPERIMENTS
 from experiments.records.experiment import load_experiment
 from experiments.records.ownership import claim
 from experiments.run import execute, run
@@ -30,7 +30,7 @@ def test_another_configuration_is_refused_with_the_differences(finished: Path, f
     assert "dropout" not in message
     assert load_experiment(finished) == tiny_experiment(folder)
     with pytest.raises(InputError) as caught:
-        run(CLDR, finished)
+        run(EXPERIMENTS["cldr"], finished)
     message = str(caught.value)
     assert "data.corpus.name: 'numbers' -> 'cldr_en_de'" in message
     assert message.count("data.corpus") == 1  # the name says it all

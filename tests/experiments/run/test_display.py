@@ -31,11 +31,11 @@ def _progress(step: int, stage: RunState = RunState.TRAIN) -> Progress:
 
 @pytest.mark.parametrize(("seconds", "shown"), [(30.0, [1, 1_000]), (0.0, [1, 2, 3, 1_000])])
 def test_without_a_terminal_a_line_is_printed_now_and_then_and_at_the_end(
-    seconds: float, shown: list[int], monkeypatch: pytest.MonkeyPatch
+    seconds: float, shown: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(experiments.display, "_LINE_SECONDS", seconds)
     console, out = _console(terminal=False)
-    with Display(None, console) as display:
+    with Display(tmp_path, console) as display:
         display.start(RunState.TRAIN)
         for step in (1, 2, 3, 1_000):
             display.update(_progress(step))
@@ -43,9 +43,9 @@ def test_without_a_terminal_a_line_is_printed_now_and_then_and_at_the_end(
     assert out.getvalue().splitlines() == [f"train {step}/1000  {figures}" for step in shown]
 
 
-def test_a_terminal_shows_a_bar_with_messages_above_it():
+def test_a_terminal_shows_a_bar_with_messages_above_it(tmp_path: Path):
     console, out = _console(terminal=True)
-    with Display(None, console) as display:
+    with Display(tmp_path, console) as display:
         display.start(RunState.PREPARE)  # which has bars of its own
         assert out.getvalue() == ""
         display.start(RunState.TRAIN)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 import pytest
 
+from experiments.records.outputs import read_metrics
 from experiments.records.progress import read_progress
 from experiments.records.result import Result, load_result
 from tests.experiments.samples import last_checkpoint, tiny_experiment
@@ -18,30 +18,17 @@ from transformer.training.module import TransformerModule
 
 
 @pytest.fixture
-def written(finished: Path) -> str:
-    return (finished / "result.json").read_text()
-
-
-@pytest.fixture
 def result(finished: Path) -> Result:
     found = load_result(finished)
     assert found is not None
     return found
 
 
-def _metrics(directory: Path) -> list[dict[str, str]]:
-    with (directory / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_the_result_has_every_field(written: str):
-    values = json.loads(written)
+def test_the_result_has_every_field(finished: Path):
+    values = json.loads((finished / "result.json").read_text())
     assert (values["experiment"], values["seed"]) == ("numbers", 3)
     assert values["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp")
-    assert {"python", "torch", "lightning", "sentencepiece", "sacrebleu", "sacremoses"} <= set(
-        values["versions"]
-    )
-    assert values["device"] and values["commit"]
+    assert {"python", "torch", "lightning", "sentencepiece", "sacrebleu"} <= {*values["versions"]}
     assert values["finished_at"].endswith("+00:00")
     unknown = {name for name, value in values.items() if value is None}
     # Not configured; a CPU has no nominal peak; it translates.
@@ -68,10 +55,10 @@ def test_tokens_are_those_of_the_planned_batches(result: Result, folder: Path):
 
 
 def test_metrics_hold_every_step_and_validation(finished: Path):
-    rows = _metrics(finished)
-    assert [int(row["step"]) for row in rows if row["loss"]] == list(range(1, 41))
-    assert [int(row["step"]) for row in rows if row["valid_loss"]] == [15, 30]
-    assert all(float(row["gradient_norm"]) > 0 for row in rows if row["loss"])
+    lines = read_metrics(finished)
+    assert [int(line[0]) for line in lines if line[1]] == list(range(1, 41))
+    assert [int(line[0]) for line in lines if line[-1]] == [15, 30]
+    assert all(float(line[4]) > 0 for line in lines if line[1])
 
 
 def test_the_last_two_checkpoints_are_kept(finished: Path, folder: Path):
