@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ablations.carry_out import carry_out, without_end
+from rich.console import Console
+
 from ablations.files import CONFIRM, LAYERS_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.report.report import write_report
 from ablations.report.write import print_page
+from ablations.runs.attempts import clear_failures, is_given_up, read_ended
+from ablations.runs.driver import Driver, Executor
 from ablations.runs.lock import lock_runs
 from ablations.runs.options import Options
+from ablations.runs.study import Cells
+from ablations.runs.supervise import LocalExecutor
 from ablations.search.cells import SearchCells, check_feasible
 from ablations.search.report import write_search_report
 from ablations.search.search import Settings, claim_search, make_search, settle_search
 from ablations.search.space import load_space
 from ablations.search.trials import plan_confirmation, read_trials
+from ablations.status.status import DirectoryReader
+from ablations.status.view import View
 from ablations.tables.cells import TableCells
 from ablations.tables.collect import collect
 from ablations.tables.find import Wanted, find_scale, load_table
 from ablations.tables.plan import claim_plan, settle_plan
 from ablations.tracking.table_run import track_table_run
 from experiments.records.experiment import CONFIG_FILE
+from transformer.config import Config
 from transformer.errors import InputError
 
 
@@ -43,10 +53,10 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
             print(f"{len(collect(earlier, root))} finished runs taken from {earlier}")
         claim_plan(root, plan)
         cells = TableCells(root)
-        before = len(without_end(cells, cells.names))
+        before = len(_without_end(cells, cells.names))
         in_order = [name for name in cells.names if name in names]
-        code = carry_out(cells, in_order, plan.base, options, _report_table)
-    if options.log == "wandb" and len(without_end(cells, cells.names)) != before:
+        code = _carry_out(cells, in_order, plan.base, options, write_report)
+    if options.log == "wandb" and len(_without_end(cells, cells.names)) != before:
         track_table_run(root)
     return code
 
@@ -70,28 +80,15 @@ def run_search(
         claim_search(root, search)
         print(search.describe_rungs())
         cells = SearchCells(root)
-        code = carry_out(cells, cells.names, search.base, options, _report_search)
+        code = _carry_out(cells, cells.names, search.base, options, write_search_report)
         if confirm is None or code:
             return code
         plan = plan_confirmation(search, read_trials(search, root), confirm, root)
         claim_plan(root / CONFIRM, plan)
         again = TableCells(root / CONFIRM)
-        return carry_out(again, again.names, search.base, options, _report_confirmed)
-
-
-def _report_table(root: Path) -> Callable[[], None]:
-    text = write_report(root)
-    return lambda: print_page(text, root)
-
-
-def _report_search(root: Path) -> Callable[[], None]:
-    text = write_search_report(root)
-    return lambda: print_page(text, root)
-
-
-def _report_confirmed(root: Path) -> Callable[[], None]:
-    write_report(root)
-    return _report_search(root.parent)
+        code = _carry_out(again, again.names, search.base, options, write_report)
+        print_page(write_search_report(root), root)
+        return code
 
 
 def _check_free(root: Path, own: str) -> None:
@@ -99,3 +96,70 @@ def _check_free(root: Path, own: str) -> None:
     for file in (CONFIG_FILE, LAYERS_FILE, PLAN_FILE, SEARCH_FILE):
         if file != own and (root / file).exists():
             raise InputError(f"{root} has other runs ({file}): choose another --directory")
+
+
+def _without_end(cells: Cells, names: Iterable[str]) -> list[str]:
+    """Those of the runs ``names`` that have not ended for good."""
+    return [name for name in names if read_ended(cells.root / name) is None]
+
+
+def _carry_out(
+    cells: Cells,
+    names: Iterable[str],
+    base: Config,
+    options: Options,
+    report: Callable[[Path], str],
+) -> int:
+    """Carry out those of the runs ``names`` that are left, and write and print the ``report``.
+
+    Returns:
+        The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
+    """
+    names = list(names)[options.shard.number - 1 :: options.shard.count]
+    if options.retry_failed:
+        for name in names:
+            clear_failures(cells.root / name)
+    left = _without_end(cells, names)
+    given_up = [name for name in left if is_given_up(cells.root / name)]
+    console = Console(highlight=False, file=sys.stdout)  # whoever replaces that later
+    view, status = View(console), DirectoryReader(cells.root)
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    def show() -> None:
+        with suppress(InputError):  # an unreadable file is no reason to stop a training
+            view.update(status.read)
+
+    executor, where = _executor(options, cells.root, base.training.threads or 1)
+    at_a_time = min(len(executor.places()), max(1, len(left)))
+    done = f"{len(names)} runs, {len(names) - len(left)} done before"
+    say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {where}")
+    waiting = [name for name in left if name not in given_up]
+    driver = Driver(cells, executor, waiting, options, note=view.note, show=show)
+    try:
+        with view:
+            received = driver.run()
+    finally:
+        text = report(cells.root)
+    print_page(text, cells.root)
+    if received is not None:
+        say("stopped; the same command continues from here")
+        return 128 + received
+    if given_up := [*given_up, *driver.given_up]:
+        say(f"{len(given_up)} given up: run … --retry-failed tries them again")
+    return 1 if given_up else 0
+
+
+def _executor(options: Options, root: Path, threads: int) -> tuple[Executor, str]:
+    """What carries runs out, and how to say where."""
+    if options.ray is None:
+        places = options.here(threads)
+        devices = places[0].devices
+        several = f"{len(devices)} GPUs each" if len(devices) > 1 else "the GPU"
+        return LocalExecutor(places), several if devices else "the CPU"
+    from ablations.runs.on_ray import RayExecutor  # which imports ray, an extra
+
+    executor = RayExecutor(options.ray, root, options, threads)
+    where = f", whose dashboard is at {executor.dashboard}" if executor.dashboard else ""
+    return executor, f"the Ray cluster{where}"

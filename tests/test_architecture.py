@@ -137,8 +137,7 @@ ALLOWED = {
         "ablations.report.layout",
         "ablations.report.write",
     ),
-    "ablations.carry_out": _above("runs status"),
-    "ablations.run": _above("files runs tables report search tracking carry_out"),
+    "ablations.run": _above("files runs tables report search status tracking"),
     "ablations.cli": _above(
         "files runs tables costs report table1 search status tracking dashboard run"
     ),
