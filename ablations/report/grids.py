@@ -17,7 +17,7 @@ from ablations.runs.process import LOG_FILE, last_log_lines
 from ablations.tables.table import Cell
 from experiments.records.experiment import CONFIG_FILE
 from experiments.records.outputs import METRICS_FILE, hypotheses_path, read_samples
-from experiments.records.result import MEASURES, RESULT_FILE, Result
+from experiments.records.result import MEASURES, RESULT_FILE, Measure, Result
 from transformer import formats
 from transformer.config import Config
 from transformer.errors import InputError
@@ -44,10 +44,14 @@ def results_grid(table: TableNumbers) -> Grid:
             for row in rows
         ]
         columns.append(Column(label(name), cells, style="setting", optional=2))
-    columns += [*_scores(table), *_sizes(rows)]
+    for measure in table.measures:
+        columns += _score_columns(table, measure)
+    for name, (title, digits) in _OTHER_SCORES.items():
+        cells = [mean(row.means.get(name), digits) for row in rows]
+        columns.append(Column(title, cells, optional=1))
+    columns += _sizes(rows)
     references = [row.reference for row in rows]
-    if any(references):
-        columns.append(Column("reference", references, style="theirs words", optional=1))
+    columns.append(Column("reference", references, style="theirs words", optional=1))
     styles = [
         "unfinished" if (state := _state(row)) and state != "failed" else state for row in rows
     ]
@@ -61,7 +65,12 @@ def results_grid(table: TableNumbers) -> Grid:
     for index, (above, own) in enumerate(pairwise(groups), start=1):
         styles[index] += " group-start" * (own != above)
     details = [read_details(table, row) for row in rows]
-    return Grid(columns, row_styles=styles, name="rows", details=details)
+    return Grid(_filled(columns), row_styles=styles, name="rows", details=details)
+
+
+def _filled(columns: Sequence[Column]) -> list[Column]:
+    """The columns that have a value in some row."""
+    return [x for x in columns if any(cell not in ("", formats.MISSING) for cell in x.cells)]
 
 
 def _state(row: RowNumbers) -> str:
@@ -71,36 +80,26 @@ def _state(row: RowNumbers) -> str:
     return max(row.unfinished, key=lambda run: (bool(run.reason), run.state != "missing")).state
 
 
-def _scores(table: TableNumbers) -> Iterator[Column]:
-    """Ours, the paper's where it has any, and differences where rows have the same text."""
-    rows = table.rows
-    compared = [row.is_of_same_text and not row.is_base for row in rows]
-    for measure in table.measures:
-        scores, group = [row.scores[measure.name] for row in rows], measure.short
-        ours = [
-            "" if x.is_published else mean(x.scores[measure.name].ours, measure.digits)
-            for x in rows
-        ]
-        if measure is table.measures[0]:
-            ours = [_state(row) or cell for row, cell in zip(rows, ours, strict=True)]
-        yield Column("", ours, group, "ours")
-        has_paper = any(score.paper is not None for score in scores)
-        if has_paper:
-            paper = [formats.number(x.paper, measure.paper_digits) for x in scores]
-            yield Column("paper", paper, group, "theirs")
-        if any(compared):
-            cells = [_difference(x.difference, measure.digits) for x in scores]
-            yield Column("Δ", _where(compared, cells), group)
-        if any(compared) and has_paper:
-            cells = [formats.difference(x.paper_difference, measure.paper_digits) for x in scores]
-            yield Column("Δ paper", _where(compared, cells), group, "theirs")
-    for name, (title, digits) in _OTHER_SCORES.items():
-        if any(name in row.means for row in rows):
-            yield Column(title, [mean(row.means.get(name), digits) for row in rows], optional=1)
-
-
-def _where(shown: Sequence[bool], cells: Sequence[str]) -> list[str]:
-    return [cell if is_shown else "" for cell, is_shown in zip(cells, shown, strict=True)]
+def _score_columns(table: TableNumbers, measure: Measure) -> list[Column]:
+    """Ours, the paper's, and differences where rows have the same text."""
+    ours, paper, differences, of_paper = [], [], [], []
+    for row in table.rows:
+        score = row.scores[measure.name]
+        state = _state(row) if measure is table.measures[0] else ""
+        ours.append("" if row.is_published else state or mean(score.ours, measure.digits))
+        paper.append(formats.number(score.paper, measure.paper_digits))
+        found, is_compared = score.difference, row.is_of_same_text and not row.is_base
+        change = formats.difference(found and found.mean, measure.digits)
+        noise = NOISE if found and found.within_noise else ""
+        differences.append(f"{change}{noise}" if is_compared else "")
+        change = formats.difference(score.paper_difference, measure.paper_digits)
+        of_paper.append(change if is_compared else "")
+    return [
+        Column("", ours, measure.short, "ours"),
+        Column("paper", paper, measure.short, "theirs"),
+        Column("Δ", differences, measure.short),
+        Column("Δ paper", of_paper, measure.short, "theirs"),
+    ]
 
 
 def mean(value: Estimate | None, digits: int) -> str:
@@ -111,11 +110,6 @@ def mean(value: Estimate | None, digits: int) -> str:
     return f"{text} ± {formats.number(value.deviation, digits)}"
 
 
-def _difference(found: Estimate | None, digits: int) -> str:
-    text = formats.difference(found.mean if found else None, digits)
-    return text + NOISE if found and found.within_noise else text
-
-
 def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
     """FLOPs by the model's products, those by time and nominal peak as in the paper, parameters."""
     reported = [row.reported for row in rows]
@@ -124,22 +118,19 @@ def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
         yield Column("", [flops(x.flops for x in row.results) for row in rows], "FLOPs", "ours")
         yield Column("nominal", nominal, "FLOPs")
         yield Column("paper", [flops([paper.flops]) for paper in reported], "FLOPs", "theirs")
+    missing = ["" if row.is_published else formats.MISSING for row in rows]
     ours = [
-        formats.millions(row.results[0].parameters)
-        if row.results
-        else formats.MISSING * (not row.is_published)
-        for row in rows
+        formats.millions(row.results[0].parameters) if row.results else blank
+        for row, blank in zip(rows, missing, strict=True)
     ]
+    theirs = [str(paper.parameters_millions or "") for paper in reported]
     yield Column("", ours, "params (M)", "ours", optional=2)
-    if any(paper.parameters_millions for paper in reported):
-        cells = [str(paper.parameters_millions or "") for paper in reported]
-        yield Column("paper", cells, "params (M)", "theirs", optional=2)
+    yield Column("paper", theirs, "params (M)", "theirs", optional=2)
 
 
 def seeds_grid(table: TableNumbers) -> Grid:
     """Intervals and verdicts of all rows with a result; empty if no row has two."""
     rows = [row for row in table.rows if row.results and table.has_seeds]
-    has_others = any(not row.is_base for row in rows)
     last = [(row.scores[table.measures[-1].name], row) for row in rows]
     pairs = [score.ours if row.is_base else score.difference for score, row in last]
     columns = [
@@ -148,20 +139,19 @@ def seeds_grid(table: TableNumbers) -> Grid:
     ]
     for measure in table.measures:
         scores, group = [row.scores[measure.name] for row in rows], measure.short
-        own = [interval(score.ours, measure.digits) for score in scores]
-        columns.append(Column("95 %", own, group))
-        if has_others:
-            differences = [
-                "" if row.is_base else interval(score.difference, measure.digits, signed=True)
-                for row, score in zip(rows, scores, strict=True)
-            ]
-            columns.append(Column("Δ, 95 %", differences, group))
-            columns.append(Column("verdict", [score.verdict for score in scores], group))
-            if table.plan.is_compared:
-                columns.append(Column("sign as in paper", [x.agreement for x in scores], group))
-            seeds = [needed(x.difference) if x.difference and x.verdict else "" for x in scores]
-            columns.append(Column("seeds needed", seeds, group))
-    return Grid(columns)
+        differences = [
+            "" if row.is_base else interval(score.difference, measure.digits, signed=True)
+            for row, score in zip(rows, scores, strict=True)
+        ]
+        seeds = [needed(x.difference) if x.difference and x.verdict else "" for x in scores]
+        columns += [
+            Column("95 %", [interval(score.ours, measure.digits) for score in scores], group),
+            Column("Δ, 95 %", differences, group),
+            Column("verdict", [score.verdict for score in scores], group),
+            Column("sign as in paper", [score.agreement for score in scores], group),
+            Column("seeds needed", seeds, group),
+        ]
+    return Grid(_filled(columns))
 
 
 def cost_grid(table: TableNumbers) -> Grid:
@@ -188,9 +178,8 @@ def cost_grid(table: TableNumbers) -> Grid:
 def regime_grid(config: Config, result: Result | None) -> Grid:
     """Numbers without units of a base that has finished, and the paper's.
 
-    An experiment that keeps them keeps the regime in which the paper compared its rows. The paper's
-    are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over a corpus of
-    about 130 M.
+    The paper's are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over
+    a corpus of about 130 M.
     """
     if result is None:
         return Grid([])

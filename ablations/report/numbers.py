@@ -30,10 +30,8 @@ _SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
 class Score:
     """One measure of a row: ours, the paper's, and how much each differs from the base's.
 
-    ``difference`` is None for the base, without a seed in common with it, on other text or, as
-    perplexity is per word-piece, with another vocabulary; its deviation is the pooled one where
-    that is usable. ``verdict`` is better, worse or within noise, ``agreement`` how the sign of the
-    difference compares with the paper's; both are "" where they are unknown.
+    ``verdict`` is better, worse or within noise, ``agreement`` how the sign of the difference
+    compares with the paper's; both are "" where they are unknown.
     """
 
     measure: Measure
@@ -61,10 +59,9 @@ class Unfinished:
 class RowNumbers:
     """A row, its runs and its ``scores`` by the table's measures.
 
-    ``settings`` are the values of all settings as run, ``changed`` those that differ from the
-    base's. Only rows of the same text as the base, ``is_of_same_text``, are compared with it.
-    ``means`` over the seeds are those of all scores, by the names of the fields of a Result; those
-    of the mean of several checkpoints begin with ``averaged_``.
+    ``changed`` are the settings that differ from the base's. ``means`` over the seeds are those of
+    all scores, by the names of the fields of a Result; those of the mean of several checkpoints
+    begin with ``averaged_``.
     """
 
     name: str
@@ -86,9 +83,8 @@ class RowNumbers:
 class TableNumbers:
     """The rows of a table that were asked for, in order, whose runs are in ``directory``.
 
-    ``base`` is the row that changes nothing, if it was asked for; ``has_seeds`` is True if a row
-    has two finished runs or more. ``settings`` are shown: what rows change and, next to the paper,
-    all of Table 3. ``pools`` are the pooled spreads by measure, if there are enough seeds.
+    ``has_seeds`` is True if a row has two finished runs or more. ``settings`` are shown: what rows
+    change and, next to the paper, all of Table 3. ``pools`` are the pooled spreads by measure.
     """
 
     directory: Path
@@ -103,11 +99,7 @@ class TableNumbers:
 
 
 def compute_numbers(directory: Path) -> TableNumbers:
-    """Read a table's directory and compute all that its report shows.
-
-    Raises:
-        InputError: if it is not the directory of a table.
-    """
+    """Read a table's directory and compute all that its report shows."""
     plan = load_plan(directory)
     runs = _read_runs(plan, directory)
     rows = [_read_row(row, plan, runs) for row in plan.rows if row.seeds or row.published]
@@ -136,9 +128,8 @@ def compute_numbers(directory: Path) -> TableNumbers:
 
 
 def _read_runs(plan: Plan, directory: Path) -> dict[Cell, Result | Unfinished]:
-    """All runs of the plan, in its order.
+    """All runs of the plan; those on other data than most with the same settings are left out.
 
-    Runs on other data than most with the same settings of it are set apart, and never averaged in.
     Results that do not name their data are accepted.
     """
     runs = {cell: _read_run(cell, plan, directory) for cell in plan.cells}

@@ -29,9 +29,6 @@ def write_report(directory: Path) -> str:
 
     Returns:
         The report for the terminal.
-
-    Raises:
-        InputError: if the directory is not a table's, or a file in it cannot be read.
     """
     table = compute_numbers(directory)
     plan, results = table.plan, results_grid(table)

@@ -74,11 +74,7 @@ def print_page(text: str, directory: Path) -> None:
 
 
 def open_page(directory: Path) -> None:
-    """Show the report in the user's browser.
-
-    Raises:
-        InputError: if there is none.
-    """
+    """Show the report in the user's browser."""
     path = (directory / HTML_FILE).resolve()
     if not webbrowser.open(path.as_uri()):
         raise InputError(f"no browser was found here: open {path} in one")

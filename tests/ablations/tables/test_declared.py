@@ -95,7 +95,7 @@ def test_the_report_of_table_2_compares_each_language_with_itself(tmp_path: Path
     rows = tables(tmp_path)[0]
     french = rows["base-en-fr"]
     assert (french["BLEU test"], french["BLEU test paper"]) == ("31.5", "38.1")
-    assert french["PPL Δ"] == "", "it is of other text than the base's"
+    assert not french.get("PPL Δ"), "it is of other text than the base's"
     flops = [french[x] for x in ("FLOPs", "FLOPs nominal", "FLOPs paper")]
     assert flops == ["1.5e13", "4e13", "3.3e18"]
     assert (rows["ByteNet"]["BLEU test"], rows["ByteNet"]["BLEU test paper"]) == ("", "23.8")
