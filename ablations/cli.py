@@ -18,7 +18,6 @@ from ablations.search.search import Settings
 from ablations.search.space import SPACES
 from ablations.status.view import show_status
 from ablations.table1 import paper
-from ablations.table1.measurements import load as load_layers
 from ablations.tables.collect import collect as copy_finished
 from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table
 from ablations.tables.scales import SCALES
@@ -166,10 +165,6 @@ def status(directory: Directory, /, *, watch: bool = False, json: bool = False) 
         watch: show it again and again until all is done
         json: one object, see ablations/status/status.py
     """
-    if (directory / LAYERS_FILE).is_file() and not json:
-        more = f"run table1 --directory {directory} continues, report shows it"
-        print(f"Table 1, {load_layers(directory).summary}: {more}")
-        return 0
     return show_status(directory, watch=watch, as_json=json)
 
 

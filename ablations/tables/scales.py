@@ -1,12 +1,7 @@
 """The built-in scales, at which every table can be run.
 
-A small version of the paper's experiment keeps its dimensionless numbers: epochs, tokens per
-parameter, the share of warm-up. Only the warm-up is kept in steps as far as possible: a deep
-post-norm stack with fewer than about 1,500 steps of warm-up may never begin to learn. Dropout is
-divided too, since fewer units average its noise less: the paper's 0.3 for its big model keeps one
-of an eighth of its width on a plateau. A table's report shows these numbers next to the paper's.
-Recipes are chosen by the perplexity of the base row and so that every row learns, never by how well
-the rows agree with the paper.
+A small version of the paper's experiment keeps its dimensionless numbers, such as epochs, but for
+the warm-up and dropout: docs/tables.md says why, and how recipes are chosen.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,17 +69,13 @@ def _no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ablations.report.write.draw", draw)
 
 
-def _commands(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+def _commands(root: Path) -> dict[str, int]:
     """The exit code of each command that reads a table."""
-    codes: dict[str, int] = {}
     target = root.with_name("copy")
-    for words in (f"status {root}", f"report {root}",
-                  f"collect {root} --into {target}"):  # fmt: skip
-        monkeypatch.setattr(sys, "argv", ["ablations", *words.split()])
-        codes[words.split()[0]] = PROGRAM.run()
+    codes = {name: PROGRAM.run([name, str(root)]) for name in ("status", "report")}
+    codes["collect"] = PROGRAM.run(["collect", str(root), "--into", str(target)])
     shutil.rmtree(target, ignore_errors=True)
-    monkeypatch.setattr(sys, "argv", ["experiments", "verify", str(BASE.directory(root))])
-    codes["verify"] = experiments_cli.PROGRAM.run()
+    codes["verify"] = experiments_cli.PROGRAM.run(["verify", str(BASE.directory(root))])
     try:
         for spec in Reader(root).read().figures.values():
             json.dumps(spec, allow_nan=False)
@@ -96,7 +91,6 @@ def test_a_damaged_file_is_named_or_does_not_matter(
     name: str,
     sound: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = shutil.copytree(sound, tmp_path / "table")
@@ -104,7 +98,7 @@ def test_a_damaged_file_is_named_or_does_not_matter(
         (root / name).write_bytes(content)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            codes = _commands(root, monkeypatch)
+            codes = _commands(root)
         printed = capsys.readouterr()
         assert set(codes.values()) <= {0, 2}, (label, codes)
         said = "".join([printed.out, printed.err, *(str(each.message) for each in warned)])
@@ -116,9 +110,7 @@ def test_a_damaged_file_is_named_or_does_not_matter(
 
 
 @pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE])
-def test_a_strange_value_is_no_crash(
-    name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strange_value_is_no_crash(name: str, sound: Path, tmp_path: Path) -> None:
     root = shutil.copytree(sound, tmp_path / "table")
     values = json.loads((root / name).read_text())
     # Each field once, and each strange value for some.
@@ -126,5 +118,5 @@ def test_a_strange_value_is_no_crash(
         (root / name).write_text(json.dumps(values | {field: strange}))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            codes = _commands(root, monkeypatch)
+            codes = _commands(root)
         assert set(codes.values()) <= {0, 2}, (field, strange)

@@ -66,8 +66,6 @@ def test_it_measures_and_after_ctrl_c_continues(
     assert found.paths[RECURRENT] == [4, 8]
     for name in ("report.md", "report.html", "results.csv", "figures/time.svg"):
         assert (place / name).stat().st_size > 500, name
-    capsys.readouterr()
-    assert call("status out", monkeypatch) == 0
     assert "2 of 2 pairs of length n and width d measured" in capsys.readouterr().out
 
 
