@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -54,14 +53,9 @@ class Workload:
 
     def batches(self, number: int, device: torch.device) -> list[Batch]:
         """The first batches of training."""
-        return list(islice(self.all_batches(device), number))
-
-    def all_batches(self, device: torch.device) -> Iterator[Batch]:
-        """The batches of training, epoch after epoch, without end."""
         pairs = self.pairs()
         plan = BatchPlan(Buckets.of(pairs.lengths), self.tokens_per_batch, _SEED)
-        for number in count():
-            yield collate(pairs, plan.batch(number), number=number).to(device)
+        return [collate(pairs, plan.batch(x), number=x).to(device) for x in range(number)]
 
 
 def make_step(module: TransformerModule) -> Step:

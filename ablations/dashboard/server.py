@@ -90,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with the page, a report, or what the page needs."""
         # Another site could give its name to this address, and read the answers.
-        if self._loopback_only and not _is_loopback(_host_name(self.headers.get("Host", ""))):
+        if self._loopback_only and not _is_loopback(self.headers.get("Host", "")):
             return self.send_error(400, "this address is not this machine's own")
         path = unquote(self.path.partition("?")[0])
         if path == "/":
@@ -132,17 +132,10 @@ def _policy() -> str:
     )
 
 
-def _host_name(header: str) -> str:
-    """The name in a ``Host`` header, without its port; empty if it has none."""
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
-
-
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Whether only this machine can reach the host, which may have a port."""
     try:
+        host = urlsplit(f"//{host}").hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
