@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 _PRELOADED = [
@@ -71,13 +71,6 @@ class Running:
         return Finished(self.process.exitcode, out, err)
 
 
-def fork_server() -> ForkServerContext:
-    """What :func:`start` forks from; takes seconds at the first use."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
-    return context
-
-
 def start(
     streams: Path,
     arguments: Sequence[str | Path],
@@ -105,7 +98,9 @@ def start(
     else:
         source.write_bytes(stdin)
     texts = [str(argument) for argument in arguments]
-    process = fork_server().Process(
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    process = context.Process(
         target=_become, args=(texts, str(streams), dict(environment), largest_file, spare_memory)
     )
     process.start()

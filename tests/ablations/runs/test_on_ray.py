@@ -16,10 +16,15 @@ import pytest
 from ablations.runs.attempts import locate, read_ended
 from ablations.tables.plan import load_plan
 from experiments.records.attempt import read_attempt
-from tests.ablations.storm.place import ROOT, Place, make_place
+from tests.ablations.storm.place import (
+    ROOT,
+    Place,
+    assert_as_undisturbed,
+    make_place,
+    run_undisturbed,
+)
 from tests.ablations.storm.processes import DriverProcess, parent_of, send
 from tests.ablations.storm.ray_cluster import ENVIRONMENT, RayCluster
-from tests.ablations.storm.undisturbed import assert_as_undisturbed, run_undisturbed
 
 pytestmark = pytest.mark.skipif(
     find_spec("ray") is None or sys.platform != "linux", reason="needs Ray, on Linux"

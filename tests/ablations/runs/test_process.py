@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import signal
 import sys
@@ -16,14 +15,12 @@ import pytest
 
 from ablations.runs import process
 from ablations.runs.process import Job, Place, RunProcess
-from experiments.records.attempt import write_attempt
 from experiments.records.checkpoints import step_checkpoints
 from experiments.records.ownership import claim
 from experiments.records.progress import STOPPED_EXIT_CODE, read_progress
 from experiments.records.result import load_result
 from tests.ablations.storm.processes import DriverProcess, parent_of
 from tests.experiments.conftest import Start
-from tests.experiments.records.test_records import ATTEMPT
 from tests.experiments.samples import tiny_experiment
 
 _PATIENCE_SECONDS = 240.0
@@ -134,33 +131,6 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_stops_when_its_parent
     os.close(read)
     assert plain.wait(_PATIENCE_SECONDS) == STOPPED_EXIT_CODE
     assert len(step_checkpoints(directory)) == 1
-
-
-@pytest.mark.slow
-def test_a_paused_process_cannot_disturb_the_attempt_that_replaced_it(folder: Path, tmp_path: Path):
-    job = job_of(folder, log="wandb")
-    experiment = tiny_experiment(folder, max_steps=200, checkpoint_every_steps=25)
-    stale, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
-    claim(stale, experiment)
-    write_attempt(stale, replace(ATTEMPT, number=1))
-    paused = process.fork(stale, job, Place(0))
-    wait_for(lambda: len(step_checkpoints(stale)) > 0)
-    os.killpg(paused.pid, signal.SIGSTOP)
-    assert load_result(stale) is None, "it was too fast"
-    stale.rename(newer)
-    write_attempt(newer, replace(ATTEMPT, number=2))
-    assert ended(process.fork(newer, job, Place(0))) == 0
-    before = {path: path.read_bytes() for path in newer.glob("*.*") if path.name != "log.txt"}
-    os.killpg(paused.pid, signal.SIGCONT)
-    assert ended(paused) == STOPPED_EXIT_CODE
-    assert {path: path.read_bytes() for path in before} == before
-    assert list(tmp_path.iterdir()) == [newer]
-    log = (newer / "log.txt").read_text()
-    assert log.endswith("another attempt has taken this run over\n")
-    assert "Traceback" not in log
-    with (newer / "metrics.csv").open(newline="") as file:
-        steps = [int(row["step"]) for row in csv.DictReader(file) if row["loss"]]
-    assert steps == list(range(1, 201))
 
 
 def test_a_signal_before_training_ends_the_run_as_stopped(

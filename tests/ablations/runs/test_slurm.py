@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from ablations.runs.attempts import read_ended
-from tests.ablations.storm.place import Place, make_place
-from tests.ablations.storm.undisturbed import run_undisturbed
+from tests.ablations.storm.place import Place, make_place, run_undisturbed
 from tests.experiments.samples import outcome
 
 ROOT = Path(__file__).parents[3]

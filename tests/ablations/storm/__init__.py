@@ -1,3 +1,3 @@
 import pytest
 
-pytest.register_assert_rewrite("tests.ablations.storm.undisturbed")
+pytest.register_assert_rewrite("tests.ablations.storm.place")

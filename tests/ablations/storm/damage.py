@@ -16,9 +16,8 @@ from tests.ablations.storm.place import Place
 from tests.ablations.storm.processes import DriverProcess
 
 # Nothing tells a digit of these from another one, so the bit that is flipped makes them unreadable.
-_WITHOUT_CHECKSUM = ("attempt.json", "config.json", "metrics.csv", "progress.json", "result.json")
-_UNDER_WAY = ("*.json", "metrics.csv", "vocabulary.model", "checkpoints/step-*.ckpt")
-_KINDS = (".ckpt", ".ckpt", ".json", ".json", ".csv", ".model")
+_WITHOUT_CHECKSUM = ("attempt.json", "config.json", "progress.json", "result.json")
+_UNDER_WAY = ("*.json", "vocabulary.model", "checkpoints/step-*.ckpt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,10 @@ class FlippedBit:
 
 
 class Damage:
-    """The bits that were ``flipped`` in the files of a place."""
+    """Flips bits in the files of a place, and restores what a driver cannot make again."""
 
     def __init__(self, place: Place, random: Random) -> None:
         self._place, self._random = place, random
-        self.flipped: list[FlippedBit] = []
         self._unmended: list[FlippedBit] = []
 
     def flip_bit_of_run(self) -> Path | None:
@@ -61,10 +59,9 @@ class Damage:
             for name in (("result.json",) if directory == stem else _UNDER_WAY)
             for path in directory.glob(name)
         ]
-        kinds = [kind for kind in _KINDS if any(path.suffix == kind for _, path in files)]
-        if not kinds:
+        if not files:
             return None
-        kind = self._random.choice(kinds)
+        kind = self._random.choice(sorted({path.suffix for _, path in files}))
         return self._flip(*self._random.choice(sorted(x for x in files if x[1].suffix == kind)))
 
     def flip_bit_of_data(self) -> Path | None:
@@ -84,7 +81,6 @@ class Damage:
         damaged[self._random.randrange(len(sound))] ^= bit
         _overwrite(path, bytes(damaged))
         flipped = FlippedBit(path, cell, time.monotonic(), sound, bytes(damaged))
-        self.flipped.append(flipped)
         if flipped.must_be_mended:
             self._unmended.append(flipped)
         return path

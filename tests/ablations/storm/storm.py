@@ -9,7 +9,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -20,41 +19,40 @@ from tests.ablations.storm.place import Place
 from tests.ablations.storm.processes import DriverProcess, parent_of, send
 from tests.ablations.storm.ray_cluster import ENVIRONMENT, RayCluster
 
+_SEED = 1
 _TICK_SECONDS = 0.02
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StormSettings:
-    """How many ``faults`` of each kind, which are the methods of a storm of that name, and the mean
-    seconds ``every`` which one strikes. A pause lasts ``pause`` seconds, or up to twice as long.
-    """
-
-    seed: int
-    faults: Mapping[str, int]
-    every: float
-    pause: float = 2.0
-    patience: float = 120.0
 
 
 class Storm:
     """Carries out a place's table with drivers that are disturbed, on this machine.
 
-    Example:
-        >>> with Storm(place, settings) as storm:
-        ...     storm.run()
+    Args:
+        place: where the table is
+        faults: how many there are of each kind, which are the methods here of that name
+        every: the mean of the seconds after which one strikes
+        pause: seconds that a pause lasts, or up to twice as long
+        patience: seconds after which the table must be done
     """
 
     options: Sequence[str] = ("--workers", "3")
     variables: Mapping[str, str] = {}
 
-    def __init__(self, place: Place, settings: StormSettings) -> None:
-        self._place, self._settings = place, settings
-        self._random = Random(settings.seed)
+    def __init__(
+        self,
+        place: Place,
+        faults: Mapping[str, int],
+        *,
+        every: float,
+        pause: float = 2.0,
+        patience: float = 120.0,
+    ) -> None:
+        self._place, self._every, self._pause, self._patience = place, every, pause, patience
+        self._random = Random(_SEED)
         self._began = time.monotonic()
         self._due: list[tuple[float, Callable[[], None]]] = []
         self.drivers: list[DriverProcess] = []
         self.journal: list[str] = []
-        self.left = [kind for kind, count in settings.faults.items() for _ in range(count)]
+        self.left = [kind for kind, count in faults.items() for _ in range(count)]
         self._random.shuffle(self.left)
         self.struck: Counter[str] = Counter()
         self.damage = Damage(place, self._random)
@@ -75,14 +73,14 @@ class Storm:
         """The counts, in one line."""
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.struck.items()))
         seconds = time.monotonic() - self._began
-        return f"a storm of seed {self._settings.seed}, {seconds:.0f} s: {counts}"
+        return f"a storm of seed {_SEED}, {seconds:.0f} s: {counts}"
 
     def run(self) -> None:
         """Disturb until the table is done or no fault is left; then nothing may be left to do."""
         following = 0.0
         while not self._done():
             now = time.monotonic() - self._began
-            assert now < self._settings.patience, "the table does not come to its end"
+            assert now < self._patience, "the table does not come to its end"
             if not self.drivers or not self.drivers[-1].lives:
                 self._start()
             for moment, action in [entry for entry in self._due if entry[0] <= now]:
@@ -93,7 +91,7 @@ class Storm:
                 self.journal.append(f"{now:7.2f} s  mended {path}")
             if now >= following and self.left and self._has_moved():
                 self._strike(now)
-                following = now + self._random.uniform(0.3, 1.7) * self._settings.every
+                following = now + self._random.uniform(0.3, 1.7) * self._every
             time.sleep(_TICK_SECONDS)
         for _, action in self._due:
             action()
@@ -215,7 +213,7 @@ class Storm:
         return "killed all and cut the journal"
 
     def _later(self, action: Callable[[], None]) -> str:
-        seconds = self._settings.pause * self._random.uniform(1.0, 2.0)
+        seconds = self._pause * self._random.uniform(1.0, 2.0)
         self._due.append((time.monotonic() - self._began + seconds, action))
         return f"for {seconds:.1f} s"
 
@@ -225,8 +223,10 @@ class RayStorm(Storm):
 
     variables = ENVIRONMENT
 
-    def __init__(self, place: Place, settings: StormSettings, cluster: RayCluster) -> None:
-        super().__init__(place, settings)
+    def __init__(
+        self, cluster: RayCluster, place: Place, faults: Mapping[str, int], **settings: float
+    ) -> None:
+        super().__init__(place, faults, **settings)
         self._cluster = cluster
         self.options = ("--ray", cluster.address)
         self._raylets = [cluster.add_node(1) for _ in range(3)]

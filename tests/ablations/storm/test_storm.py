@@ -11,10 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.ablations.storm.place import Place, make_place
+from tests.ablations.storm.place import (
+    Place,
+    assert_as_undisturbed,
+    assert_tidy,
+    make_place,
+    run_undisturbed,
+)
 from tests.ablations.storm.ray_cluster import RayCluster
-from tests.ablations.storm.storm import RayStorm, Storm, StormSettings
-from tests.ablations.storm.undisturbed import assert_as_undisturbed, assert_tidy, run_undisturbed
+from tests.ablations.storm.storm import RayStorm, Storm
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="a driver's processes are found in /proc"
@@ -32,12 +37,11 @@ OF_BOTH = {
     "flip_bit_of_data": 3,
     "damage_journal": 2,
 }
-HERE, ON_RAY = {"pause_all": 2}, {"kill_node": 6, "pause_node": 3}
 
 
 def test_a_table_of_stand_ins_survives_a_kill_of_everything(tmp_path: Path) -> None:
     place = make_place(tmp_path, steps=40, every=7, step_seconds=0.1, seeds=(1,))
-    with Storm(place, StormSettings(seed=1, faults=QUICK, every=0.3)) as storm:
+    with Storm(place, QUICK, every=0.3) as storm:
         storm.run()
         assert_as_undisturbed(place, run_undisturbed(place, tmp_path / "undisturbed"))
     assert storm.left == []
@@ -64,14 +68,14 @@ def test_a_trained_table_comes_through_a_storm(
     if where == "on_ray" and find_spec("ray") is None:
         pytest.skip("Ray is not installed")
     place = trained_table(tmp_path)
-    more, pause = (HERE, 4) if where == "here" else (ON_RAY, 12)
-    faults = OF_BOTH | more
-    settings = StormSettings(seed=1, faults=faults, every=3, pause=pause, patience=3500)
     if where == "here":
-        _come_through(Storm(place, settings), place, undisturbed, capsys)
+        storm = Storm(place, OF_BOTH | {"pause_all": 2}, every=3, pause=4, patience=3500)
+        _come_through(storm, place, undisturbed, capsys)
         return
+    faults = OF_BOTH | {"kill_node": 6, "pause_node": 3}
     with closing(RayCluster(tmp_path)) as cluster:
-        _come_through(RayStorm(place, settings, cluster), place, undisturbed, capsys)
+        storm = RayStorm(cluster, place, faults, every=3, pause=12, patience=3500)
+        _come_through(storm, place, undisturbed, capsys)
 
 
 def _come_through(
@@ -80,7 +84,7 @@ def _come_through(
     """Let the storm rage over real training."""
     with storm:
         storm.run()
-        assert_as_undisturbed(place, undisturbed, storm.damage.flipped)
+        assert_as_undisturbed(place, undisturbed)
         assert_tidy(place)
         assert not {*storm.left} - storm.struck.keys() and storm.struck.total() >= 50, "too calm"
     with capsys.disabled():
