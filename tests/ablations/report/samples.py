@@ -1,20 +1,27 @@
-"""Tables with results, and their reports read back."""
+"""Tables with results, and their reports read back.
+
+``python -m tests.ablations.report.samples`` makes the expected reports in ``golden/`` anew.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from xml.etree import ElementTree
 
 from ablations.report.numbers import TableNumbers, compute_numbers
+from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
 from experiments.records.result import save_result
-from tests.ablations.samples import TINY, leave_curve, result
+from tests.ablations.samples import TINY, fill_table3, leave_curve, result
 
 # Values by row and seed.
 Runs = Mapping[str, Mapping[int, float]]
@@ -95,6 +102,20 @@ def fill_own(root: Path) -> None:
     leave_curve(root / "base" / "seed-1", {200: 9.0, 400: 8.0})
 
 
+# Tables of which each has a report in ``golden/``: how they are filled, and a terminal's width.
+GOLDEN = {"table3": (fill_table3, 80), "signs": (fill_signs, 120), "own": (fill_own, 300)}
+FILES = ("report.md", "table.tex", "results.csv", "terminal.txt")
+FOLDER = Path(__file__).with_name("golden")
+
+
+def fill_and_report(name: str, root: Path) -> None:
+    """Fill a directory and write its report, and what a terminal shows of it."""
+    fill_it, width = GOLDEN[name]
+    fill_it(root)
+    with mock.patch.dict(os.environ, {"COLUMNS": str(width)}):
+        (root / "terminal.txt").write_text(write_report(root), encoding="utf-8")
+
+
 def tables(root: Path) -> list[dict[str, dict[str, str]]]:
     """The tables of the Markdown report: cells by row and column, in their order."""
     text = (root / "report.md").read_text(encoding="utf-8")
@@ -131,3 +152,11 @@ def marks(svg: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
     """The marks of a figure, such as ``symbol``, ``line``, ``rect``, ``rule``, without its axes."""
     groups = [x for x in svg.iter(f"{_SVG}g") if f"mark-{kind} role-mark" in x.get("class", "")]
     return [mark for group in groups for mark in group]
+
+
+if __name__ == "__main__":
+    for each in GOLDEN:
+        with tempfile.TemporaryDirectory() as folder:
+            fill_and_report(each, Path(folder))
+            for file in FILES:
+                (FOLDER / each / file).write_bytes((Path(folder) / file).read_bytes())

@@ -14,8 +14,17 @@ from ablations.report.figures import draw_agreement
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan
 from experiments.records.result import MEASURES
-from tests.ablations.report.golden import FILES, FILL, FOLDER, fill_and_report
-from tests.ablations.report.samples import drawn, html_tables, marks, parsed, tables
+from tests.ablations.report.samples import (
+    FILES,
+    FOLDER,
+    GOLDEN,
+    drawn,
+    fill_and_report,
+    html_tables,
+    marks,
+    parsed,
+    tables,
+)
 from tests.ablations.samples import leave_curve, small_plan
 from transformer.errors import InputError
 
@@ -25,18 +34,18 @@ RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Directories of tables by name, reported."""
-    roots = {name: tmp_path_factory.mktemp(name) for name in FILL}
+    roots = {name: tmp_path_factory.mktemp(name) for name in GOLDEN}
     for name, root in roots.items():
         fill_and_report(name, root)
     return roots
 
 
 @pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("name", FILL)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_files_are_the_golden_ones(reports: dict[str, Path], name: str, file: str) -> None:
     found = (reports[name] / file).read_text(encoding="utf-8")
     expected = (FOLDER / name / file).read_text(encoding="utf-8")
-    assert found == expected, "python -m tests.ablations.report.golden"
+    assert found == expected, "python -m tests.ablations.report.samples"
 
 
 @pytest.mark.parametrize("name", sorted(x.parent.name for x in RESULTS.glob("*/table.json")))
@@ -54,7 +63,7 @@ def test_committed_reports_are_as_they_would_be_written_now(
         assert found == committed, f"python -m ablations report experiments/results/{name}"
 
 
-@pytest.mark.parametrize("name", FILL)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_html_has_the_tables_of_the_markdown(reports: dict[str, Path], name: str) -> None:
     root = reports[name]
     assert html_tables(root) == [[list(y.values()) for y in x.values()] for x in tables(root)]
