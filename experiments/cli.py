@@ -191,9 +191,7 @@ def evaluate(
     from experiments.evaluate.scoring import evaluate_run
 
     trust(*variant)
-    evaluate_run(
-        directory, decoding, split=split, source=source, reference=reference, output=output
-    )
+    evaluate_run(directory, decoding, split, source, reference, output)
 
 
 @command("compare runs/multi30k-seed1 runs/multi30k-seed2 --split test")
@@ -268,16 +266,7 @@ def attention(
     from experiments.attention.command import show_attention
 
     trust(*variant)
-    show_attention(
-        directory,
-        sentence,
-        kind=kind,
-        layer=layer,
-        heads=heads,
-        translation=translation,
-        average=average,
-        output=output,
-    )
+    show_attention(directory, sentence, kind, layer, heads, translation, average, output)
 
 
 @command(
@@ -308,6 +297,4 @@ def export(
     from experiments.export.export import export_run
 
     trust(*variant)
-    export_run(
-        directory, format, quantization=quantization, average=average, output=output, check=check
-    )
+    export_run(directory, format, quantization, average, output, check)

@@ -91,7 +91,8 @@ class Program:
         except BrokenPipeError:
             return 128 + signal.SIGPIPE
         except CycloptsError as error:
-            print(f"{self.name}: error: {_line(error)}; see --help", file=sys.stderr)
+            line = " ".join(str(error).split()).removesuffix(".")
+            print(f"{self.name}: error: {line}; see --help", file=sys.stderr)
             return BAD_INPUT
         except (InputError, OSError) as error:
             if not is_bad_input(error):
@@ -103,10 +104,6 @@ class Program:
             return BAD_INPUT
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
-
-
-def _line(error: CycloptsError) -> str:
-    return " ".join(str(error).split()).removesuffix(".")
 
 
 def _shown(default: Any) -> Any:

@@ -34,7 +34,6 @@ _PARTS = 1_000
 def show_attention(
     directory: Path,
     sentence: str,
-    *,
     kind: Kind,
     layer: int | None,
     heads: str | None,

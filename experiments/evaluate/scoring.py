@@ -231,7 +231,6 @@ def show_lines(display: Display, lines: int) -> Callable[[int], None]:
 def evaluate_run(
     directory: Path,
     options: DecodingOptions,
-    *,
     split: str,
     source: Path | None,
     reference: Path | None,

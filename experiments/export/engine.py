@@ -118,7 +118,7 @@ def _set_attention(target: Any, attention: MultiHeadAttention, add: PostNorm) ->
     output = _copy(attention.output.weight)
     target.linear[-1].weight = _widen_heads(output.T, heads, width).T.contiguous()
     target.queries_scale = d_k**-0.5
-    _set_norm(target.layer_norm, add.norm)
+    target.layer_norm.gamma, target.layer_norm.beta = _copy(add.norm.weight), _copy(add.norm.bias)
 
 
 def _widen_heads(weight: Tensor, heads: int, width: int) -> Tensor:
@@ -133,11 +133,7 @@ def _set_feed_forward(target: Any, feed_forward: FeedForward, add: PostNorm) -> 
         (target.linear_1, feed_forward.outer),
     ):
         spec.weight, spec.bias = _copy(linear.weight), _copy(linear.bias)
-    _set_norm(target.layer_norm, add.norm)
-
-
-def _set_norm(target: Any, norm: nn.LayerNorm) -> None:
-    target.gamma, target.beta = _copy(norm.weight), _copy(norm.bias)
+    target.layer_norm.gamma, target.layer_norm.beta = _copy(add.norm.weight), _copy(add.norm.bias)
 
 
 def _copy(weight: Tensor) -> Tensor:

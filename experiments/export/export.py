@@ -28,7 +28,6 @@ _FILES = {
 def export_run(
     directory: Path,
     format: str,
-    *,
     quantization: str | None,
     average: int | None,
     output: Path | None,

@@ -12,12 +12,9 @@ import torch
 
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
-from experiments.catalog.find import find_experiment
-from experiments.evaluate.trained import load_trained, text_of_split, with_ctranslate2
 from experiments.export.engine import CTranslate2Decoder, write_ctranslate2_model
-from experiments.run import run
 from tests.samples import TINY_MODEL, number_pairs, random_sentences, tiny_model
-from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, override
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer
@@ -122,21 +119,6 @@ def test_padding_and_the_begin_are_never_chosen(beam_size: int, vocabulary: Voca
 def test_a_sentence_with_too_many_positions_is_left_to_our_search(vocabulary: Vocabulary) -> None:
     decoding = DecodingConfig(beam_size=1, max_extra_length=3)
     check_same(lively_model(TINY_MODEL, end=3.0), vocabulary, decoding, some_sources([3, 2_046]))
-
-
-@pytest.mark.slow
-def test_a_thousand_sentences_of_a_trained_model(tmp_path: Path) -> None:
-    experiment = find_experiment("cldr")
-    config = override(
-        experiment.config, max_steps=300, checkpoint_every_steps=300, validate_every_steps=300
-    )
-    experiment = dataclasses.replace(experiment, config=config)
-    run(experiment, tmp_path / "run")
-    trained = load_trained(tmp_path / "run", 1, device=torch.device("cpu"))
-    lines = [line for split in ("valid", "test") for line in text_of_split(experiment, split)[0]]
-    theirs = with_ctranslate2(trained).decode(lines[:1_000])
-    same = [x == y for x, y in zip(trained.decode(lines[:1_000]), theirs, strict=True)]
-    assert sum(same) > 995  # the others are ties
 
 
 def test_torch_keeps_its_threads(vocabulary: Vocabulary) -> None:

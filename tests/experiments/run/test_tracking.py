@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import http.server
 import json
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,20 +77,6 @@ def test_a_run_has_its_configuration_its_history_and_its_result(finished: Path, 
     assert "valid_perplexity" in {name for item in history for name in item}
 
 
-class _Quiet(http.server.BaseHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def answering() -> Iterator[str]:
-    """A server that answers at once, though not as W&B would."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Quiet) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
 @pytest.mark.parametrize(
     ("asked", "mode"),
     [
@@ -103,10 +87,10 @@ def answering() -> Iterator[str]:
     ],
 )
 def test_tracking_is_offline_unless_asked_for_more(
-    asked: dict[str, str], mode: str, answering: str, monkeypatch: pytest.MonkeyPatch
+    asked: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("WANDB_MODE")
-    monkeypatch.setenv("WANDB_BASE_URL", answering)
+    monkeypatch.setattr(experiments.tracking, "answers", lambda server: True)
     for name, value in asked.items():
         monkeypatch.setenv(name, value)
     assert tracking_mode() == mode
@@ -146,14 +130,10 @@ class _Init:
 
 @pytest.mark.parametrize("fails", [("online",), ("online", "offline")])
 def test_a_failed_start_of_wandb_does_not_stop_the_run(
-    fails: tuple[str, ...],
-    answering: str,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fails: tuple[str, ...], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("WANDB_MODE", "online")
-    monkeypatch.setenv("WANDB_BASE_URL", answering)
+    monkeypatch.setattr(experiments.tracking, "answers", lambda server: True)
     init = _Init(*fails)
     monkeypatch.setattr(wandb, "init", init)
     with (
