@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -156,23 +156,23 @@ def seeds_grid(table: TableNumbers) -> Grid:
 
 def cost_grid(table: TableNumbers) -> Grid:
     """The cost of each row: means over its runs."""
-    rows = [row for row in table.rows if not row.is_published]
-
-    def column(name: str, cell: Callable[[Sequence[Result]], str]) -> Column:
-        return Column(name, [cell(x.results) if x.results else formats.MISSING for x in rows])
-
-    of_paper = column("with 40,960 rows", lambda x: formats.millions(x[0].parameters_paper_vocab))
-    return Grid(
-        [
-            Column("row", [row.name for row in rows]),
-            Column("seeds", [f"{len(row.results)}/{len(row.seeds)}" for row in rows]),
-            column("parameters (M)", lambda x: formats.millions(x[0].parameters)),
-            *[of_paper] * table.plan.is_compared,
-            column("FLOPs", lambda x: flops(run.flops for run in x)),
-            column("tokens/s", lambda x: formats.count(fmean(y.tokens_per_second for y in x))),
-            column("training", lambda x: formats.duration(fmean(y.train_seconds for y in x))),
+    of_paper = "with 40,960 rows"
+    heads = ("row", "seeds", "parameters (M)", of_paper, "FLOPs", "tokens/s", "training")
+    lines: list[list[str]] = []
+    for row in (row for row in table.rows if not row.is_published):
+        lines.append([row.name, f"{len(row.results)}/{len(row.seeds)}"])
+        if not row.results:
+            lines[-1] += [formats.MISSING] * 5
+            continue
+        lines[-1] += [
+            formats.millions(row.results[0].parameters),
+            formats.millions(row.results[0].parameters_paper_vocab),
+            flops(run.flops for run in row.results),
+            formats.count(fmean(run.tokens_per_second for run in row.results)),
+            formats.duration(fmean(run.train_seconds for run in row.results)),
         ]
-    )
+    columns = Grid.of(heads, lines).columns
+    return Grid([x for x in columns if table.plan.is_compared or x.name != of_paper])
 
 
 def regime_grid(config: Config, result: Result | None) -> Grid:
@@ -190,14 +190,8 @@ def regime_grid(config: Config, result: Result | None) -> Grid:
         ("distinct target tokens per parameter", corpus and corpus / result.parameters, 2),
         ("warm-up share of the steps", training.warmup_steps / training.max_steps, 0.04),
     ]
-    ours = [f"{x:.3g}" if x else formats.MISSING for _, x, _ in rows]
-    return Grid(
-        [
-            Column("number", [name for name, _, _ in rows]),
-            Column("here", ours, style="ours"),
-            Column("paper", [f"{paper:g}" for _, _, paper in rows], style="theirs"),
-        ]
-    )
+    lines = [(name, f"{x:.3g}" if x else formats.MISSING, f"{y:g}") for name, x, y in rows]
+    return Grid.of(("number", "here", "paper"), lines)
 
 
 def read_details(table: TableNumbers, row: RowNumbers) -> dict[str, object]:

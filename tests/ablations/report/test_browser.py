@@ -94,12 +94,6 @@ def test_a_row_opens_by_keyboard_to_what_is_known_of_it(page: Page) -> None:
     assert page.locator("#rows-0").is_visible() and not page.locator("#rows-1").is_visible()
 
 
-def test_figures_become_interactive(page: Page) -> None:
-    page.locator("#curves").scroll_into_view_if_needed()
-    page.locator("#curves .vega-embed svg").wait_for()
-    assert page.locator("#curves svg").count() == 1
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (390, "dark")])
 def test_anyone_can_read_it(root: Path, browser: Browser, width: int, scheme: str) -> None:
     context = browser.new_context(
