@@ -113,11 +113,13 @@ def plan_table(
         rows=costs,
         runs=each * len(costs),
         flops=each * sum(row.flops for row in costs),
-        seconds=_until_all([row.seconds for row in costs] * each, at_once),
+        seconds=until_the_last([], [row.seconds for row in costs] * each, at_once),
         device_seconds=each * sum(row.seconds for row in costs) * ranks / sharing,
         disk_bytes=each * sum(row.disk_bytes for row in costs),
         runs_left=sum(row.left for row in costs),
-        seconds_left=_until_all([x.seconds for x in costs for _ in range(x.left)], at_once),
+        seconds_left=until_the_last(
+            [], [row.seconds for row in costs for _ in range(row.left)], at_once
+        ),
     )
 
 
@@ -152,11 +154,6 @@ def checkpoint_bytes(config: Config) -> int:
     training = config.training
     kept = max(_MIN_CHECKPOINTS, training.average_checkpoints, training.also_average or 0)
     return count_parameters(config.model) * (_STATE_BYTES * kept + _WEIGHT_BYTES)
-
-
-def _until_all(seconds: Sequence[float], at_once: int) -> float:
-    """Seconds until runs that take so long each have ended, the longest started first."""
-    return until_the_last([], sorted(seconds, reverse=True), at_once)
 
 
 def describe(estimate: Estimate) -> Iterator[str]:

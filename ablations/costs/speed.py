@@ -57,7 +57,7 @@ def predict(config: Config, known: Sequence[Timing]) -> float | None:
 
 
 def until_the_last(running: Sequence[float], waiting: Sequence[float], places: int) -> float:
-    """Seconds until the last run ends, if each free place takes the next of ``waiting``.
+    """Seconds until the last run ends, if each free place takes the longest of ``waiting``.
 
     Args:
         running: seconds that the runs in progress still need
@@ -65,7 +65,7 @@ def until_the_last(running: Sequence[float], waiting: Sequence[float], places: i
     """
     free = [*running, *[0.0] * (places - len(running))]
     heapq.heapify(free)
-    for seconds in waiting:
+    for seconds in sorted(waiting, reverse=True):
         heapq.heapreplace(free, free[0] + seconds)
     return max(free)
 

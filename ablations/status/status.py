@@ -206,7 +206,7 @@ def _with_time_left(
     left, later = ([seconds for seconds in x if seconds is not None] for x in (live, waiting))
     if not live or len(left) + len(later) < len(live) + len(waiting):
         return runs, None
-    return runs, until_the_last(left, sorted(later, reverse=True), len(live))
+    return runs, until_the_last(left, later, len(live))
 
 
 def _whole(run: Run) -> float | None:
