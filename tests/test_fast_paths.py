@@ -22,7 +22,7 @@ from transformer.model.embeddings import sinusoids
 from transformer.model.encoder_decoder import FeedForward, PostNorm, Transformer
 from transformer.training.module import TransformerModule
 
-ROWS = {row.name: QUICK.apply(TABLE.configure(row)) for row in TABLE.rows}
+ROWS = {row.name: TABLE.configure(row, QUICK) for row in TABLE.rows}
 rows = pytest.mark.parametrize("name", ROWS)
 # A sentence of its end alone, odd and even lengths, and one beyond the learned positions.
 SRC, TGT = [1, 7, 12], [5, 10, 2]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from ablations.files import check_name
 from ablations.tables.changes import CHANGES, Changes, Value, check_change
 from ablations.tables.scale import Scale
-from transformer.config import Config, override
+from transformer.config import Config
 from transformer.errors import InputError
 from transformer.variant import variant_name
 
@@ -149,19 +149,13 @@ class Table(Declaration):
         """The rows that are not published systems."""
         return tuple(row for row in self.rows if not row.published)
 
-    def configure(self, row: Row | None, scale: Scale | None = None) -> Config:
-        """The configuration of ``row``, or of the base, at ``scale``, or in the paper's units
-        without one.
-        """
-        changes = row.changes if row else {}
+    def configure(self, row: Row | None, scale: Scale) -> Config:
+        """The configuration of ``row``, or of the base, at ``scale``."""
         try:
-            if scale is not None:
-                return scale.apply(self.base, changes)
-            return override(self.base, **{x: changes[x] for x in changes if x != "target_language"})
+            return scale.apply(self.base, row.changes if row else {})
         except InputError as error:
-            where = "" if scale is None else f" at scale {scale.name!r}"
-            who = f"row {row.name!r}" if row else "the base"
-            raise InputError(f"{who} of {self.name!r}{where}: {error}") from error
+            who = f"row {row.name!r} of {self.name!r}" if row else f"the base of {self.name!r}"
+            raise InputError(f"{who} at scale {scale.name!r}: {error}") from error
 
 
 @dataclass(frozen=True, order=True, slots=True)

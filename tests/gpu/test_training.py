@@ -89,7 +89,7 @@ def test_a_row_of_small(row: Any, device: torch.device, record_property: Record)
     The lengths are those of captions in 8,000 word-pieces, somewhat fewer than the scale's 2,000
     make of them.
     """
-    config = SMALL.apply(TABLE.configure(row))
+    config = TABLE.configure(row, SMALL)
     load = Workload(
         text="multi30k",
         vocab_size=config.model.vocab_size,

@@ -143,7 +143,7 @@ def test_a_row_may_set_the_papers_own_value() -> None:
 
 @pytest.mark.parametrize("chosen", [QUICK, SMALL, PAPER, TINY], ids=lambda chosen: chosen.name)
 def test_every_row_fits_every_scale_and_keeps_its_order(chosen: Any) -> None:
-    paper = [columns(TABLE.configure(row)) for row in TABLE.rows]
+    paper = [columns(TABLE.configure(row, PAPER)) for row in TABLE.rows]
     scaled = [columns(TABLE.configure(row, chosen)) for row in TABLE.rows]
     for before, after in zip(paper, scaled, strict=True):
         for name in ("d_model", "d_ff", "d_k", "d_v"):
@@ -167,7 +167,7 @@ def test_the_scale_paper_is_the_identity_but_for_averages() -> None:
     of_big = {"also_average": 20, "checkpoint_every_steps": 600}
     for row_ in TABLE.rows:
         changes = of_big if row_.name == "big" else of_base
-        expected = override(TABLE.configure(row_), **changes)
+        expected = override(BASE, **row_.changes, **changes)
         assert to_dict(TABLE.configure(row_, PAPER)) == to_dict(expected)
 
 

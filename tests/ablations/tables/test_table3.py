@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ablations.tables.changes import columns
+from ablations.tables.scales import PAPER
 from ablations.tables.table3 import BASE, TABLE
 from transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 
 # row, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps, PPL, BLEU, parameters
-PAPER = """
+FIGURES = """
 base     6  512 2048  8  64  64 0.1 0.1 100000 4.92 25.8  65
 A-h1     6  512 2048  1 512 512 0.1 0.1 100000 5.29 24.9   -
 A-h4     6  512 2048  4 128 128 0.1 0.1 100000 5.00 25.5   -
@@ -31,7 +32,7 @@ D-ls0.2  6  512 2048  8  64  64 0.1 0.2 100000 5.47 25.7   -
 E        6  512 2048  8  64  64 0.1 0.1 100000 4.92 25.7   -
 big      6 1024 4096 16  64  64 0.3 0.1 300000 4.33 26.4 213
 """
-ROWS = [line.split() for line in PAPER.strip().splitlines()]
+ROWS = [line.split() for line in FIGURES.strip().splitlines()]
 
 
 def test_the_rows_are_the_papers_in_its_order() -> None:
@@ -41,7 +42,7 @@ def test_the_rows_are_the_papers_in_its_order() -> None:
 @pytest.mark.parametrize("figures", ROWS, ids=lambda figures: figures[0])
 def test_a_row_has_the_papers_settings_and_figures(figures: list[str]) -> None:
     row = next(row for row in TABLE.rows if row.name == figures[0])
-    found = columns(TABLE.configure(row))
+    found = columns(TABLE.configure(row, PAPER))
     positions = found.pop("positions")
     assert positions == ("learned" if row.name == "E" else "sinusoidal")
     names = [

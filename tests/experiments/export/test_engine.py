@@ -19,7 +19,7 @@ from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer
 
-ROWS = {row.name: QUICK.apply(TABLE.configure(row)).model for row in TABLE.rows}
+ROWS = {row.name: TABLE.configure(row, QUICK).model for row in TABLE.rows}
 
 
 @pytest.fixture(scope="module")
