@@ -96,9 +96,14 @@ def next_attempt(directory: Path, name: str, devices: tuple[int | str, ...], ran
     before = read_attempt(directory)
     if before is None:
         return attempt
-    tracked = filter(None, [wandb_id(directory)])  # none if the attempt before ended too early
-    kept = {name: getattr(before, name) for name in ("failures", "kills", "furthest")}
-    return replace(attempt, **kept, wandb_ids=(*before.wandb_ids, *tracked))
+    tracked = wandb_id(directory)  # None if the attempt before ended too early to be tracked
+    return replace(
+        attempt,
+        failures=before.failures,
+        wandb_ids=before.wandb_ids if tracked is None else (*before.wandb_ids, tracked),
+        kills=before.kills,
+        furthest=before.furthest,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -219,8 +219,7 @@ class _Attempt:
         if (published := _publish(self.directory, stem, how)) is not None:
             return published
         if not self.directory.exists():
-            gone = not attempts.locate(stem).exists()
-            text = "its directory was removed" if gone else "another attempt has taken it over"
+            text = "its directory was removed, or taken over by another attempt"
             return AttemptEnd(state=RunState.STOPPED, text=text)
         if state == RunState.REFUSED:
             lines = last_log_lines(self.directory, 1, start=self.log_start)
