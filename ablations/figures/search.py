@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ablations.figures.curves import Curve
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.progress import RunState
@@ -59,36 +58,6 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
         width=440,
         height=240,
         layer=[best, *_points(inside, edge, x, "trial", "state", "step", "perplexity")],
-    )
-
-
-def draw_trial_curves(curves: Sequence[Curve], best: str | None) -> Spec | None:
-    """The learning curves of all trials in grey and of the ``best`` in blue; None without any."""
-    values = [
-        {"trial": curve.row, "step": step, "perplexity": value, "is_best": curve.row == best}
-        for curve in sorted(curves, key=lambda curve: curve.row == best)
-        for step, value in curve.points
-    ]
-    if not values:
-        return None
-    colour, size = (
-        {"condition": {"test": "datum.is_best", "value": of_best}, "value": of_others}
-        for of_best, of_others in ((style.BLUE, style.GREY), (2.5, 0.8))
-    )
-    return style.figure(
-        "Learning curves, the best trial in blue",
-        width=440,
-        height=240,
-        data={"values": values},
-        mark={"type": "line", "strokeOpacity": 0.8},
-        encoding={
-            "x": style.axis("step", "optimiser step"),
-            "y": _PERPLEXITY,
-            "detail": {"field": "trial"},
-            "color": colour,
-            "size": size,
-            "tooltip": style.tooltip("trial", "step", "perplexity"),
-        },
     )
 
 

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ablations.figures.curves import read_curve
 from ablations.figures.search import (
     draw_history,
     draw_importances,
     draw_slices,
-    draw_trial_curves,
 )
 from ablations.files import CONFIRM, PLAN_FILE
 from ablations.report.grids import results_grid
@@ -19,7 +17,6 @@ from ablations.report.layout import Column, Figure, Grid
 from ablations.report.numbers import compute_numbers
 from ablations.report.sentences import facts_of_base, facts_of_results, label, setting, verdicts
 from ablations.report.write import write_files
-from ablations.runs.attempts import locate
 from ablations.search.search import Search, load_search
 from ablations.search.trials import Trial, best, ranked, read_trials, write_best
 from ablations.tables.changes import Value
@@ -35,12 +32,9 @@ TEMPLATE = Path(__file__).parent / "templates" / "search.j2"
 # PED-ANOVA compares the best quarter with all. Of five parameters, that with ten times the effect
 # of the others comes first in over 90 % of searches of 30 trials, in half of those of 10.
 LEAST_ENDED, LEAST_FINISHED = 30, 5
-_MAX_CURVES = 100
 _CAPTIONS = {
     "history": "Perplexity on the validation set by trial; the line is the best so far. Marks at "
     "the upper edge are trials that did not finish, or are ten times worse than the best.",
-    "curves": "Perplexity on the validation set during training, a line for each trial (of the "
-    f"{_MAX_CURVES} best), the best in blue.",
     "importances": "Shares of the parameters in what makes a trial one of the best quarter.",
     "slices": "Perplexity on the validation set against each parameter by itself.",
 }
@@ -65,8 +59,6 @@ def write_search_report(directory: Path) -> str:
     write_best(search, trials, directory)
     shares = shares_of_importance(search, trials)
     specs = draw_search(search, trials, shares)
-    if (curves := _draw_curves(search, trials, directory)) is not None:
-        specs["curves"] = curves
     figures = [Figure(name=x, spec=specs[x], caption=_CAPTIONS[x]) for x in _CAPTIONS if x in specs]
     return write_files(directory, TEMPLATE, _values(search, trials, shares, directory), figures)
 
@@ -126,14 +118,6 @@ def _on_axis(name: str, value: Value) -> int | float | str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return setting(name, value)
     return value
-
-
-def _draw_curves(search: Search, trials: Sequence[Trial], directory: Path) -> Spec | None:
-    begun = [trial for trial in trials if trial.values]
-    begun.sort(key=lambda trial: trial.perplexity or float("inf"))
-    seed, found = search.base.training.seed, best(trials)
-    curves = [read_curve(locate(directory / x.name), x.name, seed) for x in begun[:_MAX_CURVES]]
-    return draw_trial_curves(curves, found.name if found else None)
 
 
 def _values(
