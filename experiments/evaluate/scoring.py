@@ -221,7 +221,9 @@ def show_lines(display: Display, lines: int) -> Callable[[int], None]:
     started = time.monotonic()
 
     def update(done: int) -> None:
-        left = (time.monotonic() - started) / done * (lines - done)
+        elapsed = time.monotonic() - started
+        # Lines arrive in batches, so the first few say nothing about the speed.
+        left = elapsed / done * (lines - done) if done >= lines / 50 else None
         stage = RunState.EVALUATE
         display.update(Progress(stage=stage, step=done, max_steps=lines, seconds_left=left))
 
