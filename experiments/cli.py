@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from experiments.catalog.find import EXPERIMENTS, find_experiment
+from experiments.catalog.find import EXPERIMENTS, find_experiment, searched
 from experiments.catalog.settings import with_settings
 from experiments.command_line import FLAT, Log, Program, Variants
 from experiments.records.experiment import (
@@ -49,11 +49,13 @@ Quantization = Literal[
 def list_() -> None:
     """Print the experiments that can be named.
 
-    These are the project's own; files:FOLDER, treebank:FOLDER and files stand for text, trees and
-    experiments of your own.
+    These are the project's own and the best of searches in runs/; files:FOLDER, treebank:FOLDER
+    and files stand for text, trees and experiments of your own.
     """
     for name, experiment in EXPERIMENTS.items():
         print(f"{name:18} {experiment.description}")
+    for path, experiment in searched().items():
+        print(f"{experiment.name:18} {experiment.description} ({path})")
     print(f"{'files:FOLDER':18} train.en, train.de, valid.en, … of your own; files:FOLDER:de-en")
     print(f"{'treebank:FOLDER':18} the paper's parser, trained on your copy of the Penn Treebank")
     print(f"{'FILE.py':18} CORPUS = Corpus(…) or EXPERIMENT = Experiment(…) of your own")
@@ -125,6 +127,8 @@ def train(
     devices: int | None = None,
     accumulate: int = 1,
     limits: Annotated[Limits, FLAT] = Limits(),
+    checkpoint_minutes: float | None = None,
+    compile: bool = False,
     log: Log = "wandb",
 ) -> int:
     """Train an experiment and score it.
@@ -138,9 +142,17 @@ def train(
         settings: FIELD=VALUE changes a field of transformer/config.py; may be repeated
         devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
         accumulate: parts of a step, to save memory
+        checkpoint_minutes: write a checkpoint every M minutes of training [default: by steps]
+        compile: fuse operations with torch.compile, for GPUs
     """
     trust(*variant)
-    experiment = find_experiment(name, seed=seed, vocab_size=vocab_size)
+    experiment = find_experiment(
+        name,
+        seed=seed,
+        vocab_size=vocab_size,
+        compile=compile or None,
+        checkpoint_every_minutes=checkpoint_minutes,
+    )
     experiment = with_settings(experiment, settings)
     if directory is None:
         directory = Path("runs") / f"{experiment.name}-seed{experiment.config.training.seed}"
@@ -194,24 +206,38 @@ def evaluate(
     evaluate_run(directory, decoding, split, source, reference, output)
 
 
-@command("compare runs/multi30k-seed1 runs/multi30k-seed2 --split test")
-def compare(first: Run, second: Run, /, *, split: Literal["valid", "test"] = "valid") -> None:
-    """Test whether two runs differ by more than chance.
+@command(
+    "compare runs/multi30k-seed1 runs/multi30k-seed2 --split test",
+    "compare ours.de theirs.de --reference test.de",
+)
+def compare(
+    first: Path,
+    second: Path,
+    /,
+    *,
+    split: Literal["valid", "test"] = "valid",
+    reference: Path | None = None,
+) -> None:
+    """Test whether two runs, or two files of translations, differ by more than chance.
 
-    Uses sacreBLEU's approximate randomisation of the translations that both wrote.
+    Uses sacreBLEU's approximate randomisation. Runs are compared by the translations that they
+    wrote.
 
     Args:
+        first: the directory of a run, or a file of lines
+        second: another of the same kind
         split: of the corpus of both runs
+        reference: what the lines of two files should say [default: none, compare runs]
     """
-    from experiments.evaluate.significance import compare_runs
+    from experiments.evaluate.significance import compare_files, compare_runs
 
-    print(compare_runs(first, second, split))
+    if reference is None:
+        print(compare_runs(first, second, split))
+    else:
+        print(compare_files(first, second, reference))
 
 
-@command(
-    "translate runs/multi30k-seed1 < source.txt > translation.txt",
-    "translate runs/craft_short-seed1 < sentences.txt > trees.txt",
-)
+@command("translate runs/multi30k-seed1 < source.txt > translation.txt")
 def translate(
     directory: Run,
     /,
@@ -232,8 +258,23 @@ def translate(
         sys.stdout.buffer.flush()
 
 
+@command("parse runs/craft_short-seed1 < sentences.txt > trees.txt")
+def parse(
+    directory: Run,
+    /,
+    *,
+    variant: Variants = (),
+    decoding: Decoding = DecodingOptions(),
+) -> None:
+    """Parse the sentences of standard input into trees in brackets: translate, by a parser.
+
+    The input is plain UTF-8 text, one sentence per line, with spaces around words and punctuation.
+    """
+    translate(directory, variant=variant, decoding=decoding)
+
+
 @command(
-    'attention runs/multi30k-seed1 "A man is cleaning a window."',
+    'attention runs/multi30k-seed1 "A man is cleaning a window." --words --find',
     'attention runs/multi30k-seed1 "Two dogs play." --kind cross --layer 3 --output dogs.svg',
 )
 def attention(
@@ -245,6 +286,8 @@ def attention(
     kind: Literal["encoder", "decoder", "cross"] = "encoder",
     layer: int | None = None,
     heads: str | None = None,
+    words: bool = False,
+    find: bool = False,
     average: Average = None,
     output: Path | None = None,
     variant: Variants = (),
@@ -252,8 +295,8 @@ def attention(
     """Draw what the heads of a run attend to in a sentence.
 
     An HTML page shows all layers and heads, and the lines of each word; SVG, PDF and PNG show the
-    heads that are given, as the paper's figures 3 to 5 do. The weights of a word in the decoder
-    are those with which it is written.
+    heads that are given, as the paper's figures 3 to 5 do. The weights of a word-piece in the
+    decoder are those with which it is written.
 
     Args:
         sentence: one sentence of the source language, in quotes
@@ -261,12 +304,16 @@ def attention(
         kind: self-attention of encoder or decoder, or from decoder to encoder
         layer: from 1 [default: the last]
         heads: from 1, such as 1,5 [default: all]
+        words: join word-pieces to words
+        find: list and draw the heads that do most of one thing
         output: file that ends in .html, .svg, .pdf or .png [default: DIRECTORY/attention.html]
     """
     from experiments.attention.command import show_attention
 
     trust(*variant)
-    show_attention(directory, sentence, kind, layer, heads, translation, average, output)
+    show_attention(
+        directory, sentence, kind, layer, heads, words, find, translation, average, output
+    )
 
 
 @command(

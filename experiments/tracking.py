@@ -1,4 +1,4 @@
-"""Weights & Biases, offline unless asked for more, or TensorBoard."""
+"""W&B, offline unless asked for more, TensorBoard or CSV."""
 
 from __future__ import annotations
 
@@ -54,6 +54,11 @@ class Tracking:
             from lightning.pytorch.loggers import WandbLogger
 
             return [WandbLogger(experiment=self._run)]
+        if self._log == "csv":  # a folder for each start, as Lightning deletes one that it finds
+            from lightning.pytorch.loggers import CSVLogger
+
+            version = f"from-step-{resumed_step}"
+            return [CSVLogger(self._directory, "csv", version, flush_logs_every_n_steps=1)]
         if self._log != "tensorboard":
             return []
         from lightning.pytorch.loggers import TensorBoardLogger

@@ -138,7 +138,8 @@ def _values(
     if found is not None:
         verdict = (
             f"The best is {found.name}, perplexity {formats.number(found.perplexity, 3)} on the "
-            "validation set. Train it with python -m experiments train DIRECTORY/best.json."
+            "validation set. Train it with python -m experiments train DIRECTORY/best.json or, if "
+            f"the search is in runs/, by name: train {search.name}-best."
         )
     again = directory / CONFIRM
     confirmed = compute_numbers(again) if (again / PLAN_FILE).is_file() else None

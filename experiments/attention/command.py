@@ -14,10 +14,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from experiments.attention.figure import (
     NAMES,
     READING,
+    Panel,
     attention_figure,
     colour_of,
     join_words,
+    mark_pieces,
 )
+from experiments.attention.heads import rank
 from experiments.evaluate.trained import load_trained
 from experiments.figures.render import to_pdf, to_png, to_svg
 from experiments.records.experiment import load_experiment
@@ -37,6 +40,8 @@ def show_attention(
     kind: Kind,
     layer: int | None,
     heads: str | None,
+    words: bool,
+    find: bool,
     translation: str | None,
     average: int | None,
     output: Path | None,
@@ -49,6 +54,8 @@ def show_attention(
     model = load_experiment(directory).config.model
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is not a folder: --output cannot be written")
+    if find and not (layer is None and heads is None):
+        raise InputError("--find chooses layers and heads itself: leave out --layer and --heads")
     layer = model.num_layers if layer is None else layer
     if not 1 <= layer <= model.num_layers:
         raise InputError(f"there is no layer {layer}: the model has layers 1 to {model.num_layers}")
@@ -56,12 +63,20 @@ def show_attention(
     trained = load_trained(directory, average)
     decoding = trained.experiment.config.decoding
     pieces = attend(trained.model, trained.vocabulary, sentence, decoding, translation=translation)
-    found: dict[Kind, Attention] = {name: join_words(x) for name, x in pieces.items()}
+    change = join_words if words else mark_pieces
+    found: dict[Kind, Attention] = {name: change(x) for name, x in pieces.items()}
+    numbers = ", ".join(map(str, chosen))
+    panels = [Panel(f"layer {layer}, head{'s' * (len(chosen) > 1)} {numbers}", layer, chosen)]
+    if find:
+        best = rank(kind, found[kind])
+        print(f"{NAMES[kind]}: heads that attend most to")
+        print("\n".join(f"{name:26} {', '.join(map(str, x))}" for name, x in best.items()))
+        panels = [Panel(f"{name}, {x[0]}", x[0].layer, [x[0].head]) for name, x in best.items()]
     if ending == ".html":
         page = attention_page(found, run=str(directory), kind=kind, layer=layer, heads=chosen)
         write_atomically(path, page)
     else:
-        svg = to_svg(attention_figure(kind, found[kind], layer, chosen))
+        svg = to_svg(attention_figure(kind, found[kind], panels))
         draw = {".svg": str, ".pdf": to_pdf, ".png": to_png}[ending]
         write_atomically(path, draw(svg))
     print(path)
@@ -80,7 +95,7 @@ def _parse_heads(text: str | None, num_heads: int) -> Sequence[int]:
 def attention_page(
     found: Mapping[Kind, Attention], *, run: str, kind: Kind, layer: int, heads: Sequence[int]
 ) -> str:
-    """The page of a sentence's weights between words.
+    """The page of a sentence's weights.
 
     Args:
         run: its name
@@ -96,11 +111,12 @@ def attention_page(
     num_layers, num_heads = found["encoder"].weights.shape[:2]
     return environment.get_template("attention.html.j2").render(
         run=run,
-        source=" ".join(found["encoder"].queries[:-1]),
-        translation=" ".join(found["cross"].queries[:-1]),
+        source=_text(found["encoder"]),
+        translation=_text(found["cross"]),
         names=NAMES,
         layers=range(1, num_layers + 1),
         heads={head: colour_of(head) for head in range(1, num_heads + 1)},
+        best={kind: rank(kind, attention) for kind, attention in found.items()},
         start={"kind": kind, "layer": layer, "heads": heads},
         views={
             kind: {
@@ -114,3 +130,7 @@ def attention_page(
         style=(_TEMPLATES / "attention.css").read_text(encoding="utf-8"),
         script=(_TEMPLATES / "attention.js").read_text(encoding="utf-8"),
     )
+
+
+def _text(attention: Attention) -> str:
+    return " ".join(attention.queries[:-1]).replace(" ·", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,8 +28,30 @@ READING: dict[Kind, str] = {
 _FAINTEST = 0.05
 _ROW, _WIDTH = 19, 150  # in pixels: of a word, between the two columns of words
 _SPREAD = 9  # the lines of several heads are set apart by at most this
+_PANELS_IN_A_ROW = 3
 # Control word-pieces, which stand alone.
 _ENDS = {"<s>", "</s>"}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Heads of one layer that are drawn over each other, all counted from 1."""
+
+    title: str
+    layer: int
+    heads: Sequence[int]
+
+
+def mark_pieces(attention: Attention) -> Attention:
+    """The weights between word-pieces, those that continue a word with a dot before them."""
+    queries, keys = (list(map(_marked, side)) for side in (attention.queries, attention.keys))
+    return replace(attention, queries=queries, keys=keys)
+
+
+def _marked(piece: str) -> str:
+    # sentencepiece's own mark, for a word's beginning, is in few fonts
+    begins = piece.startswith(SPACE_SYMBOL) or piece in _ENDS
+    return piece.removeprefix(SPACE_SYMBOL) if begins else f"·{piece}"
 
 
 def join_words(attention: Attention) -> Attention:
@@ -60,23 +83,38 @@ def _is_word(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def attention_figure(kind: Kind, attention: Attention, layer: int, heads: Sequence[int]) -> Spec:
-    """Words in two columns, the lines between them as strong as the weight, a colour per head.
-
-    Args:
-        layer: from 1, as are ``heads``
-    """
-    rows = max(len(attention.queries), len(attention.keys))
-    height = {"type": "quantitative", "axis": None, "scale": {"domain": [rows - 0.5, -0.5]}}
-    width = {"type": "quantitative", "axis": None, "scale": {"domain": [0, 1], "nice": False}}
+def attention_figure(kind: Kind, attention: Attention, panels: Sequence[Panel]) -> Spec:
+    """Words in two columns, the lines between them as strong as the weight, a colour per head."""
+    heads = sorted({head for panel in panels for head in panel.heads})
     colours = {
         "field": "head",
         "type": "nominal",
-        "scale": {"domain": list(heads), "range": [colour_of(head) for head in heads]},
-        "legend": {"title": "head", "symbolType": "stroke"} if len(heads) > 1 else None,
+        "scale": {"domain": heads, "range": [colour_of(head) for head in heads]},
+        "legend": None
+        if all(len(panel.heads) == 1 for panel in panels)
+        else {"title": "head", "symbolType": "stroke"},
     }
+    return figure(
+        {
+            "text": NAMES[kind],
+            "subtitle": [READING[kind], f"Weights below {100 * _FAINTEST:.0f} % are left out."],
+            "anchor": "start",
+            "offset": 16,
+        },
+        concat=[_draw_panel(attention, panel, colours) for panel in panels],
+        columns=_PANELS_IN_A_ROW,
+        spacing=40,
+        background="white",  # on none, PNGs show faint lines in wrong colours
+        padding=8,
+    )
+
+
+def _draw_panel(attention: Attention, panel: Panel, colours: Spec) -> Spec:
+    rows = max(len(attention.queries), len(attention.keys))
+    height = {"type": "quantitative", "axis": None, "scale": {"domain": [rows - 0.5, -0.5]}}
+    width = {"type": "quantitative", "axis": None, "scale": {"domain": [0, 1], "nice": False}}
     lines: Spec = {
-        "data": {"values": _lines(attention, layer, heads)},
+        "data": {"values": _lines(attention, panel)},
         "mark": "rule",
         "encoding": {
             "x": {"datum": 0, **width},
@@ -103,21 +141,13 @@ def attention_figure(kind: Kind, attention: Attention, layer: int, heads: Sequen
             (attention.keys, "left", 5, 1),
         )
     ]
-    numbers = ", ".join(map(str, heads))
-    return figure(
-        {
-            "text": f"{NAMES[kind]}: layer {layer}, head{'s' * (len(heads) > 1)} {numbers}",
-            "subtitle": [READING[kind], f"Weights below {100 * _FAINTEST:.0f} % are left out."],
-            "anchor": "start",
-            "offset": 16,
-        },
-        width=_WIDTH,
-        height=_ROW * rows,
-        view={"stroke": None},
-        layer=[lines, *columns],
-        background="white",  # on none, PNGs show faint lines in wrong colours
-        padding=8,
-    )
+    return {
+        "title": {"text": panel.title, "fontSize": 12, "fontWeight": "normal"},
+        "width": _WIDTH,
+        "height": _ROW * rows,
+        "view": {"stroke": None},
+        "layer": [lines, *columns],
+    }
 
 
 def colour_of(head: int) -> str:
@@ -134,12 +164,12 @@ def _strength(bounds: list[float]) -> Spec:
     }
 
 
-def _lines(attention: Attention, layer: int, heads: Sequence[int]) -> list[dict[str, float]]:
-    step = min(2.5, _SPREAD / len(heads)) / _ROW
+def _lines(attention: Attention, panel: Panel) -> list[dict[str, float]]:
+    step = min(2.5, _SPREAD / len(panel.heads)) / _ROW
     lines: list[dict[str, float]] = []
-    for place, head in enumerate(heads):
-        offset = (place - (len(heads) - 1) / 2) * step
-        weights: list[list[float]] = attention.weights[layer - 1, head - 1].tolist()
+    for place, head in enumerate(panel.heads):
+        offset = (place - (len(panel.heads) - 1) / 2) * step
+        weights: list[list[float]] = attention.weights[panel.layer - 1, head - 1].tolist()
         lines += [
             {
                 "query": round(query + offset, 3),

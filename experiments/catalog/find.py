@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from pathlib import Path
 
 from experiments.catalog.parsing import PARSING, TREEBANK, experiment_of_treebank
 from experiments.catalog.translation import TRANSLATION, recipe
-from experiments.records.experiment import Experiment, read_experiment
+from experiments.records.experiment import BEST_FILE, Experiment, read_experiment
 from transformer.config import override
 from transformer.corpus import Corpus
 from transformer.data.corpora.folders import anchored, folder_corpus
@@ -23,16 +24,14 @@ EXPERIMENTS = {
 }
 
 
-def find_experiment(
-    name: str, *, seed: int | None = None, vocab_size: int | None = None
-) -> Experiment:
+def find_experiment(name: str, **changes: float | None) -> Experiment:
     """Find the experiment of that name, with the given changes.
 
     Args:
-        name: one of the project's own, ``files:FOLDER``, ``files:FOLDER:de-en``,
-            ``treebank:FOLDER``, ``FILE.py``, or a ``FILE.json`` of a search or of a run (its
-            ``config.json``)
-        seed: None leaves it as it is, as ``vocab_size`` does
+        name: one of the project's own, the best of a search in ``runs``, ``files:FOLDER``,
+            ``files:FOLDER:de-en``, ``treebank:FOLDER``, ``FILE.py``, or a ``FILE.json`` of a search
+            or of a run (its ``config.json``)
+        changes: fields of the configuration; None leaves one as it is
 
     Raises:
         InputError: for an unknown name, an unusable folder or file, or an invalid value.
@@ -48,9 +47,7 @@ def find_experiment(
     elif name in EXPERIMENTS:
         experiment = EXPERIMENTS[name]
     else:
-        forms = [f"{FILES}FOLDER", f"{TREEBANK}FOLDER", "FILE.py", "FILE.json"]
-        raise unknown_name("experiment", name, [*EXPERIMENTS, *forms])
-    changes = {"seed": seed, "vocab_size": vocab_size}
+        experiment = _of_search(name)
     given = {key: value for key, value in changes.items() if value is not None}
     return dataclasses.replace(experiment, config=override(experiment.config, **given))
 
@@ -91,3 +88,27 @@ def experiment_of_file(path: Path) -> Experiment:
         raise InputError(f"{path}: no CORPUS = Corpus(…) and no EXPERIMENT = Experiment(…) in it")
     anchor = anchored(found.config.data.corpus, path.parent)
     return dataclasses.replace(found, config=override(found.config, corpus=anchor))
+
+
+def searched() -> dict[Path, Experiment]:
+    """The best of each search in ``runs`` by its file, which is data and never executed."""
+    found: dict[Path, Experiment] = {}
+    for path in sorted(Path("runs").glob(f"*/{BEST_FILE}")):
+        try:
+            found[path] = read_experiment(path)
+        except InputError as error:  # one bad file should not hide the others
+            warnings.warn(str(error), stacklevel=2)
+    return found
+
+
+def _of_search(name: str) -> Experiment:
+    every = searched()
+    found = [path for path, experiment in every.items() if experiment.name == name]
+    if not found:
+        names = [*EXPERIMENTS, *(experiment.name for experiment in every.values())]
+        forms = [f"{FILES}FOLDER", f"{TREEBANK}FOLDER", "FILE.py", "FILE.json"]
+        raise unknown_name("experiment", name, [*names, *forms])
+    if len(found) > 1:
+        paths = " or ".join(map(str, found))
+        raise InputError(f"{name!r} is the best of several searches: name one file, {paths}")
+    return every[found[0]]

@@ -83,6 +83,12 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
     return compare_lines(systems[0], systems[1], references)
 
 
+def compare_files(first: Path, second: Path, reference: Path) -> Significance:
+    """Compare two files of translations, a line for each line of ``reference``."""
+    systems = [(str(path), read_text(path)) for path in (first, second)]
+    return compare_lines(systems[0], systems[1], read_text(reference))
+
+
 def compare_lines(
     first: tuple[str, Sequence[str]], second: tuple[str, Sequence[str]], references: Sequence[str]
 ) -> Significance:
@@ -99,6 +105,8 @@ def compare_lines(
     for name, lines in (first, second):
         if len(lines) != len(references):
             raise InputError(f"{name} has {len(lines)} lines but the references {len(references)}")
+    if not references:
+        raise InputError("there are no lines to compare")
     test = PairedTest(
         [first, second],
         {"BLEU": BLEU(references=[list(references)])},

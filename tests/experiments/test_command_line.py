@@ -100,7 +100,8 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
     monkeypatch.setattr("experiments.run.execute", execute)
     settings = "training.max_steps=2 dropout=0.20 clip_norm=none schedule=inverse_sqrt"
     words = [word for setting in settings.split() for word in ("--set", setting)]
-    assert PROGRAM.run(["train", "multi30k", "--seed", "5", *words]) == 1
+    options = ["--compile", "--checkpoint-minutes", "10"]
+    assert PROGRAM.run(["train", "multi30k", "--seed", "5", *options, *words]) == 1
     ((experiment, directory),) = runs
     name = "multi30k-dropout=0.2-max_steps=2-schedule=inverse_sqrt-clip_norm=None"
     assert (experiment.name, directory) == (name, Path("runs") / f"{name}-seed5")
@@ -111,6 +112,8 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
         "training.max_steps: 5400 -> 2",
         "training.schedule: 'linear' -> 'inverse_sqrt'",
         "training.clip_norm: 1.0 -> None",
+        "training.compile: False -> True",
+        "training.checkpoint_every_minutes: None -> 10.0",
     ]
 
 

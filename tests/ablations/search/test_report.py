@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from ablations.search.trials import Trial, plan_confirmation, read_trials, write
 from ablations.tables.changes import Value
 from ablations.tables.plan import claim_plan, load_plan
 from experiments.catalog.find import find_experiment
+from experiments.cli import list_
 from experiments.records.experiment import load_experiment
 from experiments.records.progress import RunState
 from experiments.records.result import save_result
@@ -27,6 +29,7 @@ from tests.ablations.report.samples import drawn, html_tables, marks, tables
 from tests.ablations.samples import result
 from tests.ablations.search.samples import bowl, give_up, leave, small_search
 from transformer import formats
+from transformer.config import override
 from transformer.errors import InputError
 
 FACTORS = (0.2, 0.5, 0.7, 0.8, 0.9, 1.1, 1.5, 2.1, 2.5, 3.1, 3.5)
@@ -160,6 +163,34 @@ def test_the_best_is_found_by_its_file_exactly_as_it_was_trained(tmp_path: Path)
         "Learning rate and warm-up, the best of 3 trials at scale tiny: trial-0002, "
         "perplexity 2.900",
     )
+
+
+def test_the_best_is_found_by_name_where_nothing_is_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root, name = Path("runs") / "base_lr-tiny", "base_lr-tiny-best"
+    search = small_search(root)
+    (root / "best.py").write_text("from pathlib import Path; Path('executed').touch()")
+    with pytest.raises(InputError, match="unknown experiment"):
+        find_experiment(name)
+    leave(search, root / search.names[0], values(0), perplexity=3.5)
+    write_search_report(root)
+    assert f"in runs/, by name: train {name}." in (root / "report.md").read_text()
+    assert find_experiment(name, seed=2).config == override(
+        find_experiment(str(root / "best.json")).config, seed=2
+    )
+    with pytest.raises(InputError, match=f"did you mean '{name}'"):
+        find_experiment("base_lr-tny-best")
+    list_()
+    assert f"\n{name}  Learning rate and warm-up, the best of 1" in capsys.readouterr().out
+    shutil.copytree(root, Path("runs") / "again")
+    with pytest.raises(InputError, match=r"name one file, runs/again/best\.json or runs/base_lr"):
+        find_experiment(name)
+    (root / "best.json").write_text('{"name": ')
+    with pytest.warns(UserWarning, match="base_lr-tiny/best.json cannot be read as JSON"):
+        assert find_experiment(name)
+    assert not Path("executed").exists()
 
 
 def test_the_best_are_trained_again_with_fresh_seeds_and_reported(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Word-pieces joined to words, and the command that draws their attention."""
+"""Word-pieces joined to words, heads that are ranked, and the command that draws both."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.attention.figure import colour_of, join_words
+from experiments.attention.figure import colour_of, join_words, mark_pieces
+from experiments.attention.heads import rank
 from experiments.cli import PROGRAM
 from tests.experiments.samples import copy_of
-from transformer.evaluation.attention_weights import Attention
+from transformer.evaluation.attention_weights import Attention, Kind
 
 SENTENCE = "one two three"
 
@@ -57,12 +58,48 @@ def test_words_end_at_spaces_and_at_punctuation(pieces: str, words: str) -> None
     assert found.weights.sum() == len(keys)
 
 
+def test_word_pieces_that_continue_a_word_are_marked() -> None:
+    pieces = ["<s>", "▁lad", "der", "</s>"]
+    found = mark_pieces(Attention(queries=pieces, keys=pieces, weights=torch.eye(4)[None, None]))
+    assert found.queries == found.keys == ["<s>", "lad", "·der", "</s>"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        # which key each of seven queries attends to, and the share that this head gets
+        ("encoder", {
+            "the word before": ([6, 0, 1, 2, 3, 4, 5], 1),
+            "the word itself": ([0, 1, 2, 3, 4, 5, 0], 1),
+            "the word after": ([1, 2, 3, 4, 5, 5, 5], 1),
+            "one word 5 or more away": ([5, 0, 1, 2, 3, 0, 1], 1),
+            "the end of the sentence": ([6] * 7, 1),
+        }),
+        ("decoder", {
+            "the word before": ([0, 1, 2, 3, 4, 5, 6], 1),
+            "one word 5 or more away": ([0, 0, 0, 0, 0, 1, 3], 1 / 2),  # the last is too near
+            "the start of the sentence": ([0] * 7, 1),
+        }),
+    ],
+)  # fmt: skip
+def test_each_measure_finds_the_head_that_does_nothing_else(
+    kind: Kind, keys: dict[str, tuple[list[int], float]]
+) -> None:
+    heads = torch.nn.functional.one_hot(torch.tensor([x for x, _ in keys.values()]), 7)
+    layers = torch.stack([heads / 2, heads])
+    found = rank(kind, Attention(queries=[""] * 7, keys=[""] * 7, weights=layers))
+    assert {name: (x[0].layer, x[0].head) for name, x in found.items()} == {
+        name: (2, number) for number, name in enumerate(keys, start=1)
+    }
+    assert [x[0].share for x in found.values()] == pytest.approx([x for _, x in keys.values()])
+
+
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
 def test_a_figure_has_the_heads_that_were_asked_for(
     ending: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     path = tmp_path / f"heads.{ending}"
-    options = ["--kind", "cross", "--layer", "1", "--heads", "3,1"]
+    options = ["--kind", "cross", "--layer", "1", "--heads", "3,1", "--words"]
     words = ["attention", str(finished), SENTENCE, *options, "--translation", "eins zwei"]
     assert PROGRAM.run([*words, "--output", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}\n"
@@ -77,12 +114,29 @@ def test_a_figure_has_the_heads_that_were_asked_for(
             assert f">{word}</text>" in drawn
 
 
+def test_find_lists_heads_and_draws_the_best(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "found.svg"
+    options = ["--find", "--words", "--output", str(path)]
+    assert PROGRAM.run(["attention", str(finished), SENTENCE, *options]) == 0
+    title, *lines, where = capsys.readouterr().out.splitlines()
+    assert (title, where) == ("Encoder self-attention: heads that attend most to", str(path))
+    drawn = path.read_text(encoding="utf-8")
+    measures = ["the word before", "the word itself", "the word after", "the end of the sentence"]
+    for line, name in zip(lines, measures, strict=True):  # three words have nothing far away
+        best, *others = re.findall(r"layer [12] head [123]: \d+ %", line)
+        assert line.startswith(name) and len(others) == 2
+        assert f">{name}, {best}</text>" in drawn
+
+
 def test_the_page_is_written_into_the_run(finished: Path, tmp_path: Path):
     run = copy_of(finished, tmp_path / "run")
     assert PROGRAM.run(["attention", str(run), "one <b>"]) == 0
     page = (run / "attention.html").read_text(encoding="utf-8")
     assert "<b>" not in page
-    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert re.search(r'href="#kind=cross&amp;layer=[12]&amp;heads=[123]">layer ', page)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +145,7 @@ def test_the_page_is_written_into_the_run(finished: Path, tmp_path: Path):
         ("--layer 3", "there is no layer 3: the model has layers 1 to 2"),
         ("--heads 1,4", "--heads is '1,4', but takes numbers such as 1,3"),
         ("--heads 1,x", "--heads is '1,x', but takes numbers such as 1,3"),
+        ("--find --layer 1", "--find chooses layers and heads itself"),
         ("--output a.jpg", "a.jpg cannot be written: its name must end in .html, .svg, .pdf, .png"),
         ("--output nowhere/a.svg", "nowhere is not a folder: --output cannot be written"),
     ],

@@ -76,6 +76,12 @@ def test_kind_layer_and_heads_are_chosen_and_the_address_keeps_them(page: Page) 
     assert count(page) == HEADS * 3 * 4
 
 
+def test_the_best_head_of_a_measure_is_shown_at_a_click(page: Page) -> None:
+    page.get_by_role("link", name="layer 2 head 2: 100 %").nth(1).click()  # of the decoder
+    assert words(page, "queries") == TARGET and count(page) == len(TARGET)
+    assert page.get_by_label("2", exact=True).nth(1).is_checked()
+
+
 def test_a_word_shows_its_lines_alone_while_it_is_pointed_at_or_kept(page: Page) -> None:
     word = page.locator("#keys button").nth(1)
     word.hover()

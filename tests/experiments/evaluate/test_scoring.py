@@ -100,7 +100,7 @@ def test_a_parser_translates_each_sentence_into_a_tree(
 ) -> None:
     directory, _ = parser
     text = "w2 f1\na b ( c ) .\n\n"
-    ended = command("experiments", "translate", directory, stdin=text.encode())
+    ended = command("experiments", "parse", directory, stdin=text.encode())
     trees = [next(read_trees(line, "output")) for line in ended.stdout.splitlines()[:2]]
     assert [words(tree) for tree in trees] == [["w2", "f1"], ["a", "b", "-LRB-", "c", "-RRB-", "."]]
     assert ended.stdout.splitlines()[2] == "(TOP)"

@@ -67,6 +67,22 @@ def test_texts_of_other_lengths_are_refused() -> None:
         compare_lines(("one", GOOD), ("other", GOOD[1:]), REFERENCES)
 
 
+def test_files_of_translations_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / name for name in ("good", "bad", "reference", "empty")]
+    for path, lines in zip(files, (GOOD, BAD, REFERENCES, []), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    good, bad, reference, empty = files
+    compare(good, bad, reference=reference)
+    found = compare_lines((str(good), GOOD), (str(bad), BAD), REFERENCES)
+    assert capsys.readouterr().out == f"{found}\n"
+    with pytest.raises(InputError, match="there are no lines to compare"):
+        compare(empty, empty, reference=empty)
+    with pytest.raises(InputError, match="good is not the directory of a run"):
+        compare(good, bad)
+
+
 def test_runs_are_compared_by_their_translations(
     finished: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
