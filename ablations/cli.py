@@ -214,6 +214,24 @@ def report(directory: Directory, /, *, variant: Variants = (), open: bool = Fals
         open_page(directory)
 
 
+@command("compare runs/table3-small base A-h1 --seeds 1-3")
+def compare(directory: Directory, first: str, second: str, /, *, seeds: str | None = None) -> None:
+    """Test whether two rows of a table differ by more than chance.
+
+    BLEU on the validation set is compared: for each seed by sacreBLEU's approximate randomisation
+    of the lines, and over the seeds by the 95 % interval of their differences.
+
+    Args:
+        first: a row that report shows
+        second: another: the difference is its BLEU minus the first's
+        seeds: such as 1-3,7: only these [default: all that both rows have finished]
+    """
+    from ablations.report.compare import compare_rows
+
+    for line in compare_rows(directory, first, second, seeds):
+        print(line, flush=True)
+
+
 @command("wandb runs/table3-small --entity my-team")
 def wandb(directory: Directory, /, *, entity: str | None = None, project: str | None = None) -> int:
     """Push what was tracked offline to W&B, with a workspace to look at it.

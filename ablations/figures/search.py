@@ -24,7 +24,7 @@ _MARKS = {
 }
 
 
-def _inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+def inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     """The trials that an axis of perplexity shows, and those at its edge: what did not finish, as
     its perplexity is of an earlier step or none, and what is far worse than the best.
     """
@@ -41,7 +41,7 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
     Returns:
         None if fewer than two trials have finished
     """
-    inside, edge = _inside_and_edge(trials)
+    inside, edge = inside_and_edge(trials)
     if len(inside) < 2:
         return None
     x = style.axis("number", "trial")
@@ -92,7 +92,7 @@ def draw_slices(trials: Sequence[Record], parameters: Sequence[Record]) -> Spec 
     Returns:
         None if fewer than two trials have finished
     """
-    inside, edge = _inside_and_edge(trials)
+    inside, edge = inside_and_edge(trials)
     if len(inside) < 2:
         return None
     return style.figure(

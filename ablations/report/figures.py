@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 
 from ablations.figures.curves import draw_curves, group_of, mean_curve, read_curve
 from ablations.report.layout import Figure
-from ablations.report.numbers import WITHIN_NOISE, TableNumbers, by_seed, is_better
+from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers, by_seed, is_better
 from ablations.runs.attempts import locate
 from ablations.tables.table import Cell
 from experiments.figures import style
@@ -38,6 +38,11 @@ _VERDICTS: Mapping[str, tuple[str, str]] = {
     "worse": _BAD,
     "worse, one seed": _BAD,
 }
+# Fields of a result, the titles of their axes, and words for them.
+_SIZES = {
+    "parameters": ("parameters", "parameters of its model"),
+    "flops": ("training FLOPs", "arithmetic of its training"),
+}
 
 
 def table_figures(table: TableNumbers) -> Iterator[Figure]:
@@ -48,9 +53,22 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
     for measure in table.measures:
         if rows := _differences(table, measure):
             yield _draw_differences(rows, measure)
+        elif table.has_seeds:
+            yield _draw_seeds(table, measure)
     yield from _curves(table)
-    if len(rows := list(_perplexities(table))) > 1:
-        yield _draw_perplexities(rows)
+    for field, (title, words) in _SIZES.items():
+        if len(rows := list(_perplexities(table, field))) > 1:
+            spec = _draw_against(rows, (field, title), ("perplexity", "Perplexity"), log=True)
+            caption = f"Perplexity of each row against the {words}."
+            yield Figure(name=f"perplexity-{field}", spec=spec, caption=caption)
+    if rows := [record for row in table.rows for record in _bleu_and_flops(row)]:
+        score, size = ("test_bleu", "BLEU of the test set"), ("flops", _SIZES["flops"][0])
+        yield Figure(
+            name="bleu-flops",
+            spec=_draw_against(rows, size, score, log=False),
+            caption=f"{score[1]} against training FLOPs: ours by the arithmetic of the model, the "
+            "paper's by time and nominal peak of the devices.",
+        )
 
 
 def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
@@ -191,6 +209,30 @@ def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
     return Figure(name=f"differences-{measure.name}", spec=spec, caption=f"{caption}.")
 
 
+def _draw_seeds(table: TableNumbers, measure: Measure) -> Figure:
+    """Each seed as a point and each row's mean as a tick, in a table without differences."""
+    values = [
+        {"row": row.name, "seed": seed, "value": value}
+        for row in table.rows
+        for seed, value in by_seed(row, measure.name).items()
+        if math.isfinite(value)
+    ]
+    x, y = style.axis("value", measure.title), {"field": "row", "sort": None, "title": None}
+    point = {"x": x, "y": y, "tooltip": style.tooltip("row", "seed", "value")}
+    spec = style.figure(
+        f"{measure.title} by seed",
+        width=_WIDTH,
+        height={"step": 17},
+        data={"values": values},
+        layer=[
+            style.layer("tick", {"x": {"aggregate": "mean", **x}, "y": y}, thickness=2),
+            style.layer("point", point, color=style.BLUE, size=35, opacity=0.9),
+        ],
+    )
+    caption = f"{measure.title} of each seed as a point, of each row's mean as a tick."
+    return Figure(name=f"seeds-{measure.name}", spec=spec, caption=caption)
+
+
 def _curves(table: TableNumbers) -> Iterator[Figure]:
     """Learning curves of all rows that have been validated, finished or not."""
     curves = [
@@ -209,7 +251,7 @@ def _curves(table: TableNumbers) -> Iterator[Figure]:
         )
 
 
-def _perplexities(table: TableNumbers) -> Iterator[Record]:
+def _perplexities(table: TableNumbers, field: str) -> Iterator[Record]:
     for row in table.rows:
         perplexity, group = row.means.get("perplexity"), "base" if row.is_base else "rows"
         if perplexity and math.isfinite(perplexity.mean):
@@ -217,22 +259,39 @@ def _perplexities(table: TableNumbers) -> Iterator[Record]:
                 "row": row.name,
                 "group": group_of(row.name) if table.plan.is_compared else group,
                 "perplexity": perplexity.mean,
-                "parameters": row.results[0].parameters,
+                field: fmean(getattr(result, field) for result in row.results),
             }
 
 
-def _draw_perplexities(rows: Sequence[Record]) -> Figure:
-    x = style.axis("parameters", "parameters", log=True, form="~s")
-    y = style.axis("perplexity", "Perplexity", log=True)
+def _bleu_and_flops(row: RowNumbers) -> Iterator[Record]:
+    """The paper's point of a row of Table 2, and ours."""
+    paper, ours = row.reported, row.means.get("test_bleu")
+    if paper.flops is None:
+        return
+    language = row.settings["target_language"]
+    point = {"row": row.name, "group": f"paper, {language}", "flops": paper.flops}
+    if paper.test_bleu is not None:
+        yield {**point, "test_bleu": paper.test_bleu}
+    if ours is not None:
+        flops = fmean(result.flops for result in row.results)
+        yield {**point, "group": f"ours, {language}", "flops": flops, "test_bleu": ours.mean}
+
+
+def _draw_against(
+    rows: Sequence[Record], size: tuple[str, str], score: tuple[str, str], *, log: bool
+) -> Spec:
+    """A score of each row against a size: their fields and the titles of their axes."""
+    x = style.axis(*size, log=True, form="~s" if size[0] == "parameters" else ".1~e")
+    y = style.axis(*score, log=log)
     groups = list(dict.fromkeys(row["group"] for row in rows))
     colours = iter(style.COLOURS * len(groups))
     colour = style.by("group", {x: style.GREY if x == "base" else next(colours) for x in groups})
     shape = {"field": "group", "scale": {"domain": groups, "range": style.SHAPES}}
-    shown = style.tooltip("row", "parameters", "perplexity")
+    shown = style.tooltip("row", size[0], score[0])
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
     text = {"x": x, "y": y, "text": {"field": "row"}}
-    spec = style.figure(
-        "Perplexity against parameters",
+    return style.figure(
+        f"{score[1]} against {size[1]}",
         width=_WIDTH,
         height=300,
         data={"values": rows},
@@ -241,5 +300,3 @@ def _draw_perplexities(rows: Sequence[Record]) -> Figure:
             style.layer("text", text, dy=-4, **_TEXT),
         ],
     )
-    caption = "Perplexity of each row against the parameters of its model."
-    return Figure(name="perplexity-parameters", spec=spec, caption=caption)

@@ -17,9 +17,8 @@ from ablations.runs.process import LOG_FILE, last_log_lines
 from ablations.tables.table import Cell
 from experiments.records.experiment import CONFIG_FILE
 from experiments.records.outputs import METRICS_FILE, hypotheses_path, read_samples
-from experiments.records.result import MEASURES, RESULT_FILE, Measure, Result
+from experiments.records.result import MEASURES, RESULT_FILE, Measure
 from transformer import formats
-from transformer.config import Config
 from transformer.errors import InputError
 
 NOISE = "~"  # marks a difference that is within noise
@@ -175,22 +174,9 @@ def cost_grid(table: TableNumbers) -> Grid:
     return Grid([x for x in columns if table.plan.is_compared or x.name != of_paper])
 
 
-def regime_grid(config: Config, result: Result | None) -> Grid:
-    """Numbers without units of a base that has finished, and the paper's.
-
-    The paper's are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over
-    a corpus of about 130 M.
-    """
-    if result is None:
-        return Grid([])
-    training, corpus = config.training, result.corpus_target_tokens
-    rows = [
-        ("epochs", corpus and result.target_tokens / corpus, 19),
-        ("target tokens seen per parameter", result.target_tokens / result.parameters, 38),
-        ("distinct target tokens per parameter", corpus and corpus / result.parameters, 2),
-        ("warm-up share of the steps", training.warmup_steps / training.max_steps, 0.04),
-    ]
-    lines = [(name, f"{x:.3g}" if x else formats.MISSING, f"{y:g}") for name, x, y in rows]
+def regime_grid(numbers: Sequence[tuple[str, float | None, float]]) -> Grid:
+    """The numbers of ``regime``."""
+    lines = [(name, f"{x:.3g}" if x else formats.MISSING, f"{y:g}") for name, x, y in numbers]
     return Grid.of(("number", "here", "paper"), lines)
 
 
@@ -203,7 +189,13 @@ def read_details(table: TableNumbers, row: RowNumbers) -> dict[str, object]:
         return {}
     paths = [locate(Cell(row.name, seed).directory(table.directory)) for seed in row.seeds]
     files = [path / name for path in paths for name in _FILES if (path / name).is_file()]
+    base = table.base.settings if table.base else row.settings
+    settings = {x: (setting(x, row.settings[x]), setting(x, base[x])) for x in table.plan.shown}
     return {
+        "configuration": [
+            (label(x), ours if ours == theirs else f"{ours} (base: {theirs})")
+            for x, (ours, theirs) in settings.items()
+        ],
         "runs": _runs(row),
         "files": [file.relative_to(table.directory).as_posix() for file in files],
         "first_seed": row.seeds[0],

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ablations.files import CSV_FILE, LATEX_FILE
+from ablations.files import CSV_FILE, LATEX_FILE, PLAN_FILE
 from ablations.report.figures import table_figures
 from ablations.report.grids import cost_grid, regime_grid, results_grid, seeds_grid
 from ablations.report.layout import TEMPLATES, Grid, render
 from ablations.report.numbers import TableNumbers, compute_numbers
-from ablations.report.sentences import facts, order_of_rows, verdicts
+from ablations.report.sentences import facts, order_of_rows, regime, regime_warning, verdicts
 from ablations.report.write import write_files
+from ablations.runs.attempts import number
+from experiments.records.result import RESULT_FILE
 from transformer.variant import class_name, has_changed
 
 _OF_RESULT = (
@@ -36,6 +38,7 @@ def write_report(directory: Path) -> str:
     total = sum(len(row.seeds) for row in table.rows)
     is_of_paper = plan.is_compared and corpus.task == "translation"
     finished = table.base.results[0] if table.base and table.base.results else None
+    numbers = regime(plan.base, finished) if is_of_paper else []
     values = {
         "title": plan.title,
         "headline": f"Table {plan.table} at scale {plan.scale} on {corpus.name} "
@@ -47,7 +50,8 @@ def write_report(directory: Path) -> str:
         "verdicts": list(verdicts(table)),
         "seeds": seeds_grid(table),
         "cost": cost_grid(table),
-        "regime": regime_grid(plan.base, finished) if is_of_paper else Grid([]),
+        "regime": regime_grid(numbers),
+        "warning": regime_warning(numbers),
         "facts": list(facts(table)),
         "table": table,  # for the notes
     }
@@ -65,6 +69,11 @@ def _problems(table: TableNumbers) -> Iterator[str]:
         if isinstance(variant, str) and has_changed(variant):
             kind = class_name(variant)
             yield f"{row.name}: the source of {kind} has changed since the row was planned"
+    planned = set(map(str, table.plan.cells))
+    for path in sorted(table.directory.glob(f"*/seed-*/{RESULT_FILE}")):
+        name = path.parent.relative_to(table.directory).as_posix()
+        if name not in planned and not number(path.parent):
+            yield f"{name}: left out, as {PLAN_FILE} does not list it"
 
 
 def _to_latex(table: TableNumbers, results: Grid) -> str:

@@ -20,6 +20,7 @@ from ablations.tables.changes import COLUMNS, Value, columns
 from experiments.records.result import Measure, Result
 from transformer import formats
 from transformer.config import Config
+from transformer.training.optimizer import learning_rate
 from transformer.variant import class_name
 
 _COUNTED = {
@@ -31,6 +32,7 @@ _COUNTED = {
     "other sign": "other sign",
 }
 _LISTED = ("contradicts", "none in paper", "other sign")
+_FAR = 3
 _SIZES = 9  # columns of Table 3 that describe the model
 _SHARED = {
     "BLEU": "bleu_signature",
@@ -171,6 +173,42 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
     if (ends := correlation_interval(value, len(pairs))) is not None:
         rows += f", 95 % in {' to '.join(formats.difference(end, 2) for end in ends)}"
     return f"{formats.difference(value, 2)} ({rows})"
+
+
+def regime(config: Config, result: Result | None) -> list[tuple[str, float | None, float]]:
+    """Numbers without units of a base that has finished, ours and the paper's.
+
+    An experiment that keeps them keeps the regime in which the paper compared its rows. The paper's
+    are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over a corpus of
+    about 130 M.
+    """
+    if result is None:
+        return []
+    training, corpus = config.training, result.corpus_target_tokens
+    warm_up, steps = training.warmup_steps, training.max_steps
+    peak, last = (
+        learning_rate(step, config.model.d_model, training) for step in (min(warm_up, steps), steps)
+    )
+    epochs = corpus and result.target_tokens / corpus
+    return [
+        ("epochs", epochs, 19),
+        ("target tokens seen per parameter", result.target_tokens / result.parameters, 38),
+        ("distinct target tokens per parameter", corpus and corpus / result.parameters, 2),
+        ("warm-up share of the steps", warm_up / steps, 0.04),
+        ("last learning rate over its peak", last / peak, 0.2),
+        ("tokens of a batch over those of the corpus", epochs and epochs / result.steps, 0.0002),
+    ]
+
+
+def regime_warning(numbers: Sequence[tuple[str, float | None, float]]) -> str:
+    """A sentence that names the numbers far from the paper's; empty if there are none."""
+    far = [
+        f"{name} {ours:.3g} (paper {paper:g})"
+        for name, ours, paper in numbers
+        if ours and not 1 / _FAR <= ours / paper <= _FAR
+    ]
+    named = f"More than a factor of {_FAR} from the paper's: {', '.join(far)}. "
+    return f"{named}Rows may differ from the paper's for this reason." if far else ""
 
 
 def facts(table: TableNumbers) -> Iterator[tuple[str, str]]:

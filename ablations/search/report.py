@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ablations.figures.parallel import draw_parallel
 from ablations.figures.search import (
     draw_history,
     draw_importances,
@@ -35,6 +36,8 @@ LEAST_ENDED, LEAST_FINISHED = 30, 5
 _CAPTIONS = {
     "history": "Perplexity on the validation set by trial; the line is the best so far. Marks at "
     "the upper edge are trials that did not finish, or are ten times worse than the best.",
+    "parallel": "A line for each finished trial (of the 200 best) through its values to its "
+    "perplexity on the validation set, the best in blue.",
     "importances": "Shares of the parameters in what makes a trial one of the best quarter.",
     "slices": "Perplexity on the validation set against each parameter by itself.",
 }
@@ -108,6 +111,7 @@ def draw_search(
     ]
     drawn = {
         "history": draw_history(records),
+        "parallel": draw_parallel(records, axes),
         "importances": draw_importances(shares),
         "slices": draw_slices(records, axes),
     }

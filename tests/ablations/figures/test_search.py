@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from ablations.search.report import draw_search
 from ablations.search.space import BASE_LR, SHAPE
@@ -69,3 +72,12 @@ def test_slices_have_the_bounds_of_each_parameter_at_the_scale() -> None:
     }
     assert width["encoding"]["x"]["type"] == "ordinal"
     assert width["encoding"]["x"]["scale"]["domain"] == [32, 48, 64, 80, 96]
+
+
+def test_parallel_coordinates_have_a_line_for_each_finished_trial() -> None:
+    lines, labels = (layer["data"]["values"] for layer in DRAWN["parallel"]["layer"])
+    assert [(x["trial"][-1], x["rank"]) for x in lines] == [("0", 2)] * 4 + [("2", 1)] * 4
+    positions = [math.log(5) / math.log(40), math.log(64 / 8) / math.log(80), 1.0, 0.0]
+    assert [x["position"] for x in lines[4:]] == pytest.approx(positions)
+    assert " ".join(x["value"] for x in labels) == "0.1 4 8 640 32 48 64 80 96 4 5"
+    assert {x["position"] for x in labels} == {0, 0.25, 0.5, 0.75, 1}

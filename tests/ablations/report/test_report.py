@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from ablations.figures.curves import mean_curve, read_curve
-from ablations.report.figures import draw_agreement
+from ablations.report.figures import draw_agreement, table_figures
+from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan
+from ablations.tables.table import Cell
 from experiments.records.result import MEASURES
 from tests.ablations.report.samples import (
     FILES,
     FOLDER,
     GOLDEN,
     drawn,
+    fill,
     fill_and_report,
     html_tables,
     marks,
     parsed,
     tables,
 )
-from tests.ablations.samples import leave_curve, small_plan
+from tests.ablations.samples import finish, leave_curve, small_plan
 from transformer.errors import InputError
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
@@ -77,6 +82,8 @@ def test_html_needs_no_other_file_and_escapes_what_runs_and_users_wrote(
     assert not [x for kind in ("script", "img", "iframe") for x in page.iter(kind) if x.get("src")]
     links = [link.get("href", "") for link in page.iter("a")]
     assert "base/seed-1/result.json" in links
+    opened = "".join(next(x for x in page.iter("tr") if x.get("id") == "rows-1").itertext())
+    assert "h1 (base: 8)" in opened
     assert all((root / link).is_file() for link in links)
     text = (root / "report.html").read_text(encoding="utf-8")
     assert "&lt;Oops&gt; &amp; a | pipe" in text and "<Oops>" not in text and len(text) < 3e6
@@ -88,7 +95,7 @@ def test_figures_show_each_row(reports: dict[str, Path]) -> None:
     figures = drawn(root)
     kinds = ("agreement", "differences")
     pairs = [f"{kind}-{name}" for kind in kinds for name in ("perplexity", "bleu")]
-    assert list(figures) == [*pairs, "perplexity-parameters"]
+    assert list(figures) == [*pairs, "perplexity-parameters", "perplexity-flops"]
     for name in ("agreement-perplexity", "agreement-bleu"):
         assert len(marks(figures[name], "symbol")) == 16
         assert len(marks(figures[name], "rule")) == 2 + 16  # the zeros, and an interval each
@@ -101,6 +108,18 @@ def test_figures_show_each_row(reports: dict[str, Path]) -> None:
     assert not [name for name in own if "agreement" in name]
     panels = [text.text for text in own["curves"].iter("{http://www.w3.org/2000/svg}text")]
     assert "Learning curves" in panels  # of the base alone, so not in grey
+
+
+def test_a_row_alone_shows_its_seeds_and_bleu_stands_against_flops(tmp_path: Path) -> None:
+    table = fill(tmp_path, {"base": {1: 8.0, 2: 8.2, 3: math.inf}})
+    seeds = {figure.name: figure.spec for figure in table_figures(table)}
+    assert list(seeds) == ["seeds-perplexity", "seeds-bleu"]
+    shown = [(x["seed"], x["value"]) for x in seeds["seeds-perplexity"]["data"]["values"]]
+    assert shown == [(1, 8.0), (2, 8.2)]
+    *_, bleu = table_figures(compute_numbers(RESULTS / "table2-small"))
+    groups = Counter(x["group"] for x in bleu.spec["data"]["values"])
+    assert bleu.name == "bleu-flops"
+    assert groups == {"paper, de": 5, "ours, de": 2, "paper, fr": 6, "ours, fr": 2}
 
 
 def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:
@@ -142,7 +161,10 @@ def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
 
 def test_a_table_without_results_has_a_report(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
-    assert "0 of 2 runs finished" in write_report(tmp_path)
+    finish(tmp_path, Cell("narrow", 4))
+    text = write_report(tmp_path)
+    assert "0 of 2 runs finished" in text
+    assert "  narrow/seed-4: left out, as table.json does not list it\n" in text
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
 
 

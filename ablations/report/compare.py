@@ -1,0 +1,64 @@
+"""Test whether two rows of a table differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ablations.report.sentences import interval, needed
+from ablations.report.statistics import estimate
+from ablations.tables.find import parse_seeds
+from ablations.tables.plan import load_plan
+from ablations.tables.table import Cell
+from experiments.evaluate.significance import Significance, compare_runs
+from experiments.records.result import MEASURES, load_result
+from transformer import formats
+from transformer.errors import InputError, unknown_name
+
+
+def compare_rows(directory: Path, first: str, second: str, seeds: str | None) -> Iterator[str]:
+    """Compare BLEU of two rows: a line per seed, by randomising its lines, and one over all.
+
+    Args:
+        second: the row from whose BLEU that of ``first`` is subtracted
+        seeds: such as ``1-3``; None for all that both rows have finished
+    """
+    rows = {row.name: row.seeds for row in load_plan(directory).rows}
+    for name in (first, second):
+        if name not in rows:
+            raise unknown_name("row", name, rows)
+    runs = {x: [Cell(row, x).directory(directory) for row in (first, second)] for x in rows[first]}
+    done = [seed for seed, pair in runs.items() if all(map(load_result, pair))]
+    chosen = done if seeds is None else parse_seeds(seeds)
+    if first == second or not chosen or not set(chosen) <= set(done):
+        known = ", ".join(map(str, done)) or "none"
+        raise InputError(f"takes two rows and seeds that both have finished, of which are: {known}")
+    pairs: list[Significance] = []
+    for seed in chosen:
+        pair = compare_runs(*runs[seed], split="valid")
+        one, other = replace(pair.first, name=first), replace(pair.second, name=second)
+        pairs.append(pair := replace(pair, first=one, second=other))
+        yield (
+            f"seed {seed}: BLEU of {first} {one.bleu:.2f}, of {second} {other.bleu:.2f}, "
+            f"difference {formats.difference(pair.difference, 2)}, p = {pair.p_value:.3f}: "
+            f"{pair.verdict}"
+        )
+    yield _over_seeds([pair.difference for pair in pairs], first, second)
+    yield pairs[0].signature
+
+
+def _over_seeds(differences: Sequence[float], first: str, second: str) -> str:
+    """The difference over seeds, of which a test over lines knows nothing."""
+    low, high = MEASURES["bleu"].scale
+    over = estimate(differences, (low - high, high - low))
+    if over is None or over.within_noise is None:
+        return "one seed: p is of the choice of lines only; run --seeds 1,2,3 adds seeds"
+    better, worse = (second, first) if over.mean > 0 else (first, second)
+    verdict = f"{better} is better than {worse}"
+    if over.within_noise:
+        verdict = f"within noise; approximate seeds needed to tell them apart: {needed(over)}"
+    return (
+        f"over {over.count} seeds: difference {formats.difference(over.mean, 2)}, "
+        f"95 % in {interval(over, 2, signed=True)}: {verdict}"
+    )
