@@ -182,7 +182,7 @@ def dashboard(
 
     Args:
         directories: of a table or a search, or a folder of them [default: all in runs/]
-        port: another one if this is in use
+        port: or the next free one
         host: 0.0.0.0 shows it to the network
         open: open it in a browser
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import ipaddress
 import signal
@@ -21,6 +22,7 @@ from experiments.figures.render import script
 from experiments.records.progress import stop_signals
 from transformer.errors import InputError
 
+_MOST_PORTS = 50
 _ASSETS = {
     "/dashboard.css": "text/css",
     "/dashboard.js": "text/javascript",
@@ -42,12 +44,7 @@ def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bo
             raise InputError(
                 f"{directory} is neither the directory of a table or a search nor a folder of them"
             )
-    try:
-        server = Server((host, port), Page(directories or [Path("runs")]))
-    except (OSError, UnicodeError) as error:
-        raise InputError(
-            f"cannot listen at {host}, port {port} ({error}): choose another --host or --port"
-        ) from error
+    server = _listen(host, port, Page(directories or [Path("runs")]))
     name = socket.gethostname() if host == "0.0.0.0" else host
     address = f"http://{name}:{server.server_port}"
     what = ", ".join(map(str, directories)) or "all in runs"
@@ -65,6 +62,21 @@ def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bo
     with server:
         server.serve_forever()
     return 0
+
+
+def _listen(host: str, port: int, page: Page) -> Server:
+    """The server at ``port`` or at the next free one, which a line names."""
+    for candidate in range(port, min(port + _MOST_PORTS, 65_536)):
+        try:
+            server = Server((host, candidate), page)
+        except (OSError, UnicodeError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                continue
+            raise InputError(f"cannot listen at {host}, port {candidate} ({error})") from error
+        if candidate != port:
+            print(f"port {port} is in use, so it is {candidate}", flush=True)
+        return server
+    raise InputError(f"no port from {port} on is free: choose another --port")
 
 
 class Server(ThreadingHTTPServer):

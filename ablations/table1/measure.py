@@ -1,4 +1,4 @@
-"""Measure layers: time, FLOPs and dependent steps."""
+"""Measure layers: time, memory, FLOPs and dependent steps."""
 
 from __future__ import annotations
 
@@ -81,8 +81,9 @@ def _measure(root: Path, found: Measurements, device: torch.device, *, quick: bo
         for d, n in lacking:
             flops = {name: count_flops(name, n, d) for name in NAMES}
             kept = [x for x in NAMES if device.type == "cuda" or _is_quick(x, flops[x])]
-            seconds = time_layers(kept, n, d, device)
-            found.points.append(Point(n=n, d=d, commit=commit(), flops=flops, seconds=seconds))
+            seconds, memory = measure_layers(kept, n, d, device)
+            point = Point(n=n, d=d, commit=commit(), flops=flops, seconds=seconds, memory=memory)
+            found.points.append(point)
             found.save(root)
             show(done := done + d * n)
 
@@ -91,13 +92,13 @@ def _is_quick(name: str, flops: int) -> bool:
     return flops <= (paper.MOST_FLOPS_RECURRENT if name == paper.RECURRENT else paper.MOST_FLOPS)
 
 
-def time_layers(
+def measure_layers(
     names: Collection[str], n: int, d: int, device: torch.device
-) -> dict[str, list[float]]:
-    """Time each layer forward and backward on one sequence, a sample of every layer in turn.
+) -> tuple[dict[str, list[float]], dict[str, int]]:
+    """The seconds, by sample, and bytes of each layer, forward and backward on one sequence.
 
-    So a slow spell of the machine affects all layers alike, and samples of the same number can be
-    compared.
+    A sample is taken of every layer in turn, so that a slow spell of the machine affects all alike,
+    and samples of the same number can be compared.
     """
     torch.manual_seed(0)
     layers = {name: make_layer(name, d, device) for name in names}
@@ -110,7 +111,7 @@ def time_layers(
     for _ in range(_SAMPLES):
         for name, layer in layers.items():
             seconds[name].append(fmean(_time_pass(layer, x) for _ in range(passes[name])))
-    return seconds
+    return seconds, {name: memory(layer, x) for name, layer in layers.items()}
 
 
 def _time_pass(layer: nn.Module, x: Tensor) -> float:
@@ -126,6 +127,33 @@ def _clock(device: torch.device) -> float:
         return time.process_time()
     torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+def memory(layer: nn.Module, x: Tensor) -> int:
+    """Bytes that training needs in addition to weights and input.
+
+    On a GPU, the peak of what is allocated during a pass less what was before. On a CPU, where
+    torch keeps no such account: what the forward pass saves for the backward one, each piece of
+    memory once, with the input if it is saved.
+    """
+    if x.device.type == "cuda":
+        before = torch.cuda.memory_allocated(x.device)
+        torch.cuda.reset_peak_memory_stats(x.device)
+        _time_pass(layer, x)
+        return torch.cuda.max_memory_allocated(x.device) - before
+    weights = {weight.untyped_storage().data_ptr() for weight in layer.parameters()}
+    saved: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = layer(x)  # kept, so that no memory is used twice
+    del output
+    return sum(saved.values())
 
 
 def count_flops(name: str, n: int, d: int) -> int:

@@ -17,13 +17,16 @@ from transformer.files import read_json, write_atomically
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """All layers at one length and width: FLOPs, and ``seconds`` of each sample of those timed."""
+    """All layers at one length and width: FLOPs; and of those timed, the ``seconds`` of each sample
+    and bytes of memory.
+    """
 
     n: int
     d: int
     commit: str
     flops: dict[str, int]
     seconds: dict[str, list[float]]
+    memory: dict[str, int]
 
 
 @dataclass(kw_only=True, slots=True)

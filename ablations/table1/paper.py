@@ -27,10 +27,14 @@ DILATED = "convolutional, dilated"  # a stack of them, whose path length is meas
 
 @dataclass(frozen=True, slots=True)
 class LayerType:
-    """A layer type with the paper's figures for it."""
+    """A layer type with the paper's figures for it.
+
+    ``powers`` are the exponents of n and d; None where no term of the complexity dominates.
+    """
 
     name: str
     complexity: str
+    powers: tuple[int | None, int | None]
     sequential: str
     path: str
 
@@ -38,12 +42,12 @@ class LayerType:
 # The separable convolution is from section 4's text. The projections of queries, keys, values and
 # output are ours to add: the table leaves them out, but no Transformer runs without.
 LAYER_TYPES = (
-    LayerType(ATTENTION, "n²·d", "1", "1"),
-    LayerType(RECURRENT, "n·d²", "n", "n"),
-    LayerType(CONVOLUTION, "k·n·d²", "1", "log_k n"),
-    LayerType(RESTRICTED, "r·n·d", "1", "n/r"),
-    LayerType(SEPARABLE, "k·n·d + n·d²", "1", "log_k n"),
-    LayerType(PROJECTED, "n²·d + n·d²", "1", "1"),
+    LayerType(ATTENTION, "n²·d", (2, 1), "1", "1"),
+    LayerType(RECURRENT, "n·d²", (1, 2), "n", "n"),
+    LayerType(CONVOLUTION, "k·n·d²", (1, 2), "1", "log_k n"),
+    LayerType(RESTRICTED, "r·n·d", (1, 1), "1", "n/r"),
+    LayerType(SEPARABLE, "k·n·d + n·d²", (1, 2), "1", "log_k n"),
+    LayerType(PROJECTED, "n²·d + n·d²", (None, None), "1", "1"),
 )
 NAMES = tuple(each.name for each in LAYER_TYPES)
 NOT_IN_TABLE = (SEPARABLE, PROJECTED)

@@ -12,6 +12,7 @@ from statistics import fmean, linear_regression, median, quantiles
 
 from ablations.files import CSV_FILE
 from ablations.report.layout import Column, Figure, Grid
+from ablations.report.statistics import CONFIDENCE, t_quantile
 from ablations.report.write import write_files
 from ablations.table1 import paper
 from ablations.table1.measurements import Measurements, Point, load
@@ -20,12 +21,18 @@ from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from transformer import formats
 
+Costs = Mapping[tuple[int, int], float]  # by n and d
 _TEMPLATE = Path(__file__).parent / "templates" / "table1.j2"
-_COLUMNS = ("layer", "n", "d", "flops", "seconds", "seconds_low", "seconds_high", "samples")
-_CAPTION = (
+_COLUMNS = (
+    *("layer", "n", "d", "flops", "seconds", "seconds_low", "seconds_high", "memory_bytes"),
+    "samples",
+)
+_TIME = (
     "Time of a pass forward and backward against the length n: a panel for each width d, a line "
     "for each layer, on logarithmic axes. Points are medians, bars quartiles."
 )
+_MEMORY = "Memory against the length n: a panel for each width d, a line for each layer."
+_EXACT = 0.005  # a slope whose interval rounds to nothing is shown without it
 
 
 def write_layers_report(directory: Path) -> str:
@@ -37,7 +44,13 @@ def write_layers_report(directory: Path) -> str:
     writer.writerow(_COLUMNS)
     for row in rows:
         writer.writerow(f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
-    figures = [Figure(name="time", spec=_draw_times(rows), caption=_CAPTION)] if rows else []
+    figures: list[Figure] = []
+    if rows:
+        time = _draw_costs(rows, "seconds", "seconds forward and backward", "~g")
+        where = "saved for backward" if found.kind == "cpu" else "at the peak of a pass"
+        memory = _draw_costs(rows, "memory_bytes", f"bytes {where}", "~s")
+        figures.append(Figure(name="time", spec=time, caption=_TIME))
+        figures.append(Figure(name="memory", spec=memory, caption=_MEMORY))
     exports = {CSV_FILE: text.getvalue()}
     return write_files(directory, _TEMPLATE, compose(found), figures, exports)
 
@@ -50,6 +63,7 @@ def compose(found: Measurements) -> dict[str, object]:
         "headline": f"{found.summary}, torch {found.torch}, fp32, one sequence at a time.",
         "results": _results(found),
         "crossings": _crossings(found),
+        "exponents": _exponents(found),
         "facts": (
             ("device", found.device),
             ("torch", found.torch),
@@ -64,11 +78,7 @@ def compose(found: Measurements) -> dict[str, object]:
 
 def _results(found: Measurements) -> Grid:
     """The paper's table with ours next to each of its columns."""
-    large = [x for x in found.points if x.n >= paper.LEAST_N and x.d >= paper.LEAST_D]
-    flops = [{(p.n, p.d): p.flops[name] for p in large} for name in NAMES]
-    times = [
-        {(p.n, p.d): median(p.seconds[name]) for p in large if name in p.seconds} for name in NAMES
-    ]
+    costs = _costs(found)
     paths = [paper.DILATED if name == paper.CONVOLUTION else name for name in NAMES]
     complexity, operations, path = "complexity", "sequential operations", "maximum path length"
     names = [f"{x} *" if x in paper.NOT_IN_TABLE else x for x in NAMES]
@@ -76,8 +86,8 @@ def _results(found: Measurements) -> Grid:
         [
             Column("layer", names),
             Column("paper", [f"O({x.complexity})" for x in LAYER_TYPES], complexity, "theirs"),
-            Column("FLOPs", [_powers(x) for x in flops], complexity, "ours", optional=1),
-            Column("time", [_powers(x) for x in times], complexity, "ours"),
+            Column("FLOPs", [_powers(x) for x in costs["FLOPs"]], complexity, "ours", optional=1),
+            Column("time", [_powers(x) for x in costs["time"]], complexity, "ours"),
             Column("", [_ends(found.sequential.get(x, ())) for x in NAMES], operations, "ours"),
             Column("paper", [f"O({x.sequential})" for x in LAYER_TYPES], operations, "theirs"),
             Column("", [_ends(found.paths.get(x, ())) for x in paths], path, "ours"),
@@ -91,28 +101,71 @@ def _ends(counts: Sequence[int]) -> str:
     return " to ".join(dict.fromkeys(map(formats.count, counts)))
 
 
-def _powers(costs: Mapping[tuple[int, int], float]) -> str:
+def _costs(found: Measurements) -> dict[str, list[Costs]]:
+    """Every cost of each layer at the large points, by n and d."""
+    large = [x for x in found.points if x.n >= paper.LEAST_N and x.d >= paper.LEAST_D]
+    timed = {name: [point for point in large if name in point.seconds] for name in NAMES}
+    return {
+        "FLOPs": [{(p.n, p.d): p.flops[x] for p in large} for x in NAMES],
+        "time": [{(p.n, p.d): median(p.seconds[x]) for p in timed[x]} for x in NAMES],
+        "memory": [{(p.n, p.d): p.memory[x] for p in timed[x]} for x in NAMES],
+    }
+
+
+def _powers(costs: Costs) -> str:
     """The exponents of n and d in a cost by both: ``n^1.98·d^1.02``."""
-    by_width = {(d, n): cost for (n, d), cost in costs.items()}
-    fitted = zip("nd", (fit_exponent(costs), fit_exponent(by_width)), strict=True)
-    return "·".join(f"{letter}^{x:.2f}" for letter, x in fitted if x is not None)
+    fitted = zip("nd", (fit_exponent(costs), fit_exponent(_by_width(costs))), strict=True)
+    return "·".join(f"{letter}^{found[0]:.2f}" for letter, found in fitted if found)
 
 
-def fit_exponent(costs: Mapping[tuple[int, int], float]) -> float | None:
-    """The exponent with which a cost grows with its first key, at each value of the second.
+def _by_width(costs: Costs) -> Costs:
+    return {(d, n): cost for (n, d), cost in costs.items()}
 
-    The common slope of lines on logarithmic axes; None if each has one point only.
+
+def _exponents(found: Measurements) -> Grid:
+    """The exponents of n and of d in each cost with their intervals, next to the paper's."""
+    columns = [Column("layer", [*NAMES])]
+    for index, letter in enumerate("nd"):
+        powers = [str(x.powers[index] or "") for x in LAYER_TYPES]
+        columns.append(Column("paper", powers, f"exponent of {letter}", "theirs"))
+        for name, costs in _costs(found).items():
+            fitted = [fit_exponent(_by_width(x) if index else x) for x in costs]
+            cells = [_with_interval(x) for x in fitted]
+            columns.append(Column(name, cells, f"exponent of {letter}", "ours"))
+    return Grid(columns if found.points else [])
+
+
+def _with_interval(fitted: tuple[float, float] | None) -> str:
+    """A slope with its interval: ``1.98 ± 0.02``."""
+    if fitted is None:
+        return formats.MISSING
+    slope, half = fitted
+    return f"{slope:.2f}" + (f" ± {half:.2f}" if half >= _EXACT else "")
+
+
+def fit_exponent(costs: Costs) -> tuple[float, float] | None:
+    """The exponent with which a cost grows with its first key, at each value of the second, and
+    half of its 95 % interval.
+
+    The common slope of lines on logarithmic axes, and Student's t of the residuals, which takes any
+    bend for noise; None if no residual is free.
     """
     lines: dict[int, list[tuple[float, float]]] = {}
     for (size, held), cost in costs.items():
         lines.setdefault(held, []).append((math.log(size), math.log(cost)))
+    freedom = len(costs) - len(lines) - 1
+    if freedom < 1:
+        return None
     x: list[float] = []
     y: list[float] = []
     for line in lines.values():
         middle_x, middle_y = (fmean(values) for values in zip(*line, strict=True))
         x += [each - middle_x for each, _ in line]
         y += [each - middle_y for _, each in line]
-    return linear_regression(x, y, proportional=True).slope if any(x) else None
+    slope = linear_regression(x, y, proportional=True).slope
+    left = sum((b - slope * a) ** 2 for a, b in zip(x, y, strict=True))
+    error = math.sqrt(left / freedom / sum(a * a for a in x))
+    return slope, t_quantile((1 + CONFIDENCE) / 2, freedom) * error
 
 
 def _crossings(found: Measurements) -> Grid:
@@ -155,18 +208,25 @@ def find_crossing(ratios: Mapping[int, float]) -> str:
 
 
 def _rows(found: Measurements) -> list[Record]:
-    """All points: sizes, FLOPs, medians and quartiles in seconds."""
+    """All points: sizes, FLOPs, medians and quartiles in seconds, bytes."""
     rows: list[Record] = []
     for point in sorted(found.points, key=lambda point: (point.d, point.n)):
         for name, samples in point.seconds.items():
             low, middle, high = quantiles(samples, n=4)
-            cells = (name, point.n, point.d, point.flops[name], middle, low, high, len(samples))
+            times = (middle, low, high, point.memory[name], len(samples))
+            cells = (name, point.n, point.d, point.flops[name], *times)
             rows.append(dict(zip(_COLUMNS, cells, strict=True)))
     return rows
 
 
-def _draw_times(rows: Sequence[Record]) -> Spec:
-    """Time against n on logarithmic axes: a panel for each d, a line for each layer."""
+def _draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spec:
+    """A cost against n on logarithmic axes: a panel for each d, a line for each layer.
+
+    Args:
+        field: ``seconds``, with its range, or ``memory_bytes``
+        title: of the axis, with its unit
+        form: of its labels, in d3's notation
+    """
     legend = {"orient": "bottom", "columns": 3, "title": None, "symbolOpacity": 1}
     colour, shape = (
         style.by("layer", dict(zip(NAMES, looks, strict=True)), legend=legend)
@@ -174,19 +234,21 @@ def _draw_times(rows: Sequence[Record]) -> Spec:
     )
     x = style.axis("n", "length n", log=True, form=",d")
     x["axis"]["values"] = [4**power for power in range(2, 7)]
-    y = style.axis("seconds", "seconds forward and backward", log=True, form="~g")
-    y["axis"]["values"] = [10**power for power in range(-5, 2)]
-    tooltip = style.tooltip("layer", "n", "d", "seconds", "seconds_low", "seconds_high")
+    y = style.axis(field, title, log=True, form=form)
+    y["axis"]["values"] = [10**power for power in range(-5, 12)]
+    ends = [end for end in (f"{field}_low", f"{field}_high") if end in _COLUMNS]
+    tooltip = style.tooltip("layer", "n", "d", field, *ends)
     shown = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
-    ends = {"y": {**y, "field": "seconds_low"}, "y2": {"field": "seconds_high"}}
     panel = [
-        style.layer("rule", {"x": x, **ends, "color": colour}, strokeWidth=2, opacity=0.5),
         style.layer("line", shown, strokeWidth=1.5),
         style.layer("point", {**shown, "shape": shape}, filled=True, size=35, opacity=1),
     ]
+    if ends:
+        bars = {"x": x, "y": {**y, "field": ends[0]}, "y2": {"field": ends[1]}, "color": colour}
+        panel.insert(0, style.layer("rule", bars, strokeWidth=2, opacity=0.5))
     header = {"labelExpr": "'d = ' + format(datum.value, ',')"}
     return style.figure(
-        "Seconds forward and backward, by width d",
+        f"{title.capitalize()}, by width d",
         data={"values": rows},
         columns=3,
         facet={"field": "d", "title": None, "header": header},

@@ -61,6 +61,18 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
 
     assert "nothing is neither the directory of a table" in refused(tmp_path / "nothing")
     assert "cannot listen at no.such.host.invalid" in refused(host="no.such.host.invalid")
+    with socket.create_server(("127.0.0.1", 65_535)):
+        assert "no port from 65535 on is free: choose another --port" in refused(port=65_535)
+
+
+def test_a_port_in_use_is_replaced_by_the_next_free_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ablations.dashboard.server.Server.serve_forever", lambda _: None)
+    monkeypatch.setattr("ablations.dashboard.server.stop_signals", list)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert f"cannot listen at 127.0.0.1, port {port} (" in refused(port=port)
+        assert serve([root], host="127.0.0.1", port=port, open_browser=False) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    found = re.fullmatch(rf"port {port} is in use, so it is (\d+)", first)
+    assert found and int(found[1]) > port and f"http://127.0.0.1:{found[1]} " in second

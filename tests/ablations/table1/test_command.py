@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from ablations.table1 import measure, measurements, paper
 from ablations.table1.measurements import Measurements, Point, load
 from ablations.table1.paper import ATTENTION, NAMES, RECURRENT
 from ablations.table1.report import compose, find_crossing, fit_exponent, write_layers_report
+from transformer import formats
 
 RUN = "run table1 --device cpu --directory out"
 COMMITTED = Path(__file__).parents[3] / "experiments" / "results" / "table1"
@@ -44,15 +46,15 @@ def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_it_measures_and_after_ctrl_c_continues(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    time_layers = measure.time_layers
+    measure_layers = measure.measure_layers
 
-    def interrupted(names: list[str], n: int, *words: Any) -> dict[str, list[float]]:
+    def interrupted(names: list[str], n: int, *words: Any) -> object:
         if n == 32:
             raise KeyboardInterrupt
-        return time_layers(names, n, *words)
+        return measure_layers(names, n, *words)
 
     with monkeypatch.context() as patch:
-        patch.setattr(measure, "time_layers", interrupted)
+        patch.setattr(measure, "measure_layers", interrupted)
         assert call(RUN, patch) != 0
     assert "stopped; the same command continues from here" in capsys.readouterr().out
     before = load(place)
@@ -62,9 +64,15 @@ def test_it_measures_and_after_ctrl_c_continues(
     found = load(place)
     assert sizes(found) == [(64, 16), (64, 32)]
     assert (found.paths, found.points[0]) == (before.paths, before.points[0])
-    assert all(set(point.seconds) == set(NAMES) for point in found.points)
+    assert all(set(x.seconds) == set(x.memory) == set(NAMES) for x in found.points)
     assert found.paths[RECURRENT] == [4, 8]
-    for name in ("report.md", "report.html", "results.csv", "figures/time.svg"):
+    for name in (
+        "report.md",
+        "report.html",
+        "results.csv",
+        "figures/time.svg",
+        "figures/memory.svg",
+    ):
         assert (place / name).stat().st_size > 500, name
     assert "2 of 2 pairs of length n and width d measured" in capsys.readouterr().out
 
@@ -144,7 +152,10 @@ def made_up() -> Measurements:
             costs = {ATTENTION: n * n * d, RECURRENT: n * d * d}
             seconds = {name: [cost * 1e-11] * 5 for name, cost in costs.items()}
             flops = dict.fromkeys(NAMES, 1) | costs
-            found.points.append(Point(n=n, d=d, commit="abc", flops=flops, seconds=seconds))
+            bytes_ = dict.fromkeys(costs, n * d * (2 + (n == 256)))
+            found.points.append(
+                Point(n=n, d=d, commit="abc", flops=flops, seconds=seconds, memory=bytes_)
+            )
     found.paths, found.sequential = {RECURRENT: [8, 32]}, {ATTENTION: [2, 2]}
     return found
 
@@ -161,6 +172,10 @@ def test_the_report_shows_exponents_crossings_and_steps() -> None:
     assert results[ATTENTION][:5] == ("O(n²·d)", "n^2.00·d^1.00", "n^2.00·d^1.00", "2", "O(1)")
     assert results[RECURRENT][1:3] == ("n^1.00·d^2.00", "n^1.00·d^2.00")
     assert results[RECURRENT][5:] == ("8 to 32", "O(n)")
+    exponents = rows(found, "exponents")
+    assert exponents[ATTENTION][:4] == ("2", "2.00", "2.00", "0.82 ± 0.10")
+    assert exponents[ATTENTION][4:] == ("1", "1.00", "1.00", "1.00")
+    assert exponents[paper.CONVOLUTION][1:4] == ("0.00", formats.MISSING, formats.MISSING)
     crossings = rows(found, "crossings")
     assert crossings["256"][:2] == ("256", "256")
     assert crossings["1,024"][:2] == ("1,024", "1,024")
@@ -172,7 +187,10 @@ def test_the_report_shows_exponents_crossings_and_steps() -> None:
 
 def test_exponents_and_crossings_of_made_up_costs() -> None:
     costs = {(n, d): 7.0 * n**2 * d for n in (3, 5, 11) for d in (2, 13)}
-    assert fit_exponent(costs) == pytest.approx(2)
+    assert fit_exponent(costs) == pytest.approx((2, 0))
+    # The line through (0, 0), (1, 1), (2, 1) has the slope 1/2; its interval is of one residual.
+    bent = {(1, 1): 1.0, (2, 1): 2.0, (4, 1): 2.0}
+    assert fit_exponent(bent) == pytest.approx((0.5, 12.706205 * math.sqrt(1 / 12)))
     assert fit_exponent({(3, 2): 1.0, (3, 5): 2.0}) is None
     assert find_crossing({32: 0.32, 64: 0.64, 128: 1.28}) == "100"
     assert find_crossing({32: 1.1, 64: 0.64, 128: 1.28}) == "100"

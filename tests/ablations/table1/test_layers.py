@@ -12,6 +12,7 @@ from ablations.table1 import paper
 from ablations.table1.layers import RestrictedAttention, SelfAttention, make_layer
 from ablations.table1.measure import (
     count_flops,
+    memory,
     path_length,
     sequential_operations,
 )
@@ -58,6 +59,13 @@ def test_backward_takes_twice_the_products_of_forward(name: str) -> None:
         y = make_layer(name, 64, x.device)(x)
         y.backward(torch.empty_like(y))
     assert counter.get_total_flops() == count_flops(name, 29, 64)
+
+
+def test_memory_is_what_backward_needs_without_weights() -> None:
+    x = torch.randn(1, 32, 64, requires_grad=True)
+    values = 32 * 64 * 4
+    assert memory(make_layer(paper.CONVOLUTION, 64), x) == values  # its input alone
+    assert memory(make_layer(paper.SEPARABLE, 64), x) == 2 * values
 
 
 @pytest.mark.parametrize("n", [16, 81, 130])
