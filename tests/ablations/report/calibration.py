@@ -27,6 +27,7 @@ from ablations.report.statistics import (
     rank_correlation,
     required_seeds,
 )
+from ablations.table1.report import fit_exponent
 from experiments.evaluate import significance
 
 # Rows and seeds; a quarter of the runs is missing in the second list.
@@ -215,12 +216,27 @@ def comparison() -> Iterator[Finding]:
     yield Finding("compare: 95 % interval of BLEU", designs, "95", [percent(covered)], 91, 100)
 
 
+def exponents() -> Iterator[Finding]:
+    """Powers of a length with noise, as Table 1 fits them."""
+    random = np.random.default_rng(4)
+    held: list[bool] = []
+    for noise in random.standard_normal((4_000, 3, 5)):
+        found = fit_exponent(
+            {(2**x, d): 4**x * math.exp(noise[d, x]) for d in range(3) for x in range(5)}
+        )
+        assert found is not None
+        held.append(abs(found[0] - 2) <= found[1])
+    claim = "95 % interval of Table 1's exponents"
+    yield Finding(claim, "3 widths, 5 lengths", "95", [percent(held)], 93.5, 96.5)
+
+
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     equal_spreads,
     unequal_spreads,
     correlations,
     seeds_needed,
     comparison,
+    exponents,
 )
 
 
