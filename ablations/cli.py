@@ -118,7 +118,9 @@ def run(
         earlier: copy the finished runs of a directory, such as a committed result [default: none]
         shard: as in 2/8, every eighth run from the second on, for the tasks of an array
     """
-    if table == LAYERS_TABLE and wanted.scale is None:
+    if table == LAYERS_TABLE:
+        if (replace(wanted, directory=None), earlier, options) != (Wanted(), None, Options()):
+            raise InputError(f"{table} takes --directory, --device and --quick alone")
         from ablations.table1.measure import run_layers
 
         return run_layers(wanted.directory, device, quick=quick)

@@ -23,7 +23,7 @@ from ablations.search.cells import SearchCells, check_feasible
 from ablations.search.report import write_search_report
 from ablations.search.search import Settings, claim_search, make_search, settle_search
 from ablations.search.space import load_space
-from ablations.search.trials import plan_confirmation, read_trials
+from ablations.search.trials import plan_confirmation, read_trials, refuse_hopeless
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
 from ablations.tables.cells import TableCells
@@ -81,6 +81,7 @@ def run_search(
         print(search.describe_rungs())
         cells = SearchCells(root)
         code = _carry_out(cells, cells.names, search.base, options, write_search_report)
+        refuse_hopeless(search, read_trials(search, root))
         if confirm is None or code:
             return code
         plan = plan_confirmation(search, read_trials(search, root), confirm, root)

@@ -36,6 +36,8 @@ DAMAGED_JSON = {
     "list": b"[1]",
     "null": b"null",
     "nested list": b"[" * 100_000,
+    "long number": b'{"a": 1' + b"0" * 400 + b"}",
+    "half a character": b'{"a": "\\uD800"}',
 }
 
 # No two sizes are alike, so that an axis taken for another fails.

@@ -19,6 +19,7 @@ from transformer.errors import InputError
 _UNFINISHED = ".part"
 # What a file system says that cannot sync a folder.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
+_MOST_DIGITS = 20  # as many as a seed of 64 bits has
 
 
 def remove_unfinished(directory: Path) -> None:
@@ -88,9 +89,12 @@ def to_json(value: object) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Read an object that :func:`write_json` wrote."""
     try:
-        value = json.loads(path.read_bytes().decode())
+        text = path.read_bytes().decode()
+        value = json.loads(text, parse_int=_integer)
         if not isinstance(value, dict):
             raise ValueError("it is not an object")
+        if "\\ud" in text.lower():  # half of a pair could be read, but not written or printed
+            json.dumps(value, ensure_ascii=False).encode()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
@@ -98,6 +102,12 @@ def read_json(path: Path) -> dict[str, Any]:
             f"{path} cannot be read as JSON ({error}); delete it to have it made again"
         ) from error
     return cast(dict[str, Any], value)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits")
+    return int(digits)
 
 
 def load_file(path: Path, kind: str) -> ModuleType:

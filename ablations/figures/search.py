@@ -61,6 +61,41 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
     )
 
 
+def draw_trial_curves(curves: Mapping[str, Mapping[int, float]], best: str | None) -> Spec | None:
+    """The perplexity of each trial by step, in grey and of the ``best`` in blue; None without any.
+
+    Args:
+        curves: of each trial by its name
+    """
+    values = [
+        {"trial": name, "step": step, "perplexity": value, "is_best": name == best}
+        for name in sorted(curves, key=lambda name: name == best)
+        for step, value in sorted(curves[name].items())
+        if 0 < value < math.inf
+    ]
+    if not values:
+        return None
+    colour, size = (
+        {"condition": {"test": "datum.is_best", "value": of_best}, "value": of_others}
+        for of_best, of_others in ((style.BLUE, style.GREY), (2.5, 0.8))
+    )
+    return style.figure(
+        "Learning curves, the best trial in blue",
+        width=440,
+        height=240,
+        data={"values": values},
+        mark={"type": "line", "strokeOpacity": 0.8},
+        encoding={
+            "x": style.axis("step", "optimiser step"),
+            "y": _PERPLEXITY,
+            "detail": {"field": "trial"},
+            "color": colour,
+            "size": size,
+            "tooltip": style.tooltip("trial", "step", "perplexity"),
+        },
+    )
+
+
 def draw_importances(shares: Mapping[str, float]) -> Spec | None:
     """A bar for each parameter, the most important first; None without any.
 

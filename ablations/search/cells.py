@@ -23,7 +23,14 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.runs.attempts import Ended
 from ablations.search.search import FACTOR, Search, load_search, trial_name
-from ablations.search.trials import Trial, ended_trial, ranked, read_trial
+from ablations.search.trials import (
+    Trial,
+    ended_trial,
+    ranked,
+    read_trial,
+    read_trials,
+    refuse_hopeless,
+)
 from experiments.records.experiment import Experiment
 from experiments.records.progress import RunState
 from transformer.errors import InputError
@@ -95,6 +102,7 @@ class SearchCells:
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         """The next trial, sampled given all that ended before; the first is the base."""
+        refuse_hopeless(self.search, read_trials(self.search, self.root))
         first = self.search.first()
         if first and not study.get_trials(deepcopy=False):
             study.enqueue_trial(first)

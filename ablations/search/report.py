@@ -11,6 +11,7 @@ from ablations.figures.search import (
     draw_history,
     draw_importances,
     draw_slices,
+    draw_trial_curves,
 )
 from ablations.files import CONFIRM, PLAN_FILE
 from ablations.report.grids import results_grid
@@ -33,9 +34,12 @@ TEMPLATE = Path(__file__).parent / "templates" / "search.j2"
 # PED-ANOVA compares the best quarter with all. Of five parameters, that with ten times the effect
 # of the others comes first in over 90 % of searches of 30 trials, in half of those of 10.
 LEAST_ENDED, LEAST_FINISHED = 30, 5
+_MOST_CURVES = 100
 _CAPTIONS = {
     "history": "Perplexity on the validation set by trial; the line is the best so far. Marks at "
     "the upper edge are trials that did not finish, or are ten times worse than the best.",
+    "curves": "Perplexity on the validation set during training, a line for each trial (of the "
+    f"{_MOST_CURVES} best), the best in blue.",
     "parallel": "A line for each finished trial (of the 200 best) through its values to its "
     "perplexity on the validation set, the best in blue.",
     "importances": "Shares of the parameters in what makes a trial one of the best quarter.",
@@ -111,6 +115,10 @@ def draw_search(
     ]
     drawn = {
         "history": draw_history(records),
+        "curves": draw_trial_curves(
+            {trial.name: trial.curve for trial in ranked(trials)[:_MOST_CURVES]},
+            found.name if (found := best(trials)) else None,
+        ),
         "parallel": draw_parallel(records, axes),
         "importances": draw_importances(shares),
         "slices": draw_slices(records, axes),

@@ -25,6 +25,7 @@ from transformer.errors import InputError
 from transformer.files import write_json
 
 _CONFIRMING_SEEDS = 3
+_HOPELESS = 10  # trials without a finite perplexity, after which a search ends
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,6 +120,18 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
 def best(trials: Sequence[Trial]) -> Trial | None:
     """The finished trial with the lowest perplexity; None if none has finished."""
     return next((trial for trial in ranked(trials) if trial.state == RunState.DONE), None)
+
+
+def refuse_hopeless(search: Search, trials: Sequence[Trial]) -> None:
+    """Check that one of the first ten trials, or of all, had a finite perplexity."""
+    ended = [x for x in trials if x.state not in (RunState.RUNNING, RunState.WAITING)]
+    if len(ended) < min(_HOPELESS, search.trials) or any(x.perplexity is not None for x in ended):
+        return
+    raise InputError(
+        f"none of {len(ended)} trials of {search.name} had a finite perplexity (the last: "
+        f"{ended[-1].reason or 'no reason recorded'}): narrow the space or lower the scale's "
+        "learning rate, and search in another --directory"
+    )
 
 
 def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:

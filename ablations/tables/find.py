@@ -91,16 +91,19 @@ def select_rows(table: Table, text: str | None) -> tuple[Row, ...]:
     """The rows of ``--rows``, such as ``base,A-h1``, in the table's order, or all rows for None."""
     if text is None:
         return table.run_rows
-    names = {name.strip() for name in text.split(",")}
+    names = [name.strip() for name in text.split(",")]
     known = [row.name for row in table.run_rows]
-    if unknown := sorted(names.difference(known)):
-        raise unknown_name("row", unknown[0], known)
+    for name in names:
+        if name not in known:
+            raise unknown_name("row", name, known)
+        if names.count(name) > 1:
+            raise InputError(f"row {name!r} is given twice")
     return tuple(row for row in table.rows if row.name in names)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
     """The seeds of ``--seeds``, such as ``1-3,7``, in order."""
-    seeds: set[int] = set()
+    seeds: list[int] = []
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
@@ -109,5 +112,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
                 f"--seeds holds {part!r}, but takes whole numbers and ranges such as 1-5,7, of at "
                 f"most {_MOST_SEEDS:,} seeds"
             )
-        seeds.update(range(first, last + 1))
+        seeds += range(first, last + 1)
+    for seed in seeds:
+        if seeds.count(seed) > 1:
+            raise InputError(f"--seeds holds {seed} twice")
     return tuple(sorted(seeds))

@@ -67,6 +67,9 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run table3 --scale quik", "unknown scale 'quik': did you mean 'quick'?"),
         ("run table3", "table3 needs --scale: list prints the scales"),
         ("run table3 --scale quick --rows base,bigg", "unknown row 'bigg': did you mean 'big'?"),
+        ("run table3 --scale quick --rows big,base,big", "row 'big' is given twice"),
+        ("run table3 --scale quick --seeds 1-3,2", "--seeds holds 2 twice"),
+        ("run table1 --seeds 1-3", "table1 takes --directory, --device and --quick alone"),
         *(
             (
                 f"run table3 --scale quick --seeds {seeds}",
@@ -115,7 +118,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 
 def test_seeds_may_be_ranges() -> None:
     assert parse_seeds("1-3,7") == (1, 2, 3, 7)
-    assert parse_seeds("0, 5 - 6 ,4-4,5") == (0, 4, 5, 6)
+    assert parse_seeds("0, 5 - 6 ,4-4") == (0, 4, 5, 6)
 
 
 def test_list_names_all_rows_and_scales(call: Call) -> None:

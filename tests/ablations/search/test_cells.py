@@ -28,6 +28,7 @@ from tests.ablations.search.samples import (
     work_on,
 )
 from transformer.config import override
+from transformer.errors import InputError
 
 
 @pytest.mark.parametrize("pruner", ["none", "hyperband"])
@@ -153,3 +154,19 @@ def test_a_trial_that_diverges_is_pruned_for_the_sampler(tmp_path: Path) -> None
     assert all(known[trials.index(trial)].state == TrialState.PRUNED for trial in diverged)
     assert known[0].value is None
     assert best(trials) is not None
+
+
+@pytest.mark.parametrize(("trials", "in_vain"), [(23, 10), (3, 3)])
+def test_a_search_without_a_finite_perplexity_ends(
+    tmp_path: Path, trials: int, in_vain: int
+) -> None:
+    search = small_search(tmp_path, trials=trials)
+    for name in search.names[:in_vain]:
+        give_up(search, tmp_path, name, {**search.first()}, "training diverged at step 7")
+    cells = SearchCells(tmp_path)
+    with pytest.raises(InputError) as error:
+        Study(cells).begin(search.names[-1])
+    assert str(error.value).startswith(
+        f"none of {in_vain} trials of base_lr-tiny had a finite perplexity (the last: training "
+        "diverged at step 7): narrow the space"
+    )

@@ -82,7 +82,7 @@ def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
 
 def test_html_draws_each_trial(root: Path) -> None:
     figures = drawn(root)
-    assert list(figures) == ["history", "parallel", "importances", "slices"]
+    assert list(figures) == ["history", "curves", "parallel", "importances", "slices"]
     assert len(marks(figures["history"], "symbol")) == 32  # also the one that was given up
     assert len(marks(figures["importances"], "rect")) == 2
     assert len(marks(figures["slices"], "symbol")) == 2 * 32
