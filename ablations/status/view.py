@@ -21,6 +21,7 @@ from transformer.formats import duration, number, steps
 
 _LIVE_SECONDS = 1.0
 _PLAIN_SECONDS = 30.0
+_PATIENCE = 20  # of thousands of runs a look takes long
 _WIDE = 500  # of what is not a terminal
 # The order in which runs are shown, and how their state is marked.
 _MARKS = {
@@ -160,14 +161,17 @@ class View:
 
     def update(self, look: Callable[[], Status]) -> None:
         """Show the status if it is time to; only then ``look`` is called."""
-        if time.monotonic() < self._next:
+        began = time.monotonic()
+        if began < self._next:
             return
         status = look()
+        took = time.monotonic() - began
         if self._live is None:
             self.note(_headline(status))
         else:
             self._live.update(block(status, self._console.height), refresh=True)
-        self._next = time.monotonic() + (_LIVE_SECONDS if self._live else _PLAIN_SECONDS)
+        least = _LIVE_SECONDS if self._live else _PLAIN_SECONDS
+        self._next = began + max(least, _PATIENCE * took)
 
 
 def show_status(directory: Path, *, watch: bool, as_json: bool) -> int:

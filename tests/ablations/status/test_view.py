@@ -97,3 +97,20 @@ def test_a_terminal_is_renewed_each_second_and_a_log_each_half_minute(
         assert "base/seed-1: [started]" in file.getvalue()
     else:
         assert file.getvalue() == 2 * f"{HEADLINE}\n" + "base/seed-1: [started]\n"
+
+
+def test_the_next_look_waits_twenty_times_as_long_as_the_last_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, looks = [100.0], list[float]()
+    monkeypatch.setattr("ablations.status.view.time.monotonic", lambda: now[0])
+
+    def look() -> Status:
+        looks.append(now[0])
+        now[0] += 3.0  # it takes so long
+        return STATUS
+
+    with View(Console(file=io.StringIO())) as view:
+        for now[0] in (100.0, 131.0, 159.0, 161.0):
+            view.update(look)
+    assert looks == [100.0, 161.0]
