@@ -83,7 +83,7 @@ def test_a_search_has_its_figures(tmp_path: Path) -> None:
     with serving(Page([tmp_path])) as address:
         page = get(address).text
     figures = re.findall(r'<figure id="[^"]*:(\w+)"', page)
-    assert figures == ["history", "importances", "slices"]
+    assert figures == ["history", "curves", "parallel", "importances", "slices"]
     assert "best: trial-0000, perplexity 3.000: learning_rate_factor 0.2" in page
 
 

@@ -99,7 +99,7 @@ def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("run table1 --scale quick", "table1 is measured: run it with --directory, --device and"),
+        ("run table1 --scale quick", "table1 takes --directory, --device and --quick alone"),
         ("run table1 --device cuda", "--device is cuda, but torch finds no GPU here"),
         ("run table3", "table3 needs --scale"),
         ("run table3 --scale quick --device cpu", "--device and --quick are for table1"),
