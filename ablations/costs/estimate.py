@@ -14,7 +14,7 @@ from ablations.costs.speed import (
     until_the_last,
 )
 from ablations.runs.options import Places, count_cores
-from ablations.tables.find import Wanted, load_table, parse_seeds
+from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds
 from ablations.tables.table import Cell
 from experiments.records.result import Result
 from transformer.config import Config
@@ -46,7 +46,7 @@ class RowCost:
 class Estimate:
     """The cost of a table with ``at_once`` runs at a time; ``plan --json`` prints these fields.
 
-    ``basis`` says how the speed of the ``device`` is known.
+    ``settings`` says what the scale sets, ``basis`` how the speed of the ``device`` is known.
     ``seconds`` are of wall-clock time until the last run ends, the longest started first, and
     ``seconds_left`` those of the ``runs_left`` without a result; ``device_seconds`` are added up
     over the ``devices``.
@@ -55,6 +55,7 @@ class Estimate:
     table: str
     scale: str
     corpus: str
+    settings: tuple[str, ...]
     seeds: tuple[int, ...]
     device: str
     devices: int
@@ -80,7 +81,8 @@ def plan_table(
             f"--devices-per-trial is {ranks}, but --devices is {devices}: raise --devices, or "
             "lower --devices-per-trial"
         )
-    plan, root = wanted.plan(load_table(table))
+    declared = load_table(table)
+    plan, root = wanted.plan(declared)
     seeds = parse_seeds(wanted.seeds)
     finished = read_finished(plan, root)
     configs = {row.name: plan.configs[row.name] for row in plan.rows if row.seeds}
@@ -105,6 +107,7 @@ def plan_table(
         table=plan.title,
         scale=plan.scale,
         corpus=plan.base.data.corpus.name,
+        settings=tuple(find_scale(declared, wanted.scale).describe(declared.base)),
         seeds=seeds,
         device=speed.device,
         devices=count,
@@ -160,6 +163,7 @@ def describe(estimate: Estimate) -> Iterator[str]:
     """The lines of an estimate for a terminal."""
     rows, seeds, runs = len(estimate.rows), len(estimate.seeds), estimate.runs
     yield f"{estimate.table} at scale {estimate.scale} on {estimate.corpus}"
+    yield from estimate.settings
     yield (
         f"{rows} row{'s' * (rows > 1)} by {seeds} seed{'s' * (seeds > 1)}, {runs} runs, "
         f"{estimate.at_once} at a time; devices: {estimate.devices} of {estimate.device}"

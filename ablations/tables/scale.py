@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -85,6 +85,26 @@ class Scale(Divisors):
         }
         return override(base, **{**self._replaced(base, settings), **kept, **divided, **mapped})
 
+    def describe(self, base: Config) -> Iterator[str]:
+        """What it sets in a table with this base, and what it keeps."""
+        settings = cast(Mapping[str, Value], self.settings)
+        replaced, ours = self._replaced(base, self.settings), columns(base)
+        steps = base.training.max_steps
+        said = [
+            f"the scale: {self.division}",
+            f"{self.steps(steps):,} steps for the base's {steps:,}",
+            f"it sets {_words(replaced) or 'nothing else'}",
+        ]
+        for_some = {"in longer rows": self.longer, "in other languages": self.other}
+        yield "; ".join([*said, *(f"{x} {_words(y)}" for x, y in for_some.items() if y)])
+        kept = [
+            f"{name}={ours[name]} (the scale's: {value})"
+            for name, value in settings.items()
+            if name not in replaced
+        ]
+        if kept:
+            yield f"kept as the table's base sets it: {', '.join(kept)}"
+
     def steps(self, steps: int) -> int:
         """What it makes of a number of steps, which are 100,000 in the paper."""
         return max(1, steps * self.max_steps // _PAPER_STEPS)
@@ -121,6 +141,10 @@ class Scale(Divisors):
                 f"are in the paper's units, so {unit}, {2 * unit}, {3 * unit}, … fit"
             )
         return value // divisor
+
+
+def _words(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def scale(

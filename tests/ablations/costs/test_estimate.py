@@ -154,6 +154,7 @@ def test_lines_and_json_have_all_of_the_estimate(
     monkeypatch.setattr(sys, "argv", ["ablations", "plan", *words.split()])
     assert PROGRAM.run() == 0
     printed = capsys.readouterr().out
+    assert "\nthe scale: sizes undivided; 100,000 steps for the base's 100,000; it sets " in printed
     assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in printed
     assert "based on 29% of its 9.5 TFLOP/s in fp32, as the paper's base model" in printed
     assert "big     " in printed

@@ -141,6 +141,16 @@ def test_a_row_may_set_the_papers_own_value() -> None:
     assert own.configure(own.rows[0], QUICK).data.tokens_per_batch == 100  # less than BASE allows
 
 
+def test_a_scale_says_what_it_sets_and_what_it_leaves() -> None:
+    base = override(BASE, max_steps=50_000, warmup_steps=2_000)
+    sets, kept = SMALL.describe(base)
+    assert "widths / 8, N / 2, dropout / 2; 6,000 steps for the base's 50,000; it sets voc" in sets
+    assert "warmup_steps" not in sets and "clip_norm=1.0" in sets
+    assert kept == "kept as the table's base sets it: warmup_steps=2000 (the scale's: 1600)"
+    (sets,) = PAPER.describe(BASE)
+    assert sets.endswith("in longer rows also_average=20, checkpoint_every_steps=600")
+
+
 @pytest.mark.parametrize("chosen", [QUICK, SMALL, PAPER, TINY], ids=lambda chosen: chosen.name)
 def test_every_row_fits_every_scale_and_keeps_its_order(chosen: Any) -> None:
     paper = [columns(TABLE.configure(row, PAPER)) for row in TABLE.rows]
