@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from ablations.files import PLAN_FILE
+from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
@@ -169,7 +169,12 @@ def load_plan(directory: Path) -> Plan:
     """The plan of a table's directory."""
     path = directory / PLAN_FILE
     if not path.is_file():
-        raise InputError(f"{directory} is not the directory of a table: it has no {PLAN_FILE}")
+        kinds = (PLAN_FILE, SEARCH_FILE, LAYERS_FILE)
+        below = sorted(found.parent for kind in kinds for found in directory.glob(f"*/{kind}"))
+        hint = f"; one below it is {below[0]}" if below else ""
+        raise InputError(
+            f"{directory} is not the directory of a table: it has no {PLAN_FILE}{hint}"
+        )
     values = read_json(path)
     values.pop("study", None)  # of directories that had a database
     return from_dict(Plan, values, str(path))

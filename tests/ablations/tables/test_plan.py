@@ -128,6 +128,9 @@ def documented_tables() -> dict[str, Table]:
 def test_a_directory_without_a_plan_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not the directory of a table"):
         load_plan(tmp_path)
+    claim_plan(tmp_path / "pair-tiny", small_plan())
+    with pytest.raises(InputError, match=rf"; one below it is {tmp_path}/pair-tiny$"):
+        load_plan(tmp_path)
     (tmp_path / "table.json").write_text("{")
     with pytest.raises(InputError, match=r"table\.json cannot be read"):
         load_plan(tmp_path)
