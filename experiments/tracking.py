@@ -6,11 +6,13 @@ import os
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from experiments.records.attempt import WANDB_ID_FILE, read_attempt, wandb_id
 from experiments.records.experiment import Experiment, Log
+from experiments.records.outputs import Sample, read_samples
 from experiments.records.ownership import is_first_rank
 from experiments.records.provenance import commit
 from experiments.records.result import Result, valid_scores
@@ -76,10 +78,22 @@ class Tracking:
         """Log the result in W&B, or its scores next to the settings in TensorBoard."""
         if self._run is not None:
             self._run.summary.update(to_dict(result))
+            _log_samples(self._run, self._directory)
         if self._board is not None:
             scores: dict[str, Any] = valid_scores(result)
             self._board.log_hyperparams(_flat_config(self._experiment), scores, result.steps)
             self._board.save()
+
+
+def _log_samples(run: Any, directory: Path) -> None:
+    """Log the best and worst translations of each split as a table, best first."""
+    import wandb
+
+    columns = [field.name for field in fields(Sample)]
+    for split in ("valid", "test"):
+        if samples := read_samples(directory, split):
+            table = wandb.Table(columns=[*columns], data=[list(astuple(x)) for x in samples])
+            run.log({f"samples/{split}": table})
 
 
 def _flat_config(experiment: Experiment) -> dict[str, Any]:

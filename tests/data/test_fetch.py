@@ -6,11 +6,13 @@ import hashlib
 import os
 import random
 import re
+import shutil
 import socket
 import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -187,6 +189,41 @@ def test_what_was_received_is_kept_when_a_server_is_given_up(
     assert len(server.paths) == 1 + requests
     download(server.url, tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_another_size_than_declared_is_refused_before_anything_is_overwritten(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.script = [cut(10), other(b"<html>Log in</html>")]
+    with pytest.raises(InputError, match=r"expected 32008 bytes, found 19 \(.*\); set DATA_MIRROR"):
+        download(server.url, tmp_path / "file", SHA256, len(CONTENT))
+    assert (tmp_path / "file.part").read_bytes() == CONTENT[:10]
+
+
+@pytest.mark.parametrize("source", ["server", "folder", "archive"])
+def test_a_disk_without_room_is_noticed_before_anything_is_written(
+    source: str, server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000))
+    file = FILE
+    if source == "folder":
+        origin = tmp_path / URL.removeprefix("https://")
+        origin.parent.mkdir(parents=True)
+        origin.write_bytes(CONTENT)
+        monkeypatch.setenv("DATA_MIRROR", str(tmp_path))
+    elif source == "archive":
+        (tmp_path / "a.tgz").write_bytes(archive({"x.en": CONTENT}))
+        file = TextFile(location=str(tmp_path / "a.tgz"), member="x.en")
+    refused(file, "(train.en.gz|x.en) needs 0.0 MB in .*, where 0.0 MB are free: make room")
+
+
+@pytest.mark.parametrize("wanted", ["x.en", "y.en"])
+def test_an_archive_that_grows_beyond_all_text_is_refused_and_not_inflated(
+    wanted: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.tgz").write_bytes(archive({"x.en": bytes(10_000_000), "y.en": CONTENT}))
+    file = TextFile(location=str(tmp_path / "a.tgz"), member=wanted)
+    refused(file, r"a\.tgz grows to more than 100 times its size by its member x\.en: that is no")
 
 
 def test_a_mirror_may_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import re
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from tests.samples import number_pairs
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from transformer.data.text import MAX_LINE, aligned_lines, read_text
+from transformer.data.text import MAX_LINE, aligned_lines, lines_of, read_text
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.errors import InputError
 
@@ -70,6 +72,15 @@ def test_a_line_that_cannot_be_used_is_named(last: bytes, problem: str, tmp_path
     path = write(tmp_path / "valid.de", b"a fine line\n" * 19 + last)
     with pytest.raises(InputError, match=f"{path}, line 20 {problem}"):
         read_text(path)
+
+
+def test_a_line_without_end_takes_no_memory_and_the_next_ones_follow() -> None:
+    endless = io.BytesIO(bytes(10_000_000) + b"\r\nnext\n")
+    tracemalloc.start()
+    lines = [line[: MAX_LINE + 1] for line in lines_of(endless)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert lines == [bytes(MAX_LINE + 1), b"next"] and peak < 10 * MAX_LINE
 
 
 @pytest.mark.parametrize(("source", "target"), [(7, 5), (0, 3), (3, 0), (5, 6)])

@@ -17,6 +17,8 @@ _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # In bytes. No sentence is as long.
 MAX_LINE = 2**16
+# What is read of a line at most, its ends included.
+_PART = MAX_LINE + len(_BYTE_ORDER_MARK) + len(b"\r\n")
 
 
 def read_text(path: Path) -> list[str]:
@@ -45,10 +47,17 @@ def _lines(stored: BinaryIO, path: Path) -> Iterator[bytes]:
 
 
 def lines_of(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of an open file without their ends, and without a byte-order mark."""
-    for number, line in enumerate(file):
-        line = line if number else line.removeprefix(_BYTE_ORDER_MARK)
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+    """The lines of an open file without their ends, and without a byte-order mark.
+
+    Of a line of more than ``MAX_LINE`` bytes comes a beginning that is also longer than that; the
+    rest is skipped afterwards, in constant memory.
+    """
+    mark = _BYTE_ORDER_MARK
+    while part := file.readline(_PART):
+        yield part.removeprefix(mark).removesuffix(b"\n").removesuffix(b"\r")
+        mark = b""
+        while len(part) == _PART and not part.endswith(b"\n"):
+            part = file.readline(_PART)
 
 
 def normalise(line: str) -> str:

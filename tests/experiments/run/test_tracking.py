@@ -22,7 +22,7 @@ import experiments.tracking
 from experiments.records.attempt import wandb_id, write_attempt
 from experiments.records.checkpoints import step_checkpoints
 from experiments.records.experiment import Limits
-from experiments.records.outputs import read_metrics
+from experiments.records.outputs import read_metrics, read_samples
 from experiments.records.provenance import commit
 from experiments.records.result import load_result
 from experiments.run import run
@@ -76,6 +76,10 @@ def test_a_run_has_its_configuration_its_history_and_its_result(finished: Path, 
     assert [x["tokens_seen"] for x in history if "tokens_seen" in x][-1] == result.target_tokens
     assert all(x["train_tokens_per_second"] > 0 for x in history if "loss" in x)
     assert "valid_perplexity" in {name for item in history for name in item}
+    (table,) = finished.glob("wandb/*run-*/files/media/table/samples/valid_*.table.json")
+    assert json.loads(table.read_text())["columns"] == [
+        *to_dict(read_samples(finished, "valid")[0])
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from transformer.errors import InputError
 from transformer.files import rename
+from transformer.formats import size
 
 
 def cache_directory() -> Path:
@@ -95,6 +96,15 @@ def write_once(directory: Path, write: Callable[[Path], None]) -> Path:
                 part.mkdir()
                 write(part)
     return directory
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Check that the disk has room for ``needed`` bytes in ``folder``."""
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise InputError(
+            f"{what} needs {size(needed)} in {folder}, where {size(free)} are free: "
+            "make room, or set DATA_CACHE to another disk"
+        )
 
 
 def sha256_of(path: Path) -> str:

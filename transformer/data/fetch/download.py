@@ -15,6 +15,7 @@ from transformer.corpus import TextFile
 from transformer.data.fetch.cache import (
     cache_directory,
     check_sha256,
+    check_space,
     exclusive,
     keep,
     making,
@@ -53,25 +54,30 @@ def fetch_download(file: TextFile) -> Path:
             return path
         mirror = os.environ.get("DATA_MIRROR", "").rstrip("/")
         if not mirror or mirror.startswith(("http://", "https://")):
-            download(f"{mirror}/{_address(file)}" if mirror else file.location, path, sha256)
+            address = f"{mirror}/{_address(file)}" if mirror else file.location
+            download(address, path, sha256, file.bytes)
             return path
         origin = Path(mirror).expanduser() / _address(file)
         if not origin.is_file():
             raise InputError(f"{origin} does not exist: DATA_MIRROR lacks {file.location}")
+        check_space(path.parent, origin.stat().st_size, path.name)
         with making(path) as part:
             shutil.copyfile(origin, part)
             check_sha256(part, sha256, origin)
     return path
 
 
-def download(origin: str, path: Path, sha256: str) -> None:
+def download(origin: str, path: Path, sha256: str, size: int | None = None) -> None:
     """Download ``origin`` to ``path``, which exists only once it is complete and verified.
 
     What an interrupted download has received is kept, and the next call continues after it.
+
+    Args:
+        size: in bytes, if it is declared; a server that offers another is refused
     """
     part, found = part_of(path), ""
     for _ in range(2):  # a second time, if what an earlier call received was of another file
-        _complete(origin, part)
+        _complete(origin, part, size)
         if (received := sha256_of(part)) == sha256:
             keep(part, path)
             return
@@ -86,13 +92,13 @@ def _size(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-def _complete(origin: str, part: Path) -> None:
+def _complete(origin: str, part: Path, size: int | None) -> None:
     """Receive everything that is missing, however often the connection breaks in between."""
     failures = 0
     while True:
         before = _size(part)
         try:
-            _receive(origin, part)
+            _receive(origin, part, size)
             return
         except (requests.RequestException, HTTPError) as error:
             failures = 0 if _size(part) > before else failures + 1
@@ -104,7 +110,7 @@ def _complete(origin: str, part: Path) -> None:
         time.sleep(_BACKOFF * 2**failures if failures else 0)
 
 
-def _receive(origin: str, part: Path) -> None:
+def _receive(origin: str, part: Path, size: int | None) -> None:
     """Append the rest of ``origin`` to ``part``, or write all if the server offers no less."""
     done = _size(part)
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
@@ -116,6 +122,14 @@ def _receive(origin: str, part: Path) -> None:
         if response.status_code != 206 or not sent.startswith(f"bytes {done}-"):
             done = 0
         length = int(response.headers.get("Content-Length", 0))
+        # What was received must not be replaced by, say, a network's log-in page.
+        if length and size is not None and done + length != size:
+            kind = response.headers.get("Content-Type", "of unknown type")
+            raise InputError(
+                f"{origin} is not the declared file: expected {size} bytes, found {done + length} "
+                f"({kind}); {_WAY_OUT}"
+            )
+        check_space(part.parent, length, part.stem)
         progress = show_progress(f"fetch {part.stem}", done + length, done)
         with (
             part.open("ab" if done else "wb") as out,

@@ -25,6 +25,7 @@ from transformer.data.corpora.treebanks import SENTENCES, TreebankText
 from transformer.data.fetch.cache import (
     cache_directory,
     check_sha256,
+    check_space,
     exclusive,
     making,
     sha256_of,
@@ -37,6 +38,8 @@ from transformer.errors import InputError, unknown_name
 from transformer.progress import show_progress
 
 _CHUNK = 2**20
+# Text shrinks to a fifth or a tenth; an archive that grows by more than this holds no text.
+_MOST_GROWTH = 100
 # Incremented when the same trees would give other lines.
 _TREES_FORMAT = 2
 
@@ -108,10 +111,16 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
             tarfile.open(fileobj=raw, mode="r|*", bufsize=_CHUNK) as tar,
         ):
             for entry in tar:
+                if entry.offset_data + entry.size > max(_MOST_GROWTH * size, 2 * _CHUNK):
+                    raise InputError(
+                        f"{archive} grows to more than {_MOST_GROWTH} times its size by its "
+                        f"member {entry.name}: that is no text"
+                    )
                 if str(PurePosixPath(entry.name)) != member or not entry.isreg():
                     continue
                 source = tar.extractfile(entry)
                 assert source is not None, "a plain file can be read"
+                check_space(path.parent, entry.size, member)
                 with making(path) as part, part.open("wb") as out:
                     while chunk := source.read(_CHUNK):
                         out.write(chunk)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 from transformer.corpus import Corpus
-from transformer.data.fetch.cache import cache_directory
+from transformer.data.fetch.cache import cache_directory, check_space
 from transformer.data.fetch.texts import is_here
-from transformer.errors import InputError
 from transformer.formats import duration, size
 
 # Bytes per pair of news or parliament: the unpacked and the clean text, and the store.
@@ -39,8 +37,4 @@ def announce(corpus: Corpus) -> None:
         flush=True,
     )
     cache.mkdir(parents=True, exist_ok=True)
-    if (free := shutil.disk_usage(cache).free) < needed:
-        raise InputError(
-            f"{corpus.name} needs {size(needed)} in {cache}, where {size(free)} are free: "
-            "make room, or set DATA_CACHE to another disk"
-        )
+    check_space(cache, needed, corpus.name)
