@@ -16,8 +16,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-from optuna.pruners import HyperbandPruner, NopPruner
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
+from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -49,7 +49,7 @@ class SearchCells:
 
     A trial's number in the study is that in its name. They are pruned on the validation perplexity
     by step, by default by Hyperband (https://arxiv.org/abs/1603.06560). Only the rungs that its
-    trials have passed are not in files: with a new study they are lost.
+    trials have passed, and the state of CMA-ES, are not in files: with a new study they are lost.
     """
 
     is_search = True
@@ -62,14 +62,10 @@ class SearchCells:
 
     def create_study(self, storage: BaseStorage) -> optuna.Study:
         """The perplexity of the validation set is minimised."""
-        rungs, last = self.search.rungs, self.search.base.training.max_steps
-        hyperband = HyperbandPruner(
-            min_resource=rungs[0] if rungs else 1, max_resource=last, reduction_factor=FACTOR
-        )
         study = optuna.create_study(
             storage=storage,
             sampler=FeasibleSampler(self.search),
-            pruner=hyperband if rungs else NopPruner(),
+            pruner=_pruner(self.search),
             study_name=self.search.name,
             load_if_exists=True,
         )
@@ -119,6 +115,16 @@ class SearchCells:
         return to_optuna(self.search, ended_trial(name, ended))
 
 
+def _pruner(search: Search) -> BasePruner:
+    """Optuna's pruner that compares trials at the search's rungs alone."""
+    rungs, last = search.rungs, search.base.training.max_steps
+    if not rungs:
+        return NopPruner()
+    if search.pruner == "median":
+        return MedianPruner(n_warmup_steps=rungs[0])
+    return HyperbandPruner(min_resource=rungs[0], max_resource=last, reduction_factor=FACTOR)
+
+
 def distributions(search: Search) -> dict[str, BaseDistribution]:
     """The parameters of ``search`` as Optuna's distributions."""
     found: dict[str, BaseDistribution] = {}
@@ -136,7 +142,8 @@ class FeasibleSampler(BaseSampler):
     """Samples all parameters of a trial together until they make a valid model within the budget.
 
     It draws by the search's sampler, and uniformly while there are too few trials or if that finds
-    no such model. Random numbers depend on the seed and the trial's number alone.
+    no such model. CMA-ES models numbers alone, and so choices are always drawn uniformly. Random
+    numbers depend on the seed and the trial's number alone.
     """
 
     def __init__(self, search: Search) -> None:
@@ -160,12 +167,18 @@ class FeasibleSampler(BaseSampler):
             model = TPESampler(
                 seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP_TRIALS
             )
+        modelled = dict(search_space)
+        if self._search.sampler == "cmaes":
+            model = CmaEsSampler(seed=seed)
+            for each in self._search.parameters:
+                if each.choices:
+                    del modelled[each.name]
         for draw in range(_MODEL_DRAWS + _EVEN_DRAWS):
-            values = (
-                model.sample_relative(study, trial, search_space) if draw < _MODEL_DRAWS else {}
-            ) or {
+            values = model.sample_relative(study, trial, modelled) if draw < _MODEL_DRAWS else {}
+            values |= {
                 name: even.sample_independent(study, trial, name, distribution)
                 for name, distribution in search_space.items()
+                if name not in values
             }
             if self._search.is_feasible(values):
                 return values

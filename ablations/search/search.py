@@ -47,10 +47,10 @@ class Settings:
     seed: int = 1
     """of all trials, and of the sampling"""
 
-    sampler: Literal["tpe", "random"] = "tpe"
+    sampler: Literal["tpe", "random", "cmaes"] = "tpe"
     """what proposes trials"""
 
-    pruner: Literal["hyperband", "none"] = "hyperband"
+    pruner: Literal["hyperband", "median", "none"] = "hyperband"
     """what ends poor trials after the warm-up"""
 
 
@@ -90,7 +90,7 @@ class Search(Settings):
         rungs: list[int] = []
         while self.pruner != "none" and step < last:
             rungs.append(step)
-            step *= FACTOR
+            step = step * FACTOR if self.pruner == "hyperband" else step + every
         return tuple(rungs)
 
     @property
@@ -106,7 +106,10 @@ class Search(Settings):
         warm_up = f"the longest warm-up that the space allows ({self.longest_warm_up:,})"
         if self.rungs:
             steps = ", ".join(f"{step:,}" for step in self.rungs)
-            return f"Hyperband keeps about a third of the trials after {warm_up}: at step {steps}."
+            what = "Hyperband keeps about a third of the trials"
+            if self.pruner == "median":
+                what = "Trials worse than the median of the finished ones are pruned"
+            return f"{what} after {warm_up}: at step {steps}."
         why = f"{warm_up} leaves no validation before the last step"
         return f"No trial is pruned: {'--pruner none' if self.pruner == 'none' else why}."
 
@@ -153,6 +156,11 @@ def make_search(space: Space, scale: Scale, asked: Settings) -> Search:
     """The search of ``space`` at ``scale``."""
     if asked.trials < 1:
         raise InputError(f"--trials is {asked.trials}, but must be at least 1")
+    if asked.sampler == "cmaes" and all(each.choices for each in space.parameters):
+        raise InputError(
+            f"space {space.name!r} has choices alone, and CMA-ES models numbers: take --sampler "
+            "tpe or random"
+        )
     base = scale.apply(override(space.base, seed=asked.seed))
     if space.base.training.validate_every_steps == BASE.training.validate_every_steps:
         base = override(base, validate_every_steps=base.training.max_steps // _PARTS + 1)

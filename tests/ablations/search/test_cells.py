@@ -31,7 +31,7 @@ from transformer.config import override
 from transformer.errors import InputError
 
 
-@pytest.mark.parametrize("pruner", ["none", "hyperband"])
+@pytest.mark.parametrize("pruner", ["none", "hyperband", "median"])
 def test_poor_trials_are_pruned_at_rungs_and_good_ones_found(tmp_path: Path, pruner: str) -> None:
     search = small_search(tmp_path, trials=17, pruner=pruner)
     work_on(tmp_path, bowl, count=9)
