@@ -95,6 +95,10 @@ def load_experiment(directory: Path) -> Experiment:
         raise InputError(
             f"{directory} is not the directory of a run: it has no {CONFIG_FILE}{hint}"
         )
+    if (directory / "model.bin").is_file():
+        raise InputError(
+            f"{directory} is an export for CTranslate2: give the run, with --engine ctranslate2"
+        )
     return read_experiment(path)
 
 

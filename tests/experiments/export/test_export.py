@@ -33,6 +33,12 @@ def test_an_export_is_written_beside_the_checkpoints_and_replaced(
         assert PROGRAM.run(["export", str(directory), "--format", format]) == 0
         assert capsys.readouterr().out.startswith(f"{directory / format}  0.")
         assert names(directory / format) == FORMATS[format]
+    if format == "ctranslate2":
+        assert PROGRAM.run(["evaluate", str(directory / format)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.endswith(
+            "is an export for CTranslate2: give the run, with --engine ctranslate2"
+        )
     assert names(directory) == sorted([*names(finished), format])
 
 
