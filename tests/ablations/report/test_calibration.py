@@ -14,6 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "statistics.md"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_200)  # one takes some minutes on two cores
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_each_percentage_is_as_promised_and_as_the_docs_say(
     check: Callable[[], Iterator[Finding]],
