@@ -173,20 +173,23 @@ def translate_stream(
     """
     trained = load_trained(directory, options and options.average, options=options)
     numbered, first_line = enumerate(lines_of(stream), start=1), 1
-    while lines := [_read_line(*line) for line in itertools.islice(numbered, _LINES_AT_ONCE)]:
-        lines = [escape(line) for line in lines] if trained.is_parser else lines
-        for line, found in zip(lines, trained.decode(lines, first_line=first_line), strict=True):
-            if trained.is_parser and (found or not line):  # not for one that is too long
+    while read := [_read_line(*line) for line in itertools.islice(numbered, _LINES_AT_ONCE)]:
+        read = [line and escape(line) for line in read] if trained.is_parser else read
+        lines = [line or "" for line in read]
+        for line, found in zip(read, trained.decode(lines, first_line=first_line), strict=True):
+            # A sentence that is too long gets no tree, an empty one gets the empty tree.
+            if trained.is_parser and line is not None and (found or not line):
                 yield to_penn(delinearise(found, line.split()))
             else:
                 yield found
         first_line += len(lines)
 
 
-def _read_line(number: int, line: bytes) -> str:
+def _read_line(number: int, line: bytes) -> str | None:
+    """A line as text; None, with a warning, if it is too long."""
     if len(line) > MAX_LINE:
         warnings.warn(f"line {number:,} has more than {MAX_LINE:,} bytes: left empty", stacklevel=2)
-        return ""
+        return None
     return decode_line(line, "standard input", number)
 
 

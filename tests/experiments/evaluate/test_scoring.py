@@ -99,11 +99,14 @@ def test_a_parser_translates_each_sentence_into_a_tree(
     parser: tuple[Path, Result], command: Command
 ) -> None:
     directory, _ = parser
-    text = "w2 f1\na b ( c ) .\n\n"
+    text = "w2 f1\na b ( c ) .\n\n" + "w2 " * 50_000 + "\n" + "w2 " * 3_000 + "\nw2 f1\n"
     ended = command("experiments", "parse", directory, stdin=text.encode())
     trees = [next(read_trees(line, "output")) for line in ended.stdout.splitlines()[:2]]
     assert [words(tree) for tree in trees] == [["w2", "f1"], ["a", "b", "-LRB-", "c", "-RRB-", "."]]
-    assert ended.stdout.splitlines()[2] == "(TOP)"
+    first, _, *others = ended.stdout.splitlines()
+    assert others == ["(TOP)", "", "", first]
+    four, five = sorted(ended.stderr.splitlines())
+    assert "line 4 has more than 65,536 bytes: left empty" in four and "line 5 has" in five
     ended = command("experiments", "translate", directory, "--engine", "ctranslate2", stdin=b"a\n")
     assert ended.code == 2
     assert "CTranslate2 cannot be held to trees: parse with --engine torch" in ended.stderr
