@@ -110,7 +110,7 @@ def _draw_search(directory: Path) -> tuple[Mapping[str, Spec], str]:
     search = load_search(directory)
     trials = read_trials(search, directory)
     figures = draw_search(search, trials, shares_of_importance(search, trials))
-    return figures, describe(best(trials))
+    return figures, describe(search, best(trials))
 
 
 class Page:

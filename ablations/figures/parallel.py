@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ablations.figures.search import inside_and_edge
+from ablations.figures.search import inside_and_edge, trained
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 
@@ -35,7 +35,7 @@ def draw_parallel(trials: Sequence[Record], parameters: Sequence[Record]) -> Spe
             **{name: trial[name] for name in ("trial", "perplexity")},
             "rank": rank,
             "place": place,
-            **_point(each, trial[each["name"]]),
+            **_point(each, trial[each["name"]], trial.get(trained(each["name"]))),
         }
         for rank, trial in reversed(list(enumerate(best, 1)))
         for place, each in enumerate(axes)
@@ -66,8 +66,8 @@ def draw_parallel(trials: Sequence[Record], parameters: Sequence[Record]) -> Spe
     )
 
 
-def _point(parameter: Record, value: Any) -> Record:
-    """A value on the parameter's axis, at a position from 0 to 1."""
+def _point(parameter: Record, value: Any, words: str | None = None) -> Record:
+    """A value, if given in ``words``, on the parameter's axis, at a position from 0 to 1."""
     low, high = parameter["bounds"][0], parameter["bounds"][-1]
     if choices := parameter["choices"]:
         position = choices.index(value) / (len(choices) - 1)
@@ -76,4 +76,4 @@ def _point(parameter: Record, value: Any) -> Record:
     else:
         position = (value - low) / ((high - low) or 1)
     shown = f"{value:.3g}" if isinstance(value, float) else str(value)
-    return {"axis": parameter["name"], "position": position, "value": shown}
+    return {"axis": parameter["name"], "position": position, "value": words or shown}

@@ -1,7 +1,7 @@
 """Figures of a search.
 
 A trial is a record of its ``trial``, ``number``, ``state``, ``step``, ``perplexity`` (None if it
-has none), and the values of its parameters by name.
+has none), the values of its parameters by name, and in words by :func:`trained`.
 A parameter is a record of its ``name``, ``log``, ``choices`` (empty for a range) and ``bounds``.
 """
 
@@ -22,6 +22,11 @@ _MARKS = {
     RunState.DIVERGED: (style.VERMILION, "cross"),
     RunState.FAILED: (style.PINK, "square"),
 }
+
+
+def trained(name: str) -> str:
+    """The field with a parameter's value in words, that of the training in parentheses."""
+    return f"{name} (trained)"
 
 
 def inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -146,7 +151,7 @@ def _slice(inside: Sequence[Record], edge: Sequence[Record], parameter: Record) 
         x = style.axis(name, name, log=parameter["log"], form="~s" if bounds[1] >= 1_000 else None)
         x["scale"] |= {"domain": list(bounds)}
         x["axis"] |= {"tickCount": 5}
-    shown = ("trial", "state", "step", "perplexity", name)
+    shown = ("trial", "state", "step", "perplexity", trained(name))
     return {"width": 230, "height": 190, "layer": _points(inside, edge, x, *shown)}
 
 

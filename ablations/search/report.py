@@ -12,6 +12,7 @@ from ablations.figures.search import (
     draw_importances,
     draw_slices,
     draw_trial_curves,
+    trained,
 )
 from ablations.files import CONFIRM, PLAN_FILE
 from ablations.report.grids import results_grid
@@ -70,12 +71,21 @@ def write_search_report(directory: Path) -> str:
     return write_files(directory, TEMPLATE, _values(search, trials, shares, directory), figures)
 
 
-def describe(trial: Trial | None) -> str:
+def describe(search: Search, trial: Trial | None) -> str:
     """A trial in one line; empty for None."""
     if trial is None:
         return ""
-    values = ", ".join(f"{name} {setting(name, value)}" for name, value in trial.values.items())
+    values = ", ".join(f"{name} {words}" for name, words in _in_words(search, trial.values).items())
     return f"{trial.name}, perplexity {formats.number(trial.perplexity, 3)}: {values}"
+
+
+def _in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
+    """Values in the units of the space, and in parentheses as trained where that differs."""
+    found: dict[str, str] = {}
+    for name, value in search.declare(values).items():
+        ours, theirs = setting(name, value), setting(name, values[name])
+        found[name] = ours if ours == theirs else f"{ours} ({theirs})"
+    return found
 
 
 def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
@@ -100,7 +110,8 @@ def draw_search(
             "state": trial.state,
             "step": trial.step,
             "perplexity": trial.perplexity,
-            **{name: _on_axis(name, value) for name, value in trial.values.items()},
+            **{x: _on_axis(x, value) for x, value in search.declare(trial.values).items()},
+            **{trained(x): words for x, words in _in_words(search, trial.values).items()},
         }
         for number, trial in enumerate(trials)
     ]
@@ -108,10 +119,10 @@ def draw_search(
         {
             "name": each.name,
             "log": each.log,
-            "choices": [_on_axis(each.name, choice) for choice in each.choices],
-            "bounds": each.bounds,
+            "choices": [_on_axis(each.name, choice) for choice in declared.choices],
+            "bounds": [each.declare(bound, declared) for bound in each.bounds],
         }
-        for each in search.parameters
+        for each, declared in zip(search.parameters, search.declared, strict=True)
     ]
     drawn = {
         "history": draw_history(records),
@@ -180,7 +191,7 @@ def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial])
     of_base = next((x for x in trials if x.state == RunState.DONE and x.values == base), None)
     pairs = [_scores(of_base), _scores(found)]
     for one, values in zip(pairs, (base, found.values), strict=True):
-        one |= {label(name): setting(name, value) for name, value in values.items()}
+        one |= {label(name): words for name, words in _in_words(search, values).items()}
         one["params"] = _millions(search.configure(values))
     ours, theirs = pairs
     return Grid(
@@ -214,9 +225,9 @@ def _trials(search: Search, trials: Sequence[Trial], found: Trial | None) -> Gri
         Column("BLEU", [each["BLEU"] for each in scores]),
         Column("params", [_millions(search.configure(trial.values)) for trial in begun]),
     ]
+    words = [_in_words(search, trial.values) for trial in begun]
     for name in (parameter.name for parameter in search.parameters):
-        cells = [setting(name, trial.values[name]) for trial in begun]
-        columns.append(Column(label(name), cells))
+        columns.append(Column(label(name), [each[name] for each in words]))
     styles = {"best": "best", RunState.FAILED: "failed", RunState.DIVERGED: "failed"}
     return Grid(columns, row_styles=[styles.get(state, "") for state in states], name="trials")
 

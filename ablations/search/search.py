@@ -58,14 +58,16 @@ class Settings:
 class Search(Settings):
     """A space at a scale.
 
-    ``base`` and ``parameters`` are those of the scale; all trials share the seed of ``base``. No
-    model has more than ``max_parameters`` parameters.
+    ``base`` and ``parameters`` are those of the scale; all trials share the seed of ``base``.
+    ``declared`` are the parameters in the units of the space. No model has more than
+    ``max_parameters`` parameters.
     """
 
     space: str
     title: str
     base: Config
     parameters: tuple[Parameter, ...]
+    declared: tuple[Parameter, ...]
     max_parameters: int | None
 
     @property
@@ -116,6 +118,11 @@ class Search(Settings):
     def changes(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """What the ``values`` of the parameters change of the base."""
         return {field: values[each.name] for each in self.parameters for field in each.fields}
+
+    def declare(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The ``values`` of the parameters in the units of the space."""
+        pairs = zip(self.parameters, self.declared, strict=True)
+        return {x.name: x.declare(values[x.name], y) for x, y in pairs if x.name in values}
 
     def configure(self, values: Mapping[str, Value]) -> Config:
         """The base with the ``values`` of the parameters."""
@@ -171,6 +178,7 @@ def make_search(space: Space, scale: Scale, asked: Settings) -> Search:
         title=space.title,
         base=base,
         parameters=space.at(scale),
+        declared=space.parameters,
         max_parameters=None if budget is None else int(budget * count_parameters(base.model)),
     )
 
@@ -182,9 +190,7 @@ def is_search(directory: Path) -> bool:
 
 def load_search(directory: Path) -> Search:
     """The search of a directory."""
-    values = read_json(directory / SEARCH_FILE)
-    values.pop("declared", None)  # of directories made before
-    return from_dict(Search, values, str(directory / SEARCH_FILE))
+    return from_dict(Search, read_json(directory / SEARCH_FILE), str(directory / SEARCH_FILE))
 
 
 def settle_search(
@@ -216,4 +222,9 @@ def claim_search(directory: Path, search: Search) -> Search:
 def _identity(search: Search) -> dict[str, Any]:
     """What must not change."""
     parameters = {each.name: to_dict(each) for each in search.parameters}
-    return to_dict(search) | {"parameters": parameters, "trials": None, "title": None}
+    return to_dict(search) | {
+        "parameters": parameters,
+        "declared": None,
+        "trials": None,
+        "title": None,
+    }

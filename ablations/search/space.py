@@ -109,6 +109,17 @@ class Parameter:
         low, high = (value for value in mapped if isinstance(value, (int, float)))
         return replace(self, low=low, high=high)
 
+    def declare(self, value: Value, declared: Parameter) -> Value:
+        """The ``value`` in the units of ``declared``, of which this is the parameter at a scale."""
+        if value in self.choices:
+            return declared.choices[self.choices.index(value)]
+        ours, theirs = self.bounds[-1], declared.bounds[-1]
+        if isinstance(value, (str, type(None))) or isinstance(ours, (str, type(None))):
+            return value
+        assert isinstance(theirs, (int, float))
+        found = value * (theirs / ours)
+        return round(found) if isinstance(value, int) else found
+
 
 def uniform(name: str, low: float, high: float, *, log: bool = False) -> Parameter:
     """A real number from ``low`` to ``high``.

@@ -72,10 +72,10 @@ def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
     assert html_tables(root) == shown
     assert list(trials) == [f"{number:04}" for number in range(33)]
     (best,) = (row for row in trials.values() if row["state"] == "best")
-    assert best["trial"] == "0013" and best["warmup steps"] == "471"
+    assert best["trial"] == "0013" and best["warmup steps"] == "31400 (471)"
     assert shown[0][2:4] == [
         ["learning rate factor", "0.5", "0.707"],
-        ["warmup steps", "300", "471"],
+        ["warmup steps", "20000 (300)", "31400 (471)"],
     ]
     assert (root / "best.json").is_file()
 
@@ -87,6 +87,7 @@ def test_html_draws_each_trial(root: Path) -> None:
     assert len(marks(figures["importances"], "rect")) == 2
     assert len(marks(figures["slices"], "symbol")) == 2 * 32
     text = (root / "report.html").read_text(encoding="utf-8")
+    assert '"warmup_steps (trained)": "31400 (471)"' in text
     assert "&lt;Oops&gt; &amp; a | pipe" in text and "<Oops>" not in text
 
 

@@ -18,7 +18,7 @@ from tests.ablations.search.samples import search_of, small_search
 from transformer.config import override
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
-from transformer.files import read_json, write_json
+from transformer.variants.layers import GeluTransformer
 
 
 def test_a_search_is_read_back_as_it_was_claimed(tmp_path: Path) -> None:
@@ -27,8 +27,6 @@ def test_a_search_is_read_back_as_it_was_claimed(tmp_path: Path) -> None:
     assert claimed.base.training.seed == 5
     assert claimed.max_parameters == count_parameters(claimed.base.model)
     assert claimed.names[::6] == ("trial-0000", "trial-0006")
-    write_json(tmp_path / "search.json", read_json(tmp_path / "search.json") | {"declared": []})
-    assert load_search(tmp_path) == claimed  # as a directory made before is
 
 
 def test_more_trials_extend_it_and_fewer_do_not_shorten_it(tmp_path: Path) -> None:
@@ -75,6 +73,22 @@ def test_rungs_are_validations_after_the_longest_warm_up(space: Space, pruner: s
         assert longest < search.rungs[0] <= longest + training.validate_every_steps
         assert search.rungs[-1] < training.max_steps
         assert all(step % training.validate_every_steps == 0 for step in search.rungs)
+
+
+def test_values_are_known_in_the_units_of_the_space() -> None:
+    search = search_of(scale=QUICK)
+    assert search.values(search.base) == {"learning_rate_factor": 0.5, "warmup_steps": 500}
+    assert search.declare(search.values(search.base)) == {
+        "learning_rate_factor": 0.5,
+        "warmup_steps": 500 * 100_000 // 1_600,
+    }
+    for space in (BASE_LR, SHAPE, REGULARISATION):
+        search = search_of(space, QUICK)
+        for ours, theirs in zip(search.parameters, search.declared, strict=True):
+            found = [ours.declare(value, theirs) for value in (ours.bounds[0], ours.bounds[-1])]
+            assert found == pytest.approx([theirs.bounds[0], theirs.bounds[-1]])
+    gelu = choice("model", None, GeluTransformer)
+    assert gelu.declare(None, gelu) is None
 
 
 def test_where_trials_are_pruned_or_why_not_is_said() -> None:
