@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import socket
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from typing import TextIO
 from experiments.records.progress import printable
 from transformer.errors import InputError
 from transformer.files import make_directory
+
+_LOCKS = ".driver*.lock"
+_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +57,24 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
     name = f".driver-{shard.number}{family}" if shard.count > 1 else family
     with ExitStack() as stack:
         own = stack.enter_context(_held(directory / name))
-        for other in directory.glob(".driver*.lock"):
+        for other in directory.glob(_LOCKS):
             if not other.name.endswith(family):
                 with _held(other):  # nobody else does; a later one finds ours
                     pass
         own.truncate(0)
-        own.write(f"process {os.getpid()} on {socket.gethostname()} since {datetime.now():%F %T}")
+        who = f"process {os.getpid()} on {socket.gethostname()}"
+        own.write(f"{who} since {datetime.now():%F %T}\n{own_name()}")
         own.flush()
         yield
+
+
+def is_driven(directory: Path) -> bool:
+    """Whether a driver works on these runs; of another machine's, whether it has just begun."""
+    for path in directory.glob(_LOCKS):
+        running = is_running(path.read_text("utf-8", "replace").rpartition("\n")[2])
+        if running or (running is None and time.time() - path.stat().st_mtime < _START_SECONDS):
+            return True
+    return False
 
 
 @contextmanager
@@ -70,9 +84,9 @@ def _held(path: Path) -> Generator[TextIO]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
+            who = printable(file.readline().strip())
             raise InputError(
-                f"{path.parent} is being worked on by {printable(file.read())}: wait until it "
-                "ends, or stop it there"
+                f"{path.parent} is being worked on by {who}: wait until it ends, or stop it there"
             ) from error
         yield file
 

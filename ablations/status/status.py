@@ -12,7 +12,7 @@ from statistics import fmean
 
 from ablations.costs.speed import Timing, predict, until_the_last
 from ablations.runs.attempts import elapsed, locate, number, read_ended
-from ablations.runs.lock import is_running
+from ablations.runs.lock import is_driven, is_running
 from ablations.search.search import is_search, load_search
 from ablations.tables.plan import load_plan
 from experiments.records.attempt import Attempt, Failure, read_attempt
@@ -65,11 +65,13 @@ class Status:
     """All runs in their order; ``status --json`` prints these fields, and those of a run.
 
     ``seconds_left`` is until the last run ends with as many at a time as now; None if unknown.
+    ``is_driven`` says that a driver is at work, even if no run has begun.
     """
 
     title: str
     runs: tuple[Run, ...]
     seconds_left: float | None = None
+    is_driven: bool = False
 
     @property
     def counts(self) -> Mapping[RunState, int]:
@@ -109,7 +111,9 @@ class DirectoryReader:
             for name in names
         ]
         runs, left = _with_time_left(runs, configs)
-        return Status(title=title, runs=tuple(runs), seconds_left=left)
+        # A search's driver also trains its best trials again, in a directory below.
+        driven = any(map(is_driven, (self._directory, self._directory.absolute().parent)))
+        return Status(title=title, runs=tuple(runs), seconds_left=left, is_driven=driven)
 
     def _begun(self, names: Iterable[str]) -> set[str]:
         """The runs that have a directory, found by one listing of each folder."""

@@ -84,8 +84,9 @@ def describe_time(status: Status) -> str:
         return "all runs have ended"
     if status.seconds_left is not None:
         return f"{duration(status.seconds_left)} left"
-    live = any(run.is_live for run in status.runs)
-    return "time left not known yet" if live else "none in progress"
+    if any(run.is_live for run in status.runs):
+        return "time left not known yet"
+    return "the driver is starting" if status.is_driven else "none in progress"
 
 
 def failed(status: Status) -> list[Run]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ablations.runs.lock import own_name
+from ablations.runs.lock import WHOLE, lock_runs, own_name
 from ablations.status import view
 from ablations.status.status import DirectoryReader, Run, Status
 from ablations.status.view import show_status
@@ -121,6 +122,25 @@ def test_trials_of_a_search(tmp_path: Path) -> None:
     assert runs["trial-0000"].progress == Progress(stage=RunState.DONE, step=668)
     # The third takes as long as the second does in all.
     assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100)
+
+
+def test_a_driver_that_has_begun_is_starting_its_confirmation_too(tmp_path: Path) -> None:
+    small_search(tmp_path, trials=3)
+    claim_plan(tmp_path / "confirm", small_plan())
+    lock = tmp_path / ".driver.lock"
+
+    def say() -> set[str]:
+        return {view.describe_time(read(root)[0]) for root in (tmp_path, tmp_path / "confirm")}
+
+    assert say() == {"none in progress"}
+    with lock_runs(tmp_path, WHOLE):
+        assert say() == {"the driver is starting"}
+    lock.write_text(own_name().replace(f":{os.getpid()}:", f":{2**22 + 1}:"))
+    assert say() == {"none in progress"}
+    lock.write_text("process 1 on node-b since today\nnode-b:1:2:3")
+    assert say() == {"the driver is starting"}
+    os.utime(lock, (0, 0))
+    assert say() == {"none in progress"}
 
 
 @pytest.mark.parametrize("as_json", [True, False])
