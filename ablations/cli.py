@@ -14,7 +14,7 @@ from ablations.files import LAYERS_FILE, SEARCH_FILE
 from ablations.report.write import open_page, print_page
 from ablations.runs.lock import Shard
 from ablations.runs.options import Options, Places
-from ablations.search.search import Settings
+from ablations.search.search import SearchOptions
 from ablations.search.space import SPACES
 from ablations.status.view import show_status
 from ablations.table1 import paper
@@ -139,7 +139,7 @@ def search(
     space: str,
     /,
     *,
-    asked: Annotated[Settings, FLAT],
+    asked: Annotated[SearchOptions, FLAT],
     confirm: int | None = None,
     directory: Path | None = None,
     options: Annotated[Options, FLAT] = Options(),

@@ -21,7 +21,7 @@ from ablations.runs.study import Cells
 from ablations.runs.supervise import LocalExecutor
 from ablations.search.cells import SearchCells, check_feasible
 from ablations.search.report import write_search_report
-from ablations.search.search import Settings, claim_search, make_search, settle_search
+from ablations.search.search import SearchOptions, claim_search, make_search, settle_search
 from ablations.search.space import load_space
 from ablations.search.trials import plan_confirmation, read_trials, refuse_hopeless
 from ablations.status.status import DirectoryReader
@@ -62,7 +62,12 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
 
 
 def run_search(
-    space: str, asked: Settings, *, confirm: int | None, directory: Path | None, options: Options
+    space: str,
+    asked: SearchOptions,
+    *,
+    confirm: int | None,
+    directory: Path | None,
+    options: Options,
 ) -> int:
     """Carry out the trials that a search lacks and report it; the exit code.
 

@@ -43,7 +43,7 @@ class RowCost:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Estimate:
+class TableCost:
     """The cost of a table with ``at_once`` runs at a time; ``plan --json`` prints these fields.
 
     ``settings`` says what the scale sets, ``basis`` how the speed of the ``device`` is known.
@@ -73,7 +73,7 @@ class Estimate:
 
 def plan_table(
     table: str, wanted: Wanted, *, device: str | None, devices: int | None, places: Places
-) -> Estimate:
+) -> TableCost:
     """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up."""
     ranks = places.devices_per_trial
     if devices is not None and ranks > devices:
@@ -103,7 +103,7 @@ def plan_table(
         _cost(name, config, speed.seconds(config, used), finished, seeds)
         for name, config in configs.items()
     )
-    return Estimate(
+    return TableCost(
         table=plan.title,
         scale=plan.scale,
         corpus=plan.base.data.corpus.name,
@@ -159,7 +159,7 @@ def checkpoint_bytes(config: Config) -> int:
     return count_parameters(config.model) * (_STATE_BYTES * kept + _WEIGHT_BYTES)
 
 
-def describe(estimate: Estimate) -> Iterator[str]:
+def describe(estimate: TableCost) -> Iterator[str]:
     """The lines of an estimate for a terminal."""
     rows, seeds, runs = len(estimate.rows), len(estimate.seeds), estimate.runs
     yield f"{estimate.table} at scale {estimate.scale} on {estimate.corpus}"

@@ -35,7 +35,7 @@ def trial_name(number: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class SearchOptions:
     """How to search; the fields' docstrings are the options' help."""
 
     scale: str
@@ -55,7 +55,7 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Search(Settings):
+class Search(SearchOptions):
     """A space at a scale.
 
     ``base`` and ``parameters`` are those of the scale; all trials share the seed of ``base``.
@@ -159,7 +159,7 @@ class Search(Settings):
         )
 
 
-def make_search(space: Space, scale: Scale, asked: Settings) -> Search:
+def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
     """The search of ``space`` at ``scale``."""
     if asked.trials < 1:
         raise InputError(f"--trials is {asked.trials}, but must be at least 1")

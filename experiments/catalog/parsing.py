@@ -22,7 +22,7 @@ from transformer.errors import InputError
 TREEBANK = "treebank:"
 
 
-class Settings(TypedDict):
+class Recipe(TypedDict):
     """What a recipe changes of the paper's setting, apart from the model's shape."""
 
     max_steps: int
@@ -58,7 +58,7 @@ def paper(corpus: Corpus) -> Config:
 # are made of them too. A model cannot copy a word-piece that it has hardly seen, so vocabularies
 # are small: of the short validation sentences, 3 % hold a piece seen fewer than 10 times in
 # training (58 % with 3,000 pieces); of all validation sentences 4 % (33 % with 8,000).
-SHORT_SENTENCES: Settings = {
+SHORT_SENTENCES: Recipe = {
     "max_steps": 2_000,
     "vocab_size": 500,
     "tokens_per_batch": 1_000,
@@ -72,7 +72,7 @@ SHORT_SENTENCES: Settings = {
     "checkpoint_every_steps": 100,
     "validate_every_steps": 500,
 }
-ALL_SENTENCES: Settings = {
+ALL_SENTENCES: Recipe = {
     **SHORT_SENTENCES,
     "max_steps": 30_000,
     "vocab_size": 2_000,

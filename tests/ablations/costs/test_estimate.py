@@ -14,7 +14,7 @@ import torch
 
 from ablations.cli import PROGRAM
 from ablations.costs import measure
-from ablations.costs.estimate import Estimate, checkpoint_bytes, describe, plan_table
+from ablations.costs.estimate import TableCost, checkpoint_bytes, describe, plan_table
 from ablations.runs.options import Places
 from ablations.status.status import DirectoryReader
 from ablations.tables.find import Wanted
@@ -29,7 +29,7 @@ from transformer.errors import InputError
 from transformer.training.module import TransformerModule
 
 
-def plan(table: str = "table3", scale: str = "paper", **words: Any) -> Estimate:
+def plan(table: str = "table3", scale: str = "paper", **words: Any) -> TableCost:
     places = {name: words.pop(name) for name in dataclasses.asdict(Places()) if name in words}
     where = {name: words.pop(name, None) for name in ("device", "devices")}
     return plan_table(table, Wanted(scale=scale, **words), **where, places=Places(**places))

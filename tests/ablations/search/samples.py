@@ -16,7 +16,7 @@ from ablations.files import STUDY_FILE
 from ablations.runs.attempts import is_given_up, leave_pruned, locate, read_ended
 from ablations.runs.study import Study
 from ablations.search.cells import SearchCells
-from ablations.search.search import Search, Settings, claim_search, make_search
+from ablations.search.search import Search, SearchOptions, claim_search, make_search
 from ablations.search.space import BASE_LR, Space
 from ablations.tables.changes import Value
 from ablations.tables.scale import Scale
@@ -40,7 +40,7 @@ def bowl(values: Mapping[str, Any]) -> float:
 def search_of(space: Space = BASE_LR, scale: Scale = TINY, **asked: Any) -> Search:
     """A search, by default at the tests' scale and of seven trials."""
     words: dict[str, Any] = {"scale": scale.name, "trials": 7, **asked}
-    return make_search(space, scale, Settings(**words))
+    return make_search(space, scale, SearchOptions(**words))
 
 
 def small_search(root: Path, space: Space = BASE_LR, **asked: Any) -> Search:
