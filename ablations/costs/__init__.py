@@ -1,1 +1,1 @@
-"""Time, FLOPs and disk that a table takes."""
+"""Time, FLOPs, memory and disk that a table takes."""

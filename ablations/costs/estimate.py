@@ -20,7 +20,7 @@ from experiments.records.result import Result
 from transformer.config import Config
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
-from transformer.formats import duration, millions, size
+from transformer.formats import MISSING, duration, millions, size
 
 # Weights and Adam's two moments, in fp32.
 _WEIGHT_BYTES, _STATE_BYTES = 4, 12
@@ -38,6 +38,7 @@ class RowCost:
     parameters: int
     flops: float
     seconds: float
+    memory_bytes: int | None
     disk_bytes: int
     left: int
 
@@ -100,7 +101,7 @@ def plan_table(
     # Finished runs took as long as they took, as many at a time as there were.
     used = ranks if speed.as_ran else ranks / sharing
     costs = tuple(
-        _cost(name, config, speed.seconds(config, used), finished, seeds)
+        _cost(name, config, speed.seconds(config, used), speed.memory.get(name), finished, seeds)
         for name, config in configs.items()
     )
     return TableCost(
@@ -140,13 +141,19 @@ def _find_speed(
 
 
 def _cost(
-    name: str, config: Config, seconds: float, finished: Collection[Cell], seeds: Sequence[int]
+    name: str,
+    config: Config,
+    seconds: float,
+    memory: int | None,
+    finished: Collection[Cell],
+    seeds: Sequence[int],
 ) -> RowCost:
     return RowCost(
         name=name,
         parameters=count_parameters(config.model),
         flops=run_flops(config),
         seconds=seconds,
+        memory_bytes=memory,
         disk_bytes=checkpoint_bytes(config),
         left=sum(Cell(name, seed) not in finished for seed in seeds),
     )
@@ -171,11 +178,12 @@ def describe(estimate: TableCost) -> Iterator[str]:
     yield f"based on {estimate.basis}"
     yield ""
     width = max(len(row.name) for row in estimate.rows)
-    heads = ("params", "FLOPs", "a run", "disk")
+    heads = ("params", "FLOPs", "a run", "memory", "disk")
     yield f"{'row':{width}}" + "".join(f" {head:>13}" for head in heads)
     for row in estimate.rows:
         parameters, disk = f"{millions(row.parameters)}M", size(row.disk_bytes)
-        cells = (parameters, f"{row.flops:.1e}", duration(row.seconds), disk)
+        memory = MISSING if row.memory_bytes is None else size(row.memory_bytes)
+        cells = (parameters, f"{row.flops:.1e}", duration(row.seconds), memory, disk)
         yield f"{row.name:{width}}" + "".join(f" {cell:>13}" for cell in cells)
     yield ""
     yield (
@@ -187,4 +195,8 @@ def describe(estimate: TableCost) -> Iterator[str]:
             f"done: {runs - estimate.runs_left} runs; left: {estimate.runs_left}, "
             f"{duration(estimate.seconds_left)} of wall-clock time"
         )
+    if any(row.memory_bytes for row in estimate.rows):
+        yield "memory: the most that a process held, in finished runs or else in the steps measured"
+    else:
+        yield "memory: not measured"
     yield f"disk: {size(estimate.disk_bytes)} of checkpoints"

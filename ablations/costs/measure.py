@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 
 from ablations.costs.speed import Speed, Timing
-from experiments.devices import default_device, device_name
+from experiments.devices import default_device, device_name, peak_memory
 from transformer.config import BOS_ID, EOS_ID, Config, override
 from transformer.data.batches import Batch
 from transformer.evaluation.counts import step_flops
@@ -33,6 +33,7 @@ def measured_speed(configs: Mapping[str, Config]) -> Speed:
     by_flops = sorted(configs, key=lambda name: step_flops(configs[name]))
     names = list(dict.fromkeys((by_flops[0], next(iter(configs)), by_flops[-1])))
     known: list[Timing] = []
+    memory: dict[str, int] = {}
     for name in names:
         config = configs[name]
         whole = config.data.tokens_per_batch
@@ -40,9 +41,16 @@ def measured_speed(configs: Mapping[str, Config]) -> Speed:
         batch = _random_batch(config.model.vocab_size, tokens).to(device)
         seconds = _median_seconds(name, config, batch, device) * whole / tokens
         known.append(Timing(config, seconds * config.training.max_steps))
+        if tokens == whole:
+            memory[name] = peak_memory(device)
     on_gpu = device.type == "cuda"
     where = device_name() if on_gpu else f"one core of {device_name().partition(',')[0]}"
-    return Speed(device=where, basis=f"some steps of {', '.join(names)}, measured now", known=known)
+    return Speed(
+        device=where,
+        basis=f"some steps of {', '.join(names)}, measured now",
+        known=known,
+        memory=memory,
+    )
 
 
 def _random_batch(vocab_size: int, tokens: int) -> Batch:

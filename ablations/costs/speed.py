@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, linear_regression
 
@@ -75,7 +75,8 @@ class Speed:
     """The ``known`` times of runs on ``device``, from which those of others are predicted.
 
     ``basis`` says how they are known; ``as_ran``: they are those of whole runs, as many at a time
-    as there were. A step takes at least ``min_step_seconds``.
+    as there were. A step takes at least ``min_step_seconds``. ``memory`` has the most
+    bytes that a process held, of the rows where that was measured.
     """
 
     device: str
@@ -83,6 +84,7 @@ class Speed:
     known: Sequence[Timing]
     as_ran: bool = False
     min_step_seconds: float = 0.0
+    memory: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def seconds(self, config: Config, devices: float) -> float:
         """Seconds of a run on ``devices``, less than one where several runs share one."""
@@ -134,12 +136,16 @@ def speed_of_runs(finished: Mapping[Cell, Result], root: Path) -> Speed:
     """The speed of finished runs in a table's directory, by the mean of each row as in status."""
     configs = load_plan(root).configs
     seconds: dict[str, list[float]] = {}
+    memory: dict[str, int] = {}
     for cell, result in finished.items():
         spent = elapsed(cell.directory(root), result) * result.devices
         seconds.setdefault(cell.row, []).append(spent)
+        if (peak := result.peak_memory_bytes) is not None:
+            memory[cell.row] = max(peak, memory.get(cell.row, 0))
     return Speed(
         device=list(finished.values())[-1].device,
         basis=f"{len(finished)} finished run{'s' * (len(finished) > 1)} in {root}",
         known=[Timing(configs[row], fmean(each)) for row, each in seconds.items()],
         as_ran=True,
+        memory=memory,
     )

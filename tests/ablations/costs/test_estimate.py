@@ -21,6 +21,7 @@ from ablations.tables.find import Wanted
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.progress import Progress, RunState
+from experiments.records.result import save_result
 from tests.ablations.samples import finish, small_plan
 from tests.ablations.status.samples import begin
 from tests.samples import tiny
@@ -131,13 +132,22 @@ def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     found = plan(scale="quick", rows="base,C-N2,C-N8")
     assert found.basis == "some steps of C-N2, base, C-N8, measured now"
     assert all(row.seconds > 20.5 for row in found.rows)  # how much more, the machine decides
+    first, base, last = (row.memory_bytes or 0 for row in found.rows)
+    assert 200e6 < base <= first <= last < 4e9  # of a process with torch
+    monkeypatch.setattr(measure, "_CPU_TOKENS", 100)  # of a part of a batch it is not known
+    found = plan(scale="quick", rows="base")
+    assert found.rows[0].memory_bytes is None and "memory: not measured" in describe(found)
 
 
 def test_what_is_left_is_what_has_no_result(pair: Path) -> None:
-    finish(pair, Cell("base", 2))
+    for seed, peak in ((1, 600_000_000), (2, 700_000_000)):
+        result = dataclasses.replace(finish(pair, Cell("base", seed)), peak_memory_bytes=peak)
+        save_result(Cell("base", seed).directory(pair), result)
     found = plan("pair.py", "tiny", seeds="1-3", rows="base,narrow", workers=1)
     base, narrow = found.rows
     assert (base.left, narrow.left, found.runs_left) == (1, 3, 4)
+    assert (base.memory_bytes, narrow.memory_bytes) == (700_000_000, None)
+    assert any(line.startswith("memory: the most that a process held") for line in describe(found))
     assert found.seconds_left == pytest.approx(base.seconds + 3 * narrow.seconds)
     assert any(line.startswith("done: 2 runs; left: 4, ") for line in describe(found))
     # The same figures as status has of the runs that wait, one of them having just begun.
