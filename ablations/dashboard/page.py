@@ -91,8 +91,13 @@ class Reader:
     def _draw_table(self, plan: Plan) -> Mapping[str, Spec]:
         curves = [self._curve(cell.row, cell.seed, str(cell)) for cell in plan.cells]
         base = next((row.name for row in plan.rows if not row.changes), None)
-        spec = draw_curves(curves, base, by_name=plan.is_compared)
-        return {} if spec is None else {"curves": spec}
+        found = {
+            name: draw_curves(
+                [x for x in curves if x.of_loss == of_loss], base, by_name=plan.is_compared
+            )
+            for name, of_loss in (("curves", False), ("training", True))
+        }
+        return {name: spec for name, spec in found.items() if spec is not None}
 
     def _curve(self, row: str, seed: int, name: str) -> Curve:
         directory = locate(self._directory / name)
@@ -101,7 +106,10 @@ class Reader:
         except FileNotFoundError:
             version = 0
         if name not in self._curves or self._curves[name][0] != version:
-            self._curves[name] = version, read_curve(directory, row, seed)
+            curve = read_curve(directory, row, seed)
+            if not curve.points:  # before the first validation
+                curve = read_curve(directory, row, seed, of_loss=True)
+            self._curves[name] = version, curve
         return self._curves[name][1]
 
 

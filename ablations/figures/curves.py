@@ -11,16 +11,17 @@ from statistics import fmean
 
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
-from experiments.records.outputs import valid_perplexities
+from experiments.records.outputs import training_losses, valid_perplexities
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Validation perplexity by step, of one run or the mean of several."""
+    """Validation perplexity, or training loss, by step, of one run or the mean of several."""
 
     row: str
     seeds: str
     points: tuple[tuple[int, float], ...]
+    of_loss: bool = False
 
 
 def group_of(row: str) -> str:
@@ -28,11 +29,11 @@ def group_of(row: str) -> str:
     return row.split("-", 1)[0]
 
 
-def read_curve(directory: Path, row: str, seed: int) -> Curve:
+def read_curve(directory: Path, row: str, seed: int, *, of_loss: bool = False) -> Curve:
     """The curve of the run in ``directory``; empty before the first value."""
-    known = sorted(valid_perplexities(directory).items())
-    sound = ((x, y) for x, y in known if math.isfinite(y) and y > 0)
-    return Curve(row=row, seeds=str(seed), points=tuple(sound))
+    known = training_losses(directory) if of_loss else valid_perplexities(directory)
+    sound = ((x, y) for x, y in sorted(known.items()) if math.isfinite(y) and y > 0)
+    return Curve(row=row, seeds=str(seed), points=tuple(sound), of_loss=of_loss)
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:
@@ -50,7 +51,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     """A panel for each group of rows, with the base's curves in grey behind; None without a point.
 
     Args:
-        curves: of any number of rows and seeds
+        curves: of any number of rows and seeds, all of the same figure
         base: the name of the base's row, which is drawn like any other if it is alone
         by_name: True if rows are grouped by their names, as in the paper
     """
@@ -62,8 +63,9 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     if not others:
         behind, others = [], drawn
     titles = _panel_titles(list(dict.fromkeys(curve.row for curve in others)), by_name)
+    title = "Training loss of runs without a validation yet"
     return style.figure(
-        "Learning curves" + ", the base in grey" * bool(behind),
+        (title if drawn[0].of_loss else "Learning curves") + ", the base in grey" * bool(behind),
         columns=3,
         concat=[
             _panel(title, [curve for curve in others if titles[curve.row] == title], behind)
@@ -84,14 +86,16 @@ def _panel_titles(rows: Sequence[str], by_name: bool) -> dict[str, str]:
 
 
 def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
+    of = "training loss" if own[0].of_loss else "validation perplexity"
+    field = of.split()[-1]
     legend = {"orient": "bottom", "columns": 3, "title": None}
     x = style.axis("step", "optimiser step")
     x["scale"]["nice"] = False  # which would begin far below 0
     encoding = {
         "x": x,
-        "y": style.axis("perplexity", "validation perplexity", log=True),
+        "y": style.axis(field, of, log=True),
         "detail": {"field": "seeds"},
-        "tooltip": style.tooltip("row", "seeds", "step", "perplexity"),
+        "tooltip": style.tooltip("row", "seeds", "step", field),
     }
     # From the seventh row on colours repeat, in dashes.
     dashes = [[1, 0]] * len(style.COLOURS) + [[4, 2]] * len(style.COLOURS)
@@ -100,14 +104,14 @@ def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
         for channel, values in (("color", style.COLOURS), ("strokeDash", dashes))
     }
     grey: Spec = {"strokeWidth": 3, "color": style.GREY, "strokeOpacity": 0.55}
-    base = [style.layer("line", encoding, data=_records(behind), **grey)] * bool(behind)
-    lines = style.layer("line", {**encoding, **by_row}, data=_records(own), strokeWidth=1.5)
+    base = [style.layer("line", encoding, data=_records(behind, field), **grey)] * bool(behind)
+    lines = style.layer("line", {**encoding, **by_row}, data=_records(own, field), strokeWidth=1.5)
     return {"title": title, "width": 230, "height": 190, "layer": [*base, lines]}
 
 
-def _records(curves: Sequence[Curve]) -> list[Record]:
+def _records(curves: Sequence[Curve], field: str) -> list[Record]:
     return [
-        {"row": curve.row, "seeds": curve.seeds, "step": step, "perplexity": value}
+        {"row": curve.row, "seeds": curve.seeds, "step": step, field: value}
         for curve in curves
         for step, value in curve.points
     ]

@@ -64,6 +64,11 @@ def read_metrics(directory: Path) -> list[list[str]]:
     return [line.split(",") for line in lines[1:-1] if _LINE.fullmatch(line)]
 
 
+def training_losses(directory: Path) -> dict[int, float]:
+    """The training loss by step; empty before the first logged step."""
+    return {int(line[0]): float(line[1]) for line in read_metrics(directory) if line[1]}
+
+
 def valid_perplexities(directory: Path) -> dict[int, float]:
     """Perplexity on the validation set by step; empty before the first validation."""
     return {int(line[0]): float(line[-1]) for line in read_metrics(directory) if line[-1]}

@@ -38,6 +38,14 @@ def test_the_page_shows_each_run_its_curve_and_the_log_of_what_failed(
     assert drawn(get(address).text) == {90.0, 40.0, 20.0}
 
 
+def test_a_run_without_a_validation_shows_its_training_loss(address: str, root: Path) -> None:
+    assert "training loss" not in get(address).text
+    metrics = root / "pair-tiny/base/seed-2.attempt-1/metrics.csv"
+    metrics.write_text(metrics.read_text().partition("\n")[0] + "\n50,4.25,70.1,0.1,1.0,,\n")
+    page = get(address).text
+    assert "training loss" in page and '"loss": 4.25' in page and not drawn(page)
+
+
 def test_ten_viewers_share_a_reading(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page, readings = Page([root], interval=60.0), list[int]()
     render = page._render
