@@ -177,11 +177,11 @@ DOORS = {
 # Lines of each room, of bench and of the tests; raised only by a commit that says what it buys.
 LINES = {
     "ablations": 480,
-    "ablations/costs": 410,
+    "ablations/costs": 440,
     "ablations/dashboard": 330,
-    "ablations/figures": 370,
+    "ablations/figures": 380,
     "ablations/report": 1_770,
-    "ablations/runs": 1_570,
+    "ablations/runs": 1_590,
     "ablations/search": 1_150,
     "ablations/status": 430,
     "ablations/table1": 740,
@@ -196,7 +196,7 @@ LINES = {
     "experiments/export": 380,
     "experiments/figures": 160,
     "experiments/records": 940,
-    "tests": 17_330,
+    "tests": 17_370,
     "transformer": 1_040,
     "transformer/data": 2_720,
     "transformer/decoding": 420,
