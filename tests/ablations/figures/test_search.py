@@ -61,17 +61,17 @@ def test_the_axis_of_perplexity_belongs_to_finished_trials() -> None:
     assert not draw_search(SEARCH, TRIALS[:2], {})
 
 
-def test_slices_have_the_bounds_of_each_parameter_at_the_scale() -> None:
+def test_slices_have_the_bounds_of_each_parameter_in_the_units_of_the_space() -> None:
     rate, warm_up, width = (panel["layer"][0] for panel in DRAWN["slices"]["concat"])
     assert rate["encoding"]["x"]["scale"]["domain"] == [0.1, 4.0]
     assert warm_up["encoding"]["x"]["scale"] | {"padding": 0} == {
         "type": "log",
         "nice": False,
         "padding": 0,
-        "domain": [8, 640],
+        "domain": [500, 40_000],
     }
     assert width["encoding"]["x"]["type"] == "ordinal"
-    assert width["encoding"]["x"]["scale"]["domain"] == [32, 48, 64, 80, 96]
+    assert width["encoding"]["x"]["scale"]["domain"] == [256, 384, 512, 640, 768]
 
 
 def test_parallel_coordinates_have_a_line_for_each_finished_trial() -> None:
@@ -79,5 +79,5 @@ def test_parallel_coordinates_have_a_line_for_each_finished_trial() -> None:
     assert [(x["trial"][-1], x["rank"]) for x in lines] == [("0", 2)] * 4 + [("2", 1)] * 4
     positions = [math.log(5) / math.log(40), math.log(64 / 8) / math.log(80), 1.0, 0.0]
     assert [x["position"] for x in lines[4:]] == pytest.approx(positions)
-    assert " ".join(x["value"] for x in labels) == "0.1 4 8 640 32 48 64 80 96 4 5"
+    assert " ".join(x["value"] for x in labels) == "0.1 4 500 40000 256 384 512 640 768 4 5"
     assert {x["position"] for x in labels} == {0, 0.25, 0.5, 0.75, 1}
