@@ -81,9 +81,7 @@ def _measure(root: Path, found: Measurements, device: torch.device, *, quick: bo
         for d, n in lacking:
             flops = {name: count_flops(name, n, d) for name in NAMES}
             kept = [x for x in NAMES if device.type == "cuda" or _is_quick(x, flops[x])]
-            seconds, memory = measure_layers(kept, n, d, device)
-            point = Point(n=n, d=d, commit=commit(), flops=flops, seconds=seconds, memory=memory)
-            found.points.append(point)
+            found.points.append(measure_layers(kept, n, d, device, flops))
             found.save(root)
             show(done := done + d * n)
 
@@ -93,9 +91,9 @@ def _is_quick(name: str, flops: int) -> bool:
 
 
 def measure_layers(
-    names: Collection[str], n: int, d: int, device: torch.device
-) -> tuple[dict[str, list[float]], dict[str, int]]:
-    """The seconds, by sample, and bytes of each layer, forward and backward on one sequence.
+    names: Collection[str], n: int, d: int, device: torch.device, flops: dict[str, int]
+) -> Point:
+    """Time each layer forward and backward on one sequence, and measure its memory.
 
     A sample is taken of every layer in turn, so that a slow spell of the machine affects all alike,
     and samples of the same number can be compared.
@@ -106,19 +104,31 @@ def measure_layers(
     passes: dict[str, int] = {}
     for name, layer in layers.items():
         _time_pass(layer, x)
-        passes[name] = math.ceil(_SAMPLE_SECONDS / _time_pass(layer, x))
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+        passes[name] = math.ceil(_SAMPLE_SECONDS / sum(_time_pass(layer, x)))
+    point = Point(
+        n=n,
+        d=d,
+        commit=commit(),
+        flops=flops,
+        forward={name: [] for name in names},
+        backward={name: [] for name in names},
+        memory={name: memory(layer, x) for name, layer in layers.items()},
+    )
     for _ in range(_SAMPLES):
         for name, layer in layers.items():
-            seconds[name].append(fmean(_time_pass(layer, x) for _ in range(passes[name])))
-    return seconds, {name: memory(layer, x) for name, layer in layers.items()}
+            there, back = zip(*(_time_pass(layer, x) for _ in range(passes[name])), strict=True)
+            point.forward[name].append(fmean(there))
+            point.backward[name].append(fmean(back))
+    return point
 
 
-def _time_pass(layer: nn.Module, x: Tensor) -> float:
+def _time_pass(layer: nn.Module, x: Tensor) -> tuple[float, float]:
     """Seconds of a pass forward, and backward to the input and the weights."""
     start = _clock(x.device)
-    torch.autograd.grad(layer(x), [x, *layer.parameters()], x.detach())
-    return _clock(x.device) - start
+    output = layer(x)
+    middle = _clock(x.device)
+    torch.autograd.grad(output, [x, *layer.parameters()], x.detach())
+    return middle - start, _clock(x.device) - middle
 
 
 def _clock(device: torch.device) -> float:

@@ -17,16 +17,22 @@ from transformer.files import read_json, write_atomically
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """All layers at one length and width: FLOPs; and of those timed, the ``seconds`` of each sample
-    and bytes of memory.
+    """All layers at one length and width: FLOPs; and of those timed, the seconds ``forward`` and
+    ``backward`` of each sample and bytes of memory.
     """
 
     n: int
     d: int
     commit: str
     flops: dict[str, int]
-    seconds: dict[str, list[float]]
+    forward: dict[str, list[float]]
+    backward: dict[str, list[float]]
     memory: dict[str, int]
+
+    def seconds(self, name: str) -> list[float]:
+        """The seconds of each sample of a layer, forward and backward together."""
+        pairs = zip(self.forward[name], self.backward[name], strict=True)
+        return [there + back for there, back in pairs]
 
 
 @dataclass(kw_only=True, slots=True)

@@ -10,7 +10,7 @@ NEIGHBOURHOOD = 64  # the paper's r
 HEAD_WIDTH = 64  # d_k of the paper's base model
 LENGTHS = tuple(2**power for power in range(4, 13))  # n, 16 to 4,096
 WIDTHS = (64, 128, 256, 512, 1024)  # d
-STEP_LENGTHS = (16, 1024)  # n, where steps are counted instead of timed
+STEP_LENGTHS = (16, 32, 64, 128, 256, 512, 1024)  # n, where steps are counted instead of timed
 # Exponents are of the asymptotic range: below it calls and small products take most of the time.
 LEAST_N, LEAST_D = 256, 128
 # On a CPU a layer is left out where a pass has more FLOPs; an LSTM's take four times as long.

@@ -24,8 +24,8 @@ from transformer import formats
 Costs = Mapping[tuple[int, int], float]  # by n and d
 _TEMPLATE = Path(__file__).parent / "templates" / "table1.j2"
 _COLUMNS = (
-    *("layer", "n", "d", "flops", "seconds", "seconds_low", "seconds_high", "memory_bytes"),
-    "samples",
+    *("layer", "n", "d", "flops", "forward_seconds", "backward_seconds"),
+    *("seconds", "seconds_low", "seconds_high", "memory_bytes", "samples"),
 )
 _TIME = (
     "Time of a pass forward and backward against the length n: a panel for each width d, a line "
@@ -98,16 +98,18 @@ def _results(found: Measurements) -> Grid:
 
 def _ends(counts: Sequence[int]) -> str:
     """The dependent steps at the least and at the greatest length."""
-    return " to ".join(dict.fromkeys(map(formats.count, counts)))
+    return " to ".join(dict.fromkeys(map(formats.count, (*counts[:1], *counts[-1:]))))
 
 
 def _costs(found: Measurements) -> dict[str, list[Costs]]:
     """Every cost of each layer at the large points, by n and d."""
     large = [x for x in found.points if x.n >= paper.LEAST_N and x.d >= paper.LEAST_D]
-    timed = {name: [point for point in large if name in point.seconds] for name in NAMES}
+    timed = {name: [point for point in large if name in point.memory] for name in NAMES}
     return {
         "FLOPs": [{(p.n, p.d): p.flops[x] for p in large} for x in NAMES],
-        "time": [{(p.n, p.d): median(p.seconds[x]) for p in timed[x]} for x in NAMES],
+        "time": [{(p.n, p.d): median(p.seconds(x)) for p in timed[x]} for x in NAMES],
+        "forward": [{(p.n, p.d): median(p.forward[x]) for p in timed[x]} for x in NAMES],
+        "backward": [{(p.n, p.d): median(p.backward[x]) for p in timed[x]} for x in NAMES],
         "memory": [{(p.n, p.d): p.memory[x] for p in timed[x]} for x in NAMES],
     }
 
@@ -131,7 +133,8 @@ def _exponents(found: Measurements) -> Grid:
         for name, costs in _costs(found).items():
             fitted = [fit_exponent(_by_width(x) if index else x) for x in costs]
             cells = [_with_interval(x) for x in fitted]
-            columns.append(Column(name, cells, f"exponent of {letter}", "ours"))
+            rank = int(name in ("forward", "backward"))
+            columns.append(Column(name, cells, f"exponent of {letter}", "ours", optional=rank))
     return Grid(columns if found.points else [])
 
 
@@ -185,8 +188,8 @@ def _times(points: Sequence[Point], name: str) -> dict[int, float]:
     """The time of a layer over the LSTM's by length, of samples that were taken in turn."""
     ratios: dict[int, float] = {}
     for point in points:
-        ours, theirs = (point.seconds.get(x) for x in (name, RECURRENT))
-        if ours and theirs:
+        if name in point.memory and RECURRENT in point.memory:
+            ours, theirs = point.seconds(name), point.seconds(RECURRENT)
             ratios[point.n] = median(x / y for x, y in zip(ours, theirs, strict=True))
     return ratios
 
@@ -211,10 +214,12 @@ def _rows(found: Measurements) -> list[Record]:
     """All points: sizes, FLOPs, medians and quartiles in seconds, bytes."""
     rows: list[Record] = []
     for point in sorted(found.points, key=lambda point: (point.d, point.n)):
-        for name, samples in point.seconds.items():
+        for name, bytes_ in point.memory.items():
+            samples = point.seconds(name)
             low, middle, high = quantiles(samples, n=4)
-            times = (middle, low, high, point.memory[name], len(samples))
-            cells = (name, point.n, point.d, point.flops[name], *times)
+            times = (median(point.forward[name]), median(point.backward[name]), middle, low, high)
+            sizes = (name, point.n, point.d, point.flops[name])
+            cells = (*sizes, *times, bytes_, len(samples))
             rows.append(dict(zip(_COLUMNS, cells, strict=True)))
     return rows
 

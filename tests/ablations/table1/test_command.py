@@ -64,7 +64,9 @@ def test_it_measures_and_after_ctrl_c_continues(
     found = load(place)
     assert sizes(found) == [(64, 16), (64, 32)]
     assert (found.paths, found.points[0]) == (before.paths, before.points[0])
-    assert all(set(x.seconds) == set(x.memory) == set(NAMES) for x in found.points)
+    assert all(
+        set(x.forward) == set(x.backward) == set(x.memory) == set(NAMES) for x in found.points
+    )
     assert found.paths[RECURRENT] == [4, 8]
     for name in (
         "report.md",
@@ -83,7 +85,7 @@ def test_a_layer_with_too_many_flops_is_left_out(
     monkeypatch.setattr(paper, "MOST_FLOPS_RECURRENT", 48 * 16 * 64**2)
     assert call(RUN, monkeypatch) == 0
     short, long = load(place).points
-    assert set(short.seconds) == set(NAMES) == {*long.seconds, RECURRENT}
+    assert set(short.memory) == set(NAMES) == {*long.memory, RECURRENT}
 
 
 def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
@@ -150,11 +152,14 @@ def made_up() -> Measurements:
     for d in (64, 128, 256, 512, 1024):
         for n in (64, 256, 512, 1024, 2048):
             costs = {ATTENTION: n * n * d, RECURRENT: n * d * d}
-            seconds = {name: [cost * 1e-11] * 5 for name, cost in costs.items()}
+            there = {name: [cost * 4e-12] * 5 for name, cost in costs.items()}
+            back = {name: [cost * 6e-12] * 5 for name, cost in costs.items()}
             flops = dict.fromkeys(NAMES, 1) | costs
             bytes_ = dict.fromkeys(costs, n * d * (2 + (n == 256)))
             found.points.append(
-                Point(n=n, d=d, commit="abc", flops=flops, seconds=seconds, memory=bytes_)
+                Point(
+                    n=n, d=d, commit="abc", flops=flops, forward=there, backward=back, memory=bytes_
+                )
             )
     found.paths, found.sequential = {RECURRENT: [8, 32]}, {ATTENTION: [2, 2]}
     return found
@@ -173,15 +178,15 @@ def test_the_report_shows_exponents_crossings_and_steps() -> None:
     assert results[RECURRENT][1:3] == ("n^1.00·d^2.00", "n^1.00·d^2.00")
     assert results[RECURRENT][5:] == ("8 to 32", "O(n)")
     exponents = rows(found, "exponents")
-    assert exponents[ATTENTION][:4] == ("2", "2.00", "2.00", "0.82 ± 0.10")
-    assert exponents[ATTENTION][4:] == ("1", "1.00", "1.00", "1.00")
+    assert exponents[ATTENTION][:6] == ("2", *["2.00"] * 4, "0.82 ± 0.10")
+    assert exponents[ATTENTION][6:] == ("1", *["1.00"] * 5)
     assert exponents[paper.CONVOLUTION][1:4] == ("0.00", formats.MISSING, formats.MISSING)
     crossings = rows(found, "crossings")
     assert crossings["256"][:2] == ("256", "256")
     assert crossings["1,024"][:2] == ("1,024", "1,024")
     # Where one of the two was left out, nothing is claimed beyond.
     for cut in found.points[-2:]:
-        found.points[found.points.index(cut)] = replace(cut, seconds={})
+        found.points[found.points.index(cut)] = replace(cut, memory={})
     assert rows(found, "crossings")["1,024"][:2] == ("1,024", "> 512")
 
 
