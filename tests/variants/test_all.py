@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ablations.tables.since import TABLE
+from experiments.catalog.find import find_experiment
 from tests.samples import TINY_MODEL, random_sentences, random_targets
 from transformer.config import PAD_ID, ModelConfig, TrainingConfig
 from transformer.decoding.incremental import check_cache
@@ -18,6 +19,7 @@ from transformer.training.optimizer import make_optimizer
 from transformer.variant import build
 
 VARIANTS = {row.name: cast(str, row.changes.get("model")) for row in TABLE.rows[1:]}
+VARIANTS["multi30k_modern"] = cast(str, find_experiment("multi30k_modern").config.model.model)
 # Even heads for groups, and an odd d_k, of which rotary positions leave one width alone.
 SIZES = dataclasses.replace(TINY_MODEL, num_heads=4)
 

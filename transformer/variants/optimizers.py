@@ -29,10 +29,7 @@ class AdamWTransformer(Transformer):
 
 
 class MuonTransformer(Transformer):
-    """Orthogonalised momentum for the layers' matrices (Jordan et al. 2024), Adam for the rest.
-
-    Its steps are as large as Adam's (Liu et al. 2025), so the learning rate can stay.
-    """
+    """Orthogonalised momentum for the layers' matrices (Jordan et al. 2024), Adam for the rest."""
 
     def optimizer(self, config: TrainingConfig) -> Optimizer:
         layers = (*self.encoder, *self.decoder)
@@ -40,6 +37,7 @@ class MuonTransformer(Transformer):
         taken = set(map(id, matrices))
         others = [weight for weight in self.parameters() if id(weight) not in taken]
         betas = config.adam_beta1, config.adam_beta2
+        # Its steps are made as large as Adam's (Liu et al. 2025), so the learning rate can stay.
         return JointOptimizer(
             Muon(matrices, lr=1.0, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
             Adam(others, lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True),

@@ -36,9 +36,8 @@ class NoPositionsTransformer(Transformer):
 def positions_of(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """The positions of ``(…, queries, d_k)`` and ``(…, keys, d_k)`` in their sentence.
 
-    While decoding, the queries are the newest position of each hypothesis and the keys hold one
-    entry for each hypothesis and position. At the first, where entries are as many as queries,
-    counting them is right as well: each query sees its own entry only, at distance 0.
+    While decoding, the queries are the newest position of each hypothesis, and the keys hold an
+    entry for each hypothesis and position; at the first position each query sees only its own.
     """
     queries, keys = query.size(-2), key.size(-2)
     entries = torch.arange(keys, device=key.device) // (1 if keys == queries else queries)
@@ -68,10 +67,7 @@ class RotaryTransformer(NoPositionsTransformer):
 
 
 class RelativeAttention(MultiHeadAttention):
-    """Learned vectors for relative positions on the side of the keys (Shaw et al. 2018).
-
-    Their table 4 finds that vectors on the side of the values add nothing.
-    """
+    """Learned relative positions of keys; of values they add nothing (Shaw et al. 2018)."""
 
     furthest = 16
 

@@ -143,3 +143,9 @@ def test_a_wrong_file_is_refused_in_one_line(content: str, said: str, file: Path
         find_experiment(str(file))
     told = str(error.value)
     assert told.startswith(str(file)) and said in told and "\n" not in told
+
+
+def test_multi30k_modern_is_multi30k_with_another_model_and_learning_rate() -> None:
+    plain, modern = (to_dict(find_experiment(x).config) for x in ("multi30k", "multi30k_modern"))
+    changed = [line.partition(":")[0] for line in differences(plain, modern)]
+    assert changed == ["model.model", "training.learning_rate_factor"]
