@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ablations.files import LAYERS_FILE, SEARCH_FILE
-from ablations.report.write import open_page, print_page
+from ablations.report.layout import open_page, print_page
 from ablations.runs.lock import Shard
 from ablations.runs.options import Options, Places
 from ablations.search.search import SearchOptions

@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from ablations.files import CONFIRM, LAYERS_FILE, PLAN_FILE, SEARCH_FILE
+from ablations.report.layout import print_page
 from ablations.report.report import write_report
-from ablations.report.write import print_page
 from ablations.runs.attempts import clear_failures, is_given_up, read_ended
 from ablations.runs.driver import Driver, Executor
 from ablations.runs.lock import lock_runs
@@ -30,7 +30,7 @@ from ablations.tables.cells import TableCells
 from ablations.tables.collect import collect
 from ablations.tables.find import Wanted, find_scale, load_table
 from ablations.tables.plan import claim_plan, settle_plan
-from ablations.tracking.table_run import track_table_run
+from ablations.tracking.push import track_table_run
 from experiments.records.experiment import CONFIG_FILE
 from transformer.config import Config
 from transformer.errors import InputError

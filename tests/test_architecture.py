@@ -135,7 +135,6 @@ ALLOWED = {
     "ablations.dashboard": (
         *_above("files figures runs tables search status"),
         "ablations.report.layout",
-        "ablations.report.write",
     ),
     "ablations.run": _above("files runs tables report search status tracking"),
     "ablations.cli": _above(

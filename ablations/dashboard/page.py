@@ -165,11 +165,9 @@ class Page:
 
 
 def _read_section(directory: Path, reader: Reader) -> Mapping[str, object]:
-    reading, problem = None, ""
-    try:
-        reading = reader.read()
-    except (InputError, OSError) as error:
-        problem = str(error)
     has_report = (directory / HTML_FILE).is_file()
-    about = {"directory": directory, "has_report": has_report}
-    return {**about, "reading": reading, "problem": problem}
+    section = {"directory": directory, "has_report": has_report, "reading": None, "problem": ""}
+    try:
+        return section | {"reading": reader.read()}
+    except (InputError, OSError) as error:
+        return section | {"problem": str(error)}

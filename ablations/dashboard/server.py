@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ablations.dashboard.page import TEMPLATES, Page, find_directories
-from ablations.report.write import script_hashes
+from ablations.report.layout import script_hashes
 from experiments.figures.render import script
 from experiments.records.progress import stop_signals
 from transformer.errors import InputError
@@ -134,9 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @cache
 def _policy() -> str:
-    """What pages may load: Vega compiles its expressions and sets styles, and a report has its own
-    scripts in it.
-    """
+    """The policy of pages: Vega compiles expressions and sets styles, a report holds scripts."""
     return (
         f"default-src 'self'; script-src 'self' 'unsafe-eval' {script_hashes()}; "
         "style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; "

@@ -90,7 +90,7 @@ def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
     field = of.split()[-1]
     legend = {"orient": "bottom", "columns": 3, "title": None}
     x = style.axis("step", "optimiser step")
-    x["scale"]["nice"] = False  # which would begin far below 0
+    x["scale"]["nice"] = False  # a nice axis would begin far below 0
     encoding = {
         "x": x,
         "y": style.axis(field, of, log=True),

@@ -33,7 +33,7 @@ def compare_rows(directory: Path, first: str, second: str, seeds: str | None) ->
     chosen = done if seeds is None else parse_seeds(seeds)
     if first == second or not chosen or not set(chosen) <= set(done):
         known = ", ".join(map(str, done)) or "none"
-        raise InputError(f"takes two rows and seeds that both have finished, of which are: {known}")
+        raise InputError(f"takes two rows and seeds that both have finished; these are: {known}")
     pairs: list[Significance] = []
     for seed in chosen:
         pair = compare_runs(*runs[seed], split="valid")
@@ -49,7 +49,7 @@ def compare_rows(directory: Path, first: str, second: str, seeds: str | None) ->
 
 
 def _over_seeds(differences: Sequence[float], first: str, second: str) -> str:
-    """The difference over seeds, of which a test over lines knows nothing."""
+    """The difference over seeds, which a test over lines does not show."""
     low, high = MEASURES["bleu"].scale
     over = estimate(differences, (low - high, high - low))
     if over is None or over.within_noise is None:

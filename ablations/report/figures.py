@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from statistics import fmean, median
 
 from ablations.figures.curves import draw_curves, group_of, mean_curve, read_curve
@@ -17,8 +18,9 @@ from experiments.records.result import Measure
 
 _WIDTH = 400
 _WIDE, _HIGH = 480, 340  # of the agreement with the paper
-_LETTER = 6  # the width of one in a label
-_TEXT: Spec = {"align": "left", "dx": 7, "fontSize": 10}
+_LETTER, _LINE = 6, 11  # of a label, in pixels
+# Where a label may stand, the nearest first: how far below its point, and right (1) or left of it.
+_PLACES = sorted(product(range(-90, 91, 3), (1, -1)), key=lambda place: abs(place[0]))
 _DASHED: Spec = {"strokeDash": [3, 3], "opacity": 0.6}
 # By hue and by shape, for readers who cannot tell the colours apart.
 _GOOD, _NOISE = (style.BLUE, "circle"), (style.GREY, "square")
@@ -100,7 +102,7 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
 
 
 def _looks(field: str, looks: Mapping[str, tuple[str, str]], rows: Sequence[Record]) -> list[Spec]:
-    """The colour and the shape of a word of each row."""
+    """The encodings of a verdict as a colour and as a shape."""
     known = [word for word in looks if word in {row[field] for row in rows}]
     legend = {"orient": "bottom", "symbolOpacity": 1}
     return [
@@ -121,21 +123,19 @@ def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
     ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
     interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
-    text = {"x": x, "y": y, "text": {"field": "row"}}
-    below = _labels_below(rows, typical)
+    labelled, labels = _label(rows, x, y, _WIDE, _HIGH)
     has_bounds = any(row["low"] is not None for row in rows)
     spec = style.figure(
         f"{measure.title}: difference from the base, ours against the paper's",
         width=_WIDE,
         height=_HIGH,
-        data={"values": [{**row, "below": x} for row, x in zip(rows, below, strict=True)]},
+        data={"values": labelled},
         layer=[
             style.layer("rule", {"x": zero}, data=[{}], **_DASHED),
             style.layer("rule", {"y": zero}, data=[{}], **_DASHED),
             *[interval] * has_bounds,
+            *labels,
             style.layer("point", point, filled=True, size=70, opacity=1),
-            style.layer("text", text, where="!datum.below", dy=-4, **_TEXT),
-            style.layer("text", text, where="datum.below", dy=12, **_TEXT),
         ],
     )
     return Figure(
@@ -148,23 +148,48 @@ def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
     )
 
 
-def _labels_below(rows: Sequence[Record], typical: Mapping[str, float]) -> list[bool]:
-    """Whether the label above each row's point would cover the point to its right."""
-
-    def pixels(name: str, length: int) -> list[float]:
-        """Where values lie on a symlog axis, but for a shift."""
-        values = [(row[name], math.log1p(abs(row[name]) / typical[name])) for row in rows]
-        logs = [math.copysign(log, value) for value, log in values]
-        return [length * log / (max(logs) - min(logs) or 1) for log in logs]
-
-    points = list(zip(pixels("paper", _WIDE), pixels("ours", _HIGH), strict=True))
-    return [
-        any(
-            0 < right - x < _LETTER * (1 + len(row["row"])) and abs(at - y) < 2 * _LETTER
-            for right, at in points
-        )
-        for row, (x, y) in zip(rows, points, strict=True)
+def _label(
+    rows: Sequence[Record], x: Spec, y: Spec, width: int, height: int
+) -> tuple[list[Record], list[Spec]]:
+    """The rows with free places for their labels, and the layers of these labels and of lines to
+    those that are far from their points.
+    """
+    points = zip(_pixels(rows, x, width), _pixels(rows, y, height), strict=True)
+    taken = [(across, up, _LETTER) for across, up in points]
+    labelled: list[Record] = []
+    from_the_top = sorted(zip(rows, taken, strict=True), key=lambda pair: -pair[1][1])
+    for row, (across, up, _) in from_the_top:
+        half = _LETTER * len(row["row"]) // 2
+        boxes = [(across + side * (8 + half), up - below, half) for below, side in _PLACES]
+        free = (i for i, box in enumerate(boxes) if all(_is_apart(box, other) for other in taken))
+        place = next(free, 0)
+        taken.append(boxes[place])
+        labelled.append({**row, "below": _PLACES[place][0], "side": _PLACES[place][1]})
+    far = [row for row in labelled if abs(row["below"]) > _LINE]
+    below, text = {"expr": "datum.below"}, {"x": x, "y": y, "text": {"field": "row"}}
+    ends = {"x": x, "y": y, "x2": {"field": x["field"]}, "y2": {"field": y["field"]}}
+    offset: Spec = {"x2Offset": {"expr": "6 * datum.side"}, "y2Offset": below}
+    align = {"expr": "datum.side > 0 ? 'left' : 'right'"}
+    beside: Spec = {"align": align, "dx": {"expr": "8 * datum.side"}, "dy": below}
+    return labelled, [
+        *[style.layer("rule", ends, data=far, color=style.GREY, **offset)] * bool(far),
+        style.layer("text", text, fontSize=10, **beside),
     ]
+
+
+def _is_apart(box: tuple[float, float, int], other: tuple[float, float, int]) -> bool:
+    """Whether two boxes one line high, by their centres and half their widths, do not overlap."""
+    return abs(box[0] - other[0]) >= box[2] + other[2] or abs(box[1] - other[1]) >= _LINE
+
+
+def _pixels(rows: Sequence[Record], axis: Spec, length: int) -> list[float]:
+    """About where the rows lie along an axis of this length, but for a shift."""
+    scale, values = axis["scale"], [row[axis["field"]] for row in rows]
+    if scale.get("type") == "log":
+        values = [math.log(value) for value in values]
+    elif constant := scale.get("constant"):
+        values = [math.copysign(math.log1p(abs(x) / constant), x) for x in values]
+    return [length * value / (max(values) - min(values) or 1) for value in values]
 
 
 def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
@@ -289,14 +314,11 @@ def _draw_against(
     shape = {"field": "group", "scale": {"domain": groups, "range": style.SHAPES}}
     shown = style.tooltip("row", size[0], score[0])
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
-    text = {"x": x, "y": y, "text": {"field": "row"}}
+    labelled, labels = _label(rows, x, y, _WIDTH, 300)
     return style.figure(
         f"{score[1]} against {size[1]}",
         width=_WIDTH,
         height=300,
-        data={"values": rows},
-        layer=[
-            style.layer("point", point, filled=True, size=70, opacity=1),
-            style.layer("text", text, dy=-4, **_TEXT),
-        ],
+        data={"values": labelled},
+        layer=[*labels, style.layer("point", point, filled=True, size=70, opacity=1)],
     )

@@ -174,12 +174,6 @@ def cost_grid(table: TableNumbers) -> Grid:
     return Grid([x for x in columns if table.plan.is_compared or x.name != of_paper])
 
 
-def regime_grid(numbers: Sequence[tuple[str, float | None, float]]) -> Grid:
-    """The numbers of ``regime``."""
-    lines = [(name, f"{x:.3g}" if x else formats.MISSING, f"{y:g}") for name, x, y in numbers]
-    return Grid.of(("number", "here", "paper"), lines)
-
-
 def read_details(table: TableNumbers, row: RowNumbers) -> dict[str, object]:
     """The values of the details' template; empty for a published system.
 

@@ -34,7 +34,6 @@ class Score:
     compares with the paper's; both are "" where they are unknown.
     """
 
-    measure: Measure
     ours: Estimate | None
     paper: float | None
     difference: Estimate | None
@@ -57,7 +56,7 @@ class Unfinished:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowNumbers:
-    """A row, its runs and its ``scores`` by the table's measures.
+    """A row with its runs, and its ``scores`` by measure.
 
     ``changed`` are the settings that differ from the base's. ``means`` over the seeds are those of
     all scores, by the names of the fields of a Result; those of the mean of several checkpoints
@@ -81,7 +80,7 @@ class RowNumbers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableNumbers:
-    """The rows of a table that were asked for, in order, whose runs are in ``directory``.
+    """The rows of a table that were asked for, in order; their runs are in ``directory``.
 
     ``has_seeds`` is True if a row has two finished runs or more. ``settings`` are shown: what rows
     change and, next to the paper, all of Table 3. ``pools`` are the pooled spreads by measure.
@@ -224,7 +223,6 @@ def _score(row: RowNumbers, base: RowNumbers | None, name: str, pooled: Pool | N
         if paper is not None and of_base is not None:
             paper_difference = paper - of_base
     return Score(
-        measure=measure,
         ours=row.means.get(name),
         paper=paper,
         difference=difference,

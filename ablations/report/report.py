@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ablations.files import CSV_FILE, LATEX_FILE, PLAN_FILE
 from ablations.report.figures import table_figures
-from ablations.report.grids import cost_grid, regime_grid, results_grid, seeds_grid
-from ablations.report.layout import TEMPLATES, Grid, render
+from ablations.report.grids import cost_grid, results_grid, seeds_grid
+from ablations.report.layout import TEMPLATES, Grid, render, write_files
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.sentences import facts, order_of_rows, regime, regime_warning, verdicts
-from ablations.report.write import write_files
 from ablations.runs.attempts import number
 from experiments.records.result import RESULT_FILE
+from transformer import formats
 from transformer.variant import class_name, has_changed
 
 _OF_RESULT = (
@@ -39,6 +39,7 @@ def write_report(directory: Path) -> str:
     is_of_paper = plan.is_compared and corpus.task == "translation"
     finished = table.base.results[0] if table.base and table.base.results else None
     numbers = regime(plan.base, finished) if is_of_paper else []
+    ratios = [(x, f"{ours:.3g}" if ours else formats.MISSING, f"{y:g}") for x, ours, y in numbers]
     values = {
         "title": plan.title,
         "headline": f"Table {plan.table} at scale {plan.scale} on {corpus.name} "
@@ -50,7 +51,7 @@ def write_report(directory: Path) -> str:
         "verdicts": list(verdicts(table)),
         "seeds": seeds_grid(table),
         "cost": cost_grid(table),
-        "regime": regime_grid(numbers),
+        "regime": Grid.of(("number", "here", "paper"), ratios),
         "warning": regime_warning(numbers),
         "facts": list(facts(table)),
         "table": table,  # for the notes

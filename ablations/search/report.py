@@ -6,20 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ablations.figures.parallel import draw_parallel
 from ablations.figures.search import (
     draw_history,
     draw_importances,
+    draw_parallel,
     draw_slices,
     draw_trial_curves,
     trained,
 )
 from ablations.files import CONFIRM, PLAN_FILE
 from ablations.report.grids import results_grid
-from ablations.report.layout import Column, Figure, Grid
+from ablations.report.layout import Column, Figure, Grid, write_files
 from ablations.report.numbers import compute_numbers
 from ablations.report.sentences import facts_of_base, facts_of_results, label, setting, verdicts
-from ablations.report.write import write_files
 from ablations.search.search import Search, load_search
 from ablations.search.trials import Trial, best, ranked, read_trials, write_best
 from ablations.tables.changes import Value

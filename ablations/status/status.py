@@ -214,7 +214,7 @@ def _with_time_left(
 
 
 def _whole(run: Run) -> float | None:
-    """How long a run takes from its start to its end; None if it cannot be told yet."""
+    """How long a run takes from its start to its end; None if that is not known yet."""
     progress = run.progress
     if run.state != RunState.RUNNING or progress is None or progress.stage != RunState.TRAIN:
         return run.seconds

@@ -21,8 +21,8 @@ from transformer.formats import duration, number, steps
 
 _LIVE_SECONDS = 1.0
 _PLAIN_SECONDS = 30.0
-_PATIENCE = 20  # of thousands of runs a look takes long
-_WIDE = 500  # of what is not a terminal
+_PATIENCE = 20  # reading thousands of runs takes long
+_WIDE = 500  # for output that is not a terminal
 # The order in which runs are shown, and how their state is marked.
 _MARKS = {
     RunState.RUNNING: "live",
@@ -62,7 +62,7 @@ def as_text(run: Run) -> tuple[str, ...]:
 
 
 def mark(run: Run) -> str:
-    """How the state of a run is marked: live, done, warn, bad or not."""
+    """The style of a run's state: live, done, warn, bad or none."""
     return "warn" if run.silent_seconds is not None else _MARKS[run.state]
 
 

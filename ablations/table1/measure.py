@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ablations.report.write import print_page
+from ablations.report.layout import print_page
 from ablations.table1 import paper
 from ablations.table1.layers import Convolution, make_layer
 from ablations.table1.measurements import Measurements, Point, claim, wanted_points

@@ -11,9 +11,8 @@ from pathlib import Path
 from statistics import fmean, linear_regression, median, quantiles
 
 from ablations.files import CSV_FILE
-from ablations.report.layout import Column, Figure, Grid
+from ablations.report.layout import Column, Figure, Grid, write_files
 from ablations.report.statistics import CONFIDENCE, t_quantile
-from ablations.report.write import write_files
 from ablations.table1 import paper
 from ablations.table1.measurements import Measurements, Point, load
 from ablations.table1.paper import ATTENTION, LAYER_TYPES, NAMES, PROJECTED, RECURRENT, WIDTHS

@@ -1,4 +1,4 @@
-"""Push a directory's offline runs to W&B."""
+"""Push tables and offline runs to W&B."""
 
 from __future__ import annotations
 
@@ -8,19 +8,47 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ablations.files import FIGURES
+from ablations.report.numbers import compute_numbers
+from ablations.report.report import lines_of_runs
 from ablations.runs.lock import is_running
 from ablations.runs.supervise import PROCESS_FILE
 from ablations.search.search import is_search, load_search
 from ablations.tables.plan import load_plan
-from ablations.tracking.table_run import track_table_run
 from ablations.tracking.workspace import save_workspace
 from experiments.records.result import RESULT_FILE
-from experiments.tracking import answers, one_line, server
+from experiments.tracking import answers, one_line, server, track_table
 from experiments.tracking import project as default_project
 from transformer.errors import InputError
 from transformer.progress import show_activity
 
 _OFFLINE = "wandb/offline-run-*/run-*.wandb"
+
+
+def track_table_run(root: Path, *, offline: bool = False) -> None:
+    """Log the finished runs of the table in ``root``, as in its ``results.csv``, as a W&B table.
+
+    Args:
+        root: the table's directory
+        offline: whatever the environment says
+
+    Raises:
+        InputError: if a file there cannot be read.
+    """
+    table = compute_numbers(root)
+    plan = table.plan
+    heads, *lines = lines_of_runs(table)
+    track_table(
+        root,
+        f"{plan.table}-{plan.scale}-table",
+        [*map(str, heads)],
+        lines,
+        figures={path.stem: path for path in sorted((root / FIGURES).glob("*.png"))},
+        config={"table": plan.table, "scale": plan.scale, "corpus": plan.base.data.corpus.name},
+        group=f"{plan.table}-{plan.scale}",
+        tags=(plan.table, plan.scale, "table"),
+        offline=offline,
+    )
 
 
 def push(directory: Path, entity: str | None, project: str | None) -> int:

@@ -15,3 +15,11 @@ _ask_once = functools.cache(native_precision)
 def _one_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's precision takes a process that imports torch."""
     monkeypatch.setattr("ablations.tables.plan.native_precision", _ask_once)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have empty figures, as drawing takes seconds."""
+    monkeypatch.setattr(
+        "ablations.report.layout.draw", lambda specs: dict.fromkeys(specs, ("<svg/>", b""))
+    )

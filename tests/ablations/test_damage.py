@@ -6,9 +6,7 @@ import itertools
 import json
 import shutil
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,6 +25,8 @@ from tests.ablations.samples import result, small_plan
 from tests.samples import DAMAGED_JSON
 from transformer.errors import InputError
 from transformer.files import write_json
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 DRIVER_FILE = ".driver.lock"
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
@@ -59,14 +59,6 @@ def _table(root: Path) -> Path:
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _table(tmp_path_factory.mktemp("sound") / "table")
-
-
-@pytest.fixture(autouse=True)
-def _no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def draw(specs: Mapping[str, Any]) -> dict[str, tuple[str, bytes]]:
-        return dict.fromkeys(specs, ("<svg/>", b""))
-
-    monkeypatch.setattr("ablations.report.write.draw", draw)
 
 
 def _commands(root: Path) -> dict[str, int]:

@@ -24,9 +24,9 @@ def get(address: str, **headers: str) -> requests.Response:
 
 
 @contextmanager
-def serving(page: Page) -> Generator[str]:
+def serving(page: Page, port: int = 0) -> Generator[str]:
     """The address of a dashboard that only this machine can reach, while the context is open."""
-    server = Server(("127.0.0.1", 0), page)
+    server = Server(("127.0.0.1", port), page)
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     with server:
         yield f"http://127.0.0.1:{server.server_port}"

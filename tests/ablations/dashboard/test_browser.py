@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ablations.dashboard import page as dashboard
 from ablations.report.report import write_report
 from ablations.tables.table import Cell
-from tests.ablations.dashboard.test_command import start
+from tests.ablations.dashboard.conftest import serving
 from tests.ablations.samples import finish, leave_curve
 from tests.ablations.status.samples import training
 from tests.browser import complaints, violations
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.slow
-
-
-@contextmanager
-def serving(root: Path, port: str) -> Generator[str]:
-    process, address = start(root.parent, "--port", port)
-    try:
-        yield address
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
 
 
 @pytest.fixture
@@ -49,7 +40,7 @@ def page(browser: Browser) -> Generator[Page]:
 def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Page) -> None:
     table = root / "pair-tiny"
     running = table / "base/seed-2.attempt-1"
-    with serving(root, "0") as address:
+    with serving(dashboard.Page([root])) as address:
         page.goto(address, wait_until="domcontentloaded")
         page.get_by_text("600/1,500").wait_for()
         page.locator("figure svg").wait_for()
@@ -71,8 +62,7 @@ def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Page) -> 
             assert violations(page) == []
     page.get_by_text("disconnected").wait_for()
     finish(table, Cell("narrow", 2), 7.77)
-    with serving(root, address.rpartition(":")[2]) as again:
-        assert again == address
+    with serving(dashboard.Page([root]), int(address.rpartition(":")[2])):
         page.get_by_text("7.77").wait_for()
         page.get_by_text("live", exact=True).wait_for()
         page.set_viewport_size({"width": 390, "height": 844})
@@ -84,7 +74,7 @@ def test_the_report_is_interactive_and_runs_no_other_script(root: Path, browser:
     write_report(root / "pair-tiny")
     path = root / "pair-tiny" / "report.html"
     path.write_text(path.read_text().replace("<main>", "<main><script>foreign = 1</script>"))
-    with serving(root, "0") as address, closing(browser.new_page()) as page:
+    with serving(dashboard.Page([root])) as address, closing(browser.new_page()) as page:
         found = complaints(page, "http://127.0.0.1:")
         page.goto(address)
         page.get_by_role("link", name="report").click()

@@ -1,4 +1,4 @@
-"""What viewers get, from directories in every state."""
+"""The command, and what viewers get from directories in every state."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import base64
 import hashlib
 import re
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,18 +17,69 @@ import pytest
 import requests
 
 from ablations.dashboard.page import Page
+from ablations.dashboard.server import serve
 from ablations.report.report import write_report
 from ablations.runs.attempts import locate
 from ablations.tables.plan import claim_plan
+from ablations.tables.table import Cell
 from tests.ablations.dashboard.conftest import get, serving
-from tests.ablations.samples import leave_curve, small_plan
+from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.search.samples import leave, small_search
 from tests.ablations.status.samples import CRASH, begin
+from transformer.errors import InputError
 
 
 def drawn(page: str) -> set[float]:
     """All perplexities in the specifications of a page."""
     return {float(x) for x in re.findall(r'"perplexity": ([\d.]+)', page)}
+
+
+def test_a_signal_ends_the_command_while_a_request_is_open(root: Path) -> None:
+    command = [sys.executable, "-m", "ablations", "dashboard", "--port", "0", "--host", "0.0.0.0"]
+    process = subprocess.Popen(
+        command, cwd=root.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(rf" http://{re.escape(socket.gethostname())}:(\d+) ", line)
+        assert found, line
+        port = found[1]
+        everybody = "everybody who can reach this machine can read it, logs included\n"
+        assert process.stdout.readline() == everybody
+        assert "4.92" in get(f"http://127.0.0.1:{port}").text
+        with socket.create_connection(("127.0.0.1", int(port))) as unfinished:
+            unfinished.sendall(b"GET / HTTP/1.1\r\n")
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, output) == (128 + signal.SIGINT, "")
+
+
+def test_what_cannot_be_served(tmp_path: Path) -> None:
+    def refused(*directories: Path, host: str = "127.0.0.1", port: int = 0) -> str:
+        with pytest.raises(InputError) as caught:
+            serve(directories, host=host, port=port, open_browser=False)
+        return str(caught.value)
+
+    assert "nothing is neither the directory of a table" in refused(tmp_path / "nothing")
+    assert "cannot listen at no.such.host.invalid" in refused(host="no.such.host.invalid")
+    with socket.create_server(("127.0.0.1", 65_535)):
+        assert "no port from 65535 on is free: choose another --port" in refused(port=65_535)
+
+
+def test_a_port_in_use_is_replaced_by_the_next_free_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ablations.dashboard.server.Server.serve_forever", lambda _: None)
+    monkeypatch.setattr("ablations.dashboard.server.stop_signals", list)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert serve([root], host="127.0.0.1", port=port, open_browser=False) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    found = re.fullmatch(rf"port {port} is in use, so it is (\d+)", first)
+    assert found and int(found[1]) > port and f"http://127.0.0.1:{found[1]} " in second
 
 
 def test_the_page_shows_each_run_its_curve_and_the_log_of_what_failed(
@@ -34,27 +89,21 @@ def test_the_page_shows_each_run_its_curve_and_the_log_of_what_failed(
     for text in ("1 of 4 done", "4.92 · 25.8", "600/1,500", "2.500", "14.3K", "node-a", "it broke"):
         assert text in answer.text
     assert answer.headers["content-encoding"] == "gzip" and drawn(answer.text) == {90.0, 40.0}
-    leave_curve(root / "pair-tiny/base/seed-2.attempt-1", {200: 90.0, 400: 40.0, 600: 20.0})
+    assert "training loss" not in answer.text
+    run = root / "pair-tiny/base/seed-2.attempt-1"
+    leave_curve(run, {200: 90.0, 400: 40.0, 600: 20.0})
     assert drawn(get(address).text) == {90.0, 40.0, 20.0}
-
-
-def test_a_run_without_a_validation_shows_its_training_loss(address: str, root: Path) -> None:
-    assert "training loss" not in get(address).text
-    metrics = root / "pair-tiny/base/seed-2.attempt-1/metrics.csv"
+    metrics = run / "metrics.csv"  # before the first validation
     metrics.write_text(metrics.read_text().partition("\n")[0] + "\n50,4.25,70.1,0.1,1.0,,\n")
     page = get(address).text
     assert "training loss" in page and '"loss": 4.25' in page and not drawn(page)
 
 
-def test_ten_viewers_share_a_reading(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page, readings = Page([root], interval=60.0), list[int]()
-    render = page._render
-    monkeypatch.setattr(page, "_render", lambda: readings.append(1) or render())
-    with serving(page) as address, ThreadPoolExecutor(10) as viewers:
-        assert readings == []  # nobody looks
-        pages = list(viewers.map(get, [address] * 10))
-    assert all("4.92" in page.text for page in pages)
-    assert readings == [1]
+def test_viewers_share_a_reading(root: Path) -> None:
+    with serving(Page([root], interval=60.0)) as address, ThreadPoolExecutor(10) as viewers:
+        first = get(address).text
+        finish(root / "pair-tiny", Cell("narrow", 2), 7.77)
+        assert {page.text for page in viewers.map(get, [address] * 10)} == {first}
 
 
 def test_tables_that_appear_and_disappear(address: str, root: Path) -> None:
@@ -110,27 +159,19 @@ def test_it_only_reads(address: str, root: Path) -> None:
     assert tree() == before
 
 
-@pytest.mark.parametrize(
-    ("status", "path", "host"),
-    [
-        *((404, path, "localhost") for path in ("/nothing", "/page.html.j2", "/..%2fserver.py")),
-        *((404, f"/report/{path}", "localhost") for path in ("nothing", "{}", "{}/x%2f../..")),
-        *((400, "/", host) for host in ("evil.example", "127.0.0.1.evil.example:80", "[::1")),
-        *((200, "/", host) for host in ("localhost", "LOCALHOST:1", "[::1]:8080")),
-    ],
-)
-def test_what_is_not_there_or_not_for_everybody(
-    address: str, root: Path, status: int, path: str, host: str
-) -> None:
-    assert get(address + path.format(root / "pair-tiny"), Host=host).status_code == status
+def test_what_is_not_there_or_not_for_everybody(address: str, root: Path) -> None:
+    table = f"/report/{root / 'pair-tiny'}"
+    for path in ("/nothing", "/page.html.j2", "/..%2fserver.py", "/report/nothing", table):
+        assert get(address + path).status_code == 404, path
+    assert get(f"{address}{table}/x%2f../..").status_code == 404
+    for host in ("evil.example", "127.0.0.1.evil.example:80", "[::1"):
+        assert get(address, Host=host).status_code == 400, host
+    for host in ("localhost", "LOCALHOST:1", "[::1]:8080"):
+        assert get(address, Host=host).status_code == 200, host
 
 
-def test_a_report_may_run_its_own_scripts_alone(
-    address: str, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "ablations.report.write.draw", lambda specs: dict.fromkeys(specs, ("", b""))
-    )
+@pytest.mark.usefixtures("undrawn")
+def test_a_report_may_run_its_own_scripts_alone(address: str, root: Path) -> None:
     write_report(root / "pair-tiny")
     (path,) = re.findall(r'<a href="([^"]+)">report</a>', get(address).text)
     report = get(address + path)

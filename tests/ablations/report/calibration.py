@@ -40,26 +40,21 @@ RUNS = Path(__file__).parents[3] / "experiments" / "results" / "table3-small" / 
 
 
 class Finding(NamedTuple):
-    """What a report promises, in percent, and the simulated shares, one for each design.
+    """The simulated shares, in percent and one for each design, of what a report promises.
 
-    ``least`` and ``most`` bound the shares that are as the docs say, errors of simulation included.
+    ``head`` is the beginning of its line in the docs: what is printed, on which designs it is
+    simulated, what is promised. ``least`` and ``most`` bound the shares that are as the docs say,
+    errors of simulation included.
     """
 
-    claim: str
-    designs: str
-    promised: str
+    head: str
     shares: Sequence[float]
     least: float
     most: float
 
     @property
-    def head(self) -> str:
-        """All cells of its line in a Markdown table but the last."""
-        return f"| {self.claim} | {self.designs} | {self.promised} |"
-
-    @property
     def line(self) -> str:
-        """Its line."""
+        """Its line of the Markdown table."""
         ends = dict.fromkeys(f"{end:.1f}" for end in (min(self.shares), max(self.shares)))
         return f"{self.head} {' to '.join(ends)} |"
 
@@ -140,32 +135,33 @@ def equal_spreads() -> Iterator[Finding]:
         ("rejects", "test of equal variances rejects them", 5),
     ):
         for found, designs in ((whole, "all runs"), (gaps, "a quarter missing")):
-            shares = [x[name] for x in found]
             slack = 2.5 if name == "family" and found is gaps else 1.5
-            yield Finding(claim, designs, str(truth), shares, truth - slack, truth + 1.5)
+            head = f"| {claim} | {designs} | {truth} |"
+            yield Finding(head, [x[name] for x in found], truth - slack, truth + 1.5)
     sides = [x[side] for x in (*whole, *gaps) for side in ("above", "below")]
-    yield Finding("agrees, or contradicts, without an effect: each", "both", "2.5", sides, 0, 3.5)
+    head = "| agrees, or contradicts, without an effect: each | both | 2.5 |"
+    yield Finding(head, sides, 0, 3.5)
 
 
 def unequal_spreads() -> Iterator[Finding]:
     """Tables whose rows do not spread alike, which few seeds seldom show."""
-    designs = "5 rows of 3 seeds, 20 of 3 and 5"
-    noisy_base = (3, *[1] * 19)
-    for what, name, spreads, least, most in (
-        ("every second row with twice the spread: all", "chosen", (1, 2) * 10, 90, 98),
-        ("one row with 3 times the spread: this row", "second row", (1, 3, *[1] * 18), 79, 98),
-        ("the base with 3 times the spread: all", "chosen", noisy_base, 79, 98),
+    twice, row, base = (1, 2) * 10, (1, 3, *[1] * 18), (3, *[1] * 19)
+    interval, test = "95 % interval of Δ", "Dunnett's test, the base with 3 times the spread"
+    for claim, name, spreads, truth, least, most in (
+        (f"{interval}, every second row with twice the spread: all", "chosen", twice, 95, 90, 98),
+        (f"{interval}, one row with 3 times the spread: this row", "second row", row, 95, 79, 98),
+        (f"{interval}, the base with 3 times the spread: all", "chosen", base, 95, 79, 98),
+        (f"{test}: some row differs where none does", "family chosen", base, 5, 5, 25),
     ):
         shares = [simulate(*shape, spreads=spreads)[name] for shape in UNEQUAL]
-        yield Finding(f"95 % interval of Δ, {what}", designs, "95", shares, least, most)
-    shares = [simulate(*shape, spreads=noisy_base)["family chosen"] for shape in UNEQUAL]
-    claim = "Dunnett's test, the base with 3 times the spread: some row differs where none does"
-    yield Finding(claim, designs, "5", shares, 5, 25)
+        head = f"| {claim} | 5 rows of 3 seeds, 20 of 3 and 5 | {truth} |"
+        yield Finding(head, shares, least, most)
 
 
 def correlations() -> Iterator[Finding]:
     """Rows drawn from normal distributions of known correlation."""
     random = np.random.default_rng(1)
+    claim = "95 % interval of the rank correlation, true correlation 0 to 0.95"
     for counts, designs in (((4, 5, 6, 8), "4 to 8 rows"), ((10, 15, 20), "10 to 20 rows")):
         shares: list[float] = []
         for count in counts:
@@ -176,8 +172,7 @@ def correlations() -> Iterator[Finding]:
                 pairs = zip(x.tolist(), y.tolist(), strict=True)
                 found = [correlation_interval(rank_correlation(*x) or 0.0, count) for x in pairs]
                 shares.append(percent(i is not None and i[0] <= truth <= i[1] for i in found))
-        claim = "95 % interval of the rank correlation, true correlation 0 to 0.95"
-        yield Finding(claim, designs, "95", shares, 92.5, 100)
+        yield Finding(f"| {claim} | {designs} | 95 |", shares, 92.5, 100)
 
 
 def seeds_needed() -> Iterator[Finding]:
@@ -189,8 +184,8 @@ def seeds_needed() -> Iterator[Finding]:
         drawn = (random.standard_normal((6_000, count)) + effect).tolist()
         estimates = map(estimate, drawn)
         shares.append(percent(x is not None and not x.within_noise for x in estimates))
-    claim = "seeds needed: power with as many"
-    yield Finding(claim, "each row alone, 2 to 90 seeds", "80", shares, 78.5, 100)
+    head = "| seeds needed: power with as many | each row alone, 2 to 90 seeds | 80 |"
+    yield Finding(head, shares, 78.5, 100)
 
 
 def comparison() -> Iterator[Finding]:
@@ -210,10 +205,12 @@ def comparison() -> Iterator[Finding]:
             found = significance.compare_lines(("", first), ("", second), sample[2].tolist())
             false.append("noise" not in found.verdict)
             covered += [bool(x.low <= truth <= x.high) for x in (found.first, found.second)]
-    designs = "300 lines of Multi30k"
-    claim = "compare: calls two equal systems different"
-    yield Finding(claim, designs, "5", [percent(false)], 0, 8)
-    yield Finding("compare: 95 % interval of BLEU", designs, "95", [percent(covered)], 91, 100)
+    for claim, truth, held, least, most in (
+        ("calls two equal systems different", 5, false, 0, 8),
+        ("95 % interval of BLEU", 95, covered, 91, 100),
+    ):
+        head = f"| compare: {claim} | 300 lines of Multi30k | {truth} |"
+        yield Finding(head, [percent(held)], least, most)
 
 
 def exponents() -> Iterator[Finding]:
@@ -226,8 +223,8 @@ def exponents() -> Iterator[Finding]:
         )
         assert found is not None
         held.append(abs(found[0] - 2) <= found[1])
-    claim = "95 % interval of Table 1's exponents"
-    yield Finding(claim, "3 widths, 5 lengths", "95", [percent(held)], 93.5, 96.5)
+    head = "| 95 % interval of Table 1's exponents | 3 widths, 5 lengths | 95 |"
+    yield Finding(head, [percent(held)], 93.5, 96.5)
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (

@@ -20,8 +20,10 @@ from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
+from experiments.records.outputs import samples_path
 from experiments.records.result import save_result
 from tests.ablations.samples import TINY, fill_table3, leave_curve, result
+from transformer.files import write_json
 
 # Values by row and seed.
 Runs = Mapping[str, Mapping[int, float]]
@@ -75,6 +77,20 @@ def fill(
     return compute_numbers(root)
 
 
+def fill_paper(root: Path) -> None:
+    """Table 3 in every state, with curves, a translation and a log in its first row."""
+    fill_table3(root)
+    run = root / "base" / "seed-1"
+    texts = {
+        "source": "a <script>alert(1)</script> dog",
+        "reference": "ein Hund",
+        "translation": "ein Kund",
+    }
+    write_json(samples_path(run, "valid"), {"samples": [{"chrf": 61.5, **texts}]})
+    (run / "log.txt").write_text("step 1\n</pre><b>bold</b>\n")
+    leave_curve(run, {100: 9.1, 200: 8.2})
+
+
 def fill_signs(root: Path) -> None:
     """Rows that agree, contradict and are noise; BLEU is pooled, perplexity is not."""
     base = {1: 8.05, 2: 8.1, 3: 8.0}
@@ -103,7 +119,7 @@ def fill_own(root: Path) -> None:
 
 
 # Tables of which each has a report in ``golden/``: how they are filled, and a terminal's width.
-GOLDEN = {"table3": (fill_table3, 80), "signs": (fill_signs, 120), "own": (fill_own, 300)}
+GOLDEN = {"table3": (fill_paper, 80), "signs": (fill_signs, 120), "own": (fill_own, 300)}
 FILES = ("report.md", "table.tex", "results.csv", "terminal.txt")
 FOLDER = Path(__file__).with_name("golden")
 

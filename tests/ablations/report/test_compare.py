@@ -52,7 +52,7 @@ def test_a_line_per_common_seed_and_one_over_all(table: Path) -> None:
     [
         ("base", "narow", None, "unknown row 'narow': did you mean 'narrow'?"),
         ("base", "base", None, "takes two rows and seeds that both have finished"),
-        ("base", "narrow", "1-3", "both have finished, of which are: 1, 3$"),
+        ("base", "narrow", "1-3", "both have finished; these are: 1, 3$"),
         ("base", "narrow", "one", "--seeds holds 'one'"),
     ],
 )

@@ -6,6 +6,7 @@ import math
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +14,8 @@ import pytest
 
 from ablations.figures.curves import mean_curve, read_curve
 from ablations.report.figures import draw_agreement, table_figures
+from ablations.report.grids import results_grid
+from ablations.report.layout import terminal_table
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan
@@ -24,7 +27,6 @@ from tests.ablations.report.samples import (
     GOLDEN,
     drawn,
     fill,
-    fill_and_report,
     html_tables,
     marks,
     parsed,
@@ -36,30 +38,21 @@ from transformer.errors import InputError
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Directories of tables by name, reported."""
-    roots = {name: tmp_path_factory.mktemp(name) for name in GOLDEN}
-    for name, root in roots.items():
-        fill_and_report(name, root)
-    return roots
-
-
-@pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("name", GOLDEN)
-def test_files_are_the_golden_ones(reports: dict[str, Path], name: str, file: str) -> None:
-    found = (reports[name] / file).read_text(encoding="utf-8")
-    expected = (FOLDER / name / file).read_text(encoding="utf-8")
-    assert found == expected, "python -m tests.ablations.report.samples"
-
-
-@pytest.mark.parametrize("name", sorted(x.parent.name for x in RESULTS.glob("*/table.json")))
-def test_committed_reports_are_as_they_would_be_written_now(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_files_are_the_golden_ones_and_html_has_the_same_tables(
+    reported: Callable[[str], Path], name: str
 ) -> None:
-    monkeypatch.setattr(
-        "ablations.report.write.draw", lambda specs: dict.fromkeys(specs, ("", b""))
-    )
+    root = reported(name)
+    for file in FILES:
+        found = (root / file).read_text(encoding="utf-8")
+        expected = (FOLDER / name / file).read_text(encoding="utf-8")
+        assert found == expected, "python -m tests.ablations.report.samples"
+    assert html_tables(root) == [[list(y.values()) for y in x.values()] for x in tables(root)]
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", sorted(x.parent.name for x in RESULTS.glob("*/table.json")))
+def test_committed_reports_are_as_they_would_be_written_now(name: str, tmp_path: Path) -> None:
     root = shutil.copytree(RESULTS / name, tmp_path / name)
     write_report(root)
     for file in ("report.md", "table.tex", "results.csv"):
@@ -68,16 +61,10 @@ def test_committed_reports_are_as_they_would_be_written_now(
         assert found == committed, f"python -m ablations report experiments/results/{name}"
 
 
-@pytest.mark.parametrize("name", GOLDEN)
-def test_html_has_the_tables_of_the_markdown(reports: dict[str, Path], name: str) -> None:
-    root = reports[name]
-    assert html_tables(root) == [[list(y.values()) for y in x.values()] for x in tables(root)]
-
-
 def test_html_needs_no_other_file_and_escapes_what_runs_and_users_wrote(
-    reports: dict[str, Path],
+    reported: Callable[[str], Path],
 ) -> None:
-    root = reports["table3"]
+    root = reported("table3")
     page = parsed(root)
     assert not [x for kind in ("script", "img", "iframe") for x in page.iter(kind) if x.get("src")]
     links = [link.get("href", "") for link in page.iter("a")]
@@ -87,22 +74,22 @@ def test_html_needs_no_other_file_and_escapes_what_runs_and_users_wrote(
     assert all((root / link).is_file() for link in links)
     text = (root / "report.html").read_text(encoding="utf-8")
     assert "&lt;Oops&gt; &amp; a | pipe" in text and "<Oops>" not in text and len(text) < 3e6
-    assert "100 % &lt;Own&gt; &amp; _mine" in (reports["own"] / "report.html").read_text("utf-8")
+    assert "100 % &lt;Own&gt; &amp; _mine" in (reported("own") / "report.html").read_text("utf-8")
 
 
-def test_figures_show_each_row(reports: dict[str, Path]) -> None:
-    root = reports["table3"]
+def test_figures_show_each_row(reported: Callable[[str], Path]) -> None:
+    root = reported("table3")
     figures = drawn(root)
     kinds = ("agreement", "differences")
     pairs = [f"{kind}-{name}" for kind in kinds for name in ("perplexity", "bleu")]
-    assert list(figures) == [*pairs, "perplexity-parameters", "perplexity-flops"]
+    assert list(figures) == [*pairs, "curves", "perplexity-parameters", "perplexity-flops"]
     for name in ("agreement-perplexity", "agreement-bleu"):
         assert len(marks(figures[name], "symbol")) == 16
         assert len(marks(figures[name], "rule")) == 2 + 16  # the zeros, and an interval each
     for name in figures:
         assert (root / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         ElementTree.parse(root / "figures" / f"{name}.svg")
-    own = drawn(reports["own"])
+    own = drawn(reported("own"))
     texts = [text.text for text in marks(own["differences-bleu"], "text")]
     assert texts.count("better") == 7 and texts[-1] == "others found"
     assert not [name for name in own if "agreement" in name]
@@ -130,27 +117,23 @@ def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:
     assert (curve.row, curve.seeds) == ("base", "1, 2")
 
 
-def test_a_label_is_moved_from_the_point_to_its_right() -> None:
-    places = {"far": (-3.0, 1.0), "near": (1.0, 1.0), "next": (1.1, 1.0), "above": (1.2, 2.0)}
+def test_a_label_covers_no_point_and_no_other_label() -> None:
+    places = {"far": (-3.0, 1.0), "near": (1.0, 1.0), "next": (1.1, 1.0), "same": (1.1, 1.0)}
     signs = {"low": None, "high": None, "agreement": "same sign"}
     rows = [{"row": name, "paper": x, "ours": y, **signs} for name, (x, y) in places.items()]
-    spec = draw_agreement(rows, MEASURES["perplexity"]).spec
-    assert [row["row"] for row in spec["data"]["values"] if row["below"]] == ["near"]
+    found = draw_agreement(rows, MEASURES["perplexity"]).spec["data"]["values"]
+    assert [x["side"] for x in found[:3]] == [1, -1, 1]
+    assert [x["below"] == 0 for x in found] == [True, True, True, False]
 
 
-def test_a_terminal_shows_each_row_at_any_width(
-    reports: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = shutil.copytree(reports["table3"], reports["table3"] / "copy")
-    texts: list[str] = []
-    for width in (240, 120, 80):
-        monkeypatch.setenv("COLUMNS", str(width))
-        texts.append(write_report(root))
+def test_a_terminal_shows_each_row_at_any_width(reported: Callable[[str], Path]) -> None:
+    grid = results_grid(compute_numbers(reported("table3")))
+    texts = [terminal_table(grid, width) for width in (240, 120, 80)]
     assert ["d_model" in text for text in texts] == [True, False, False]
     assert ["BLEU averaged" in text for text in texts] == [True, True, False]
-    for name in tables(root)[0]:
+    for name in grid.columns[0].cells:
         assert all(f"\n{name} " in text for text in texts)
-    assert max(len(line) for line in texts[-1].split("Spearman")[0].splitlines()[1:]) <= 80
+    assert max(map(len, texts[-1].splitlines())) <= 80
 
 
 def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
@@ -168,12 +151,12 @@ def test_a_table_without_results_has_a_report(tmp_path: Path) -> None:
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
 
 
-def test_latex_compiles(reports: dict[str, Path], tmp_path: Path) -> None:
+def test_latex_compiles(reported: Callable[[str], Path], tmp_path: Path) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("pdflatex is not installed")
-    for name, root in reports.items():
-        shutil.copy(root / "table.tex", tmp_path / f"{name}.tex")
-    inputs = " ".join(rf"\input{{{name}.tex}}" for name in reports)
+    for name in GOLDEN:
+        shutil.copy(reported(name) / "table.tex", tmp_path / f"{name}.tex")
+    inputs = " ".join(rf"\input{{{name}.tex}}" for name in GOLDEN)
     (tmp_path / "document.tex").write_text(
         r"\documentclass{article}\usepackage{booktabs,amsmath}\begin{document}\tiny"
         rf" {inputs} \end{{document}}"

@@ -58,6 +58,8 @@ def test_one_seed_and_runs_that_diverged_have_no_spread() -> None:
         assert found is not None and found.mean == pytest.approx(mean, nan_ok=True)
         assert found.interval is None and found.within_noise is None
     assert estimate([]) is None
+    for rows in ({"a": {1: 1.0}, "b": {1: 2.0}}, {"a": {1: 1.0}, "b": {2: 2.0, 3: 4.0}}, {}):
+        assert pool(rows) is None
 
 
 @pytest.mark.parametrize(
@@ -146,12 +148,6 @@ def test_unbalanced_rows_by_hand() -> None:
     # The differences between seeds are 10, 10, 13: squares 1, 1, 4, of which each row has half.
     assert found.freedom == 2
     assert found.deviation == pytest.approx(math.sqrt((1 + 1 + 4) / 2 / 2))
-
-
-def test_one_seed_has_no_pool() -> None:
-    assert pool({"a": {1: 1.0}, "b": {1: 2.0}}) is None
-    assert pool({"a": {1: 1.0}, "b": {2: 2.0, 3: 4.0}}) is None
-    assert pool({}) is None
 
 
 def test_unequal_spreads_are_not_pooled() -> None:

@@ -81,36 +81,36 @@ def test_a_low_terminal_shows_what_runs_and_counts_the_rest() -> None:
     assert f"… and {62 - len(names)} more" in lines
 
 
-@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize(
+    ("is_terminal", "took", "now_and_then", "looks"),
+    [
+        (True, 0.0, (100.0, 100.5, 110.0, 131.0), [100.0, 110.0, 131.0]),
+        (False, 0.0, (100.0, 100.5, 110.0, 131.0), [100.0, 131.0]),
+        (False, 3.0, (100.0, 131.0, 159.0, 161.0), [100.0, 161.0]),  # twenty times as long apart
+    ],
+)
 def test_a_terminal_is_renewed_each_second_and_a_log_each_half_minute(
-    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
-) -> None:
-    now, looks, file = [100.0], list[float](), io.StringIO()
-    monkeypatch.setattr("ablations.status.view.time.monotonic", lambda: now[0])
-    console = Console(file=file, force_terminal=is_terminal, width=90, height=40)
-    with View(console) as view:
-        for now[0] in (100.0, 100.5, 110.0, 131.0):
-            view.update(lambda: looks.append(now[0]) or STATUS)
-        view.note("base/seed-1: [started]")
-    assert looks == ([100.0, 110.0, 131.0] if is_terminal else [100.0, 131.0])
-    if is_terminal:
-        assert "base/seed-1: [started]" in file.getvalue()
-    else:
-        assert file.getvalue() == 2 * f"{HEADLINE}\n" + "base/seed-1: [started]\n"
-
-
-def test_the_next_look_waits_twenty_times_as_long_as_the_last_took(
     monkeypatch: pytest.MonkeyPatch,
+    is_terminal: bool,
+    took: float,
+    now_and_then: tuple[float, ...],
+    looks: list[float],
 ) -> None:
-    now, looks = [100.0], list[float]()
+    now, found, file = [100.0], list[float](), io.StringIO()
     monkeypatch.setattr("ablations.status.view.time.monotonic", lambda: now[0])
 
     def look() -> Status:
-        looks.append(now[0])
-        now[0] += 3.0  # it takes so long
+        found.append(now[0])
+        now[0] += took
         return STATUS
 
-    with View(Console(file=io.StringIO())) as view:
-        for now[0] in (100.0, 131.0, 159.0, 161.0):
+    with View(Console(file=file, force_terminal=is_terminal, width=90, height=40)) as view:
+        for now[0] in now_and_then:
             view.update(look)
-    assert looks == [100.0, 161.0]
+        view.note("base/seed-1: [started]")
+    assert found == looks
+    text = file.getvalue()
+    if is_terminal:
+        assert "base/seed-1: [started]" in text
+    else:
+        assert text == 2 * f"{HEADLINE}\n" + "base/seed-1: [started]\n"

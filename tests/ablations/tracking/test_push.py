@@ -8,22 +8,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ablations.runs.lock import own_name
 from ablations.tables.plan import Plan, claim_plan, make_plan
-from ablations.tables.table import Cell
 from ablations.tables.table3 import TABLE
-from ablations.tracking.push import push
+from ablations.tracking.push import push, track_table_run
 from ablations.tracking.workspace import sections_of
 from experiments.records.result import save_result
 from experiments.tracking import Tracking
-from tests.ablations.samples import TINY, result
+from tests.ablations.samples import TINY, finish, result, small_plan
 from tests.ablations.tracking.fake_wandb import ENTITY, FakeWandb, fake_wandb
 from transformer.errors import InputError
-
-_KEY = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
@@ -37,21 +35,11 @@ def _plan(root: Path, *rows: str) -> Plan:
     return claim_plan(root, make_plan(TABLE, TINY, chosen, (1,)))
 
 
-def _track(root: Path, plan: Plan, cell: Cell) -> None:
-    """Leave what a run leaves that was tracked offline."""
-    directory = cell.directory(root)
-    directory.mkdir(parents=True)
-    with Tracking(plan.experiment(cell), directory) as tracking:
-        made = result(cell)
-        tracking.summarise(made)
-    save_result(directory, made)
-
-
-def _push(root: Path, url: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    surroundings = {**os.environ, "WANDB_BASE_URL": url, "NETRC": str(root / "no-netrc")}
+def _push(root: Path, url: str) -> subprocess.CompletedProcess[str]:
+    environment = {"WANDB_BASE_URL": url, "WANDB_API_KEY": "0123456789" * 4}
     return subprocess.run(
         [sys.executable, "-m", "ablations", "wandb", str(root)],
-        env=surroundings | environment,
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -64,18 +52,22 @@ def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
 ) -> None:
     plan = _plan(tmp_path, "base", "A-h1")
     for cell in plan.cells:
-        _track(tmp_path, plan, cell)
+        directory = cell.directory(tmp_path)
+        directory.mkdir(parents=True)
+        with Tracking(plan.experiment(cell), directory) as tracking:
+            tracking.summarise(result(cell))
+        save_result(directory, result(cell))
     in_progress = plan.cells[0].directory(tmp_path) / ".process"
     in_progress.write_text(own_name())
     server.refused = "table3-tiny/A-h1"
-    ended = _push(tmp_path, server.url, WANDB_API_KEY=_KEY)
+    ended = _push(tmp_path, server.url)
     assert ended.returncode == 2
     assert "1 of 2 runs were not pushed, such as" in ended.stderr.splitlines()[-1]
     server.refused = ""
-    ended = _push(tmp_path, server.url, WANDB_API_KEY=_KEY)
+    ended = _push(tmp_path, server.url)
     assert "1 left out as they still run" in ended.stdout, ended
     in_progress.unlink()
-    ended = _push(tmp_path, server.url, WANDB_API_KEY=_KEY)
+    ended = _push(tmp_path, server.url)
     assert ended.returncode == 0, ended
     first, address = ended.stdout.splitlines()
     assert first == f"1 pushed to {ENTITY}/attention-is-all-you-need, 2 pushed before"
@@ -93,26 +85,47 @@ def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     assert {"Results", "Learning curves"} <= {section["name"] for section in sections}
 
 
-def test_what_cannot_be_pushed_is_one_line(
+def test_what_cannot_be_pushed_is_refused(
     server: FakeWandb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="is not the directory of a table"):
-        push(tmp_path, None, None)
+    import wandb
+
+    def refused() -> str:
+        with pytest.raises(InputError) as caught:
+            push(tmp_path, None, None)
+        return str(caught.value)
+
+    assert "is not the directory of a table" in refused()
     _plan(tmp_path, "base")
-    with pytest.raises(InputError, match="has no run that W&B tracked offline"):
-        push(tmp_path, None, None)
+    assert "has no run that W&B tracked offline" in refused()
     folder = tmp_path / "base" / "seed-1" / "wandb" / "offline-run-20261122_000000-abc"
     folder.mkdir(parents=True)
     (folder / "run-abc.wandb").touch()
-    ended = _push(tmp_path, server.url)
-    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (
-        2,
-        "python -m ablations: error: there is no login at W&B: run wandb login, or set "
-        "WANDB_API_KEY",
-    )
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # where nobody listens
-    with pytest.raises(InputError, match=r"W&B's server http://127\.0\.0\.1:9 does not answer"):
-        push(tmp_path, None, None)
+    assert "W&B's server http://127.0.0.1:9 does not answer" in refused()
+    monkeypatch.setenv("WANDB_BASE_URL", server.url)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    assert refused() == "there is no login at W&B: run wandb login, or set WANDB_API_KEY"
+    wandb.teardown()  # as it remembers the server
+
+
+def test_the_run_of_a_table_has_its_finished_runs_and_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cell in claim_plan(tmp_path, small_plan()).cells:
+        finish(tmp_path, cell)
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "curves.png").touch()
+    calls: list[Any] = []
+    monkeypatch.setattr("ablations.tracking.push.track_table", lambda *x, **y: calls.extend([x, y]))
+    track_table_run(tmp_path)
+    (_, name, heads, lines), more = calls
+    assert (name, more["group"]) == ("pair-tiny-table", "pair-tiny")
+    assert more["tags"] == ("pair", "tiny", "table") and [*more["figures"]] == ["curves"]
+    columns = dict(zip(heads, zip(*lines, strict=True), strict=True))
+    assert columns["row"] == ("base", "narrow") and columns["paper_bleu"] == (25.0, 24.0)
+    for values in columns.values():  # W&B takes one type in a column
+        assert len({isinstance(x, str) for x in values if x is not None}) <= 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # wandb_workspaces uses Pydantic so
