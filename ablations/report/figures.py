@@ -186,7 +186,8 @@ def _pixels(rows: Sequence[Record], axis: Spec, length: int) -> list[float]:
     """About where the rows lie along an axis of this length, but for a shift."""
     scale, values = axis["scale"], [row[axis["field"]] for row in rows]
     if scale.get("type") == "log":
-        values = [math.log(value) for value in values]
+        # A damaged result may hold any number.
+        values = [math.log(value) if value > 0 else 0.0 for value in values]
     elif constant := scale.get("constant"):
         values = [math.copysign(math.log1p(abs(x) / constant), x) for x in values]
     return [length * value / (max(values) - min(values) or 1) for value in values]

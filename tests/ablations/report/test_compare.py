@@ -33,6 +33,8 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         "experiments.evaluate.trained.text_of_split", lambda *_: (REFERENCES, REFERENCES)
     )
+    monkeypatch.setattr("experiments.evaluate.significance._TRIALS", 1_000)
+    monkeypatch.setattr("experiments.evaluate.significance._SAMPLES", 100)
     return tmp_path
 
 
@@ -42,7 +44,7 @@ def test_a_line_per_common_seed_and_one_over_all(table: Path) -> None:
         assert line.startswith(f"seed {seed}: BLEU of base 100.00, of narrow ")
         assert line.endswith(": base is better than narrow")
     assert over.startswith("over 2 seeds: difference \u2212") and " 95 % in \u2212" in over
-    assert signature.startswith("nrefs:1|bs:1000|ar:10000|")
+    assert signature.startswith("nrefs:1|bs:100|ar:1000|")
     line, alone, _ = compare_rows(table, "narrow", "base", "3")
     assert line.startswith("seed 3: BLEU of narrow ") and alone.startswith("one seed: p is of the")
 
