@@ -43,11 +43,7 @@ def _inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Recor
 
 
 def draw_history(trials: Sequence[Record]) -> Spec | None:
-    """Perplexity by trial on a logarithmic axis, with the best so far as a line.
-
-    Returns:
-        None if fewer than two trials have finished
-    """
+    """Perplexity by trial, and the best so far as a line; None before two trials have finished."""
     inside, edge = _inside_and_edge(trials)
     if len(inside) < 2:
         return None
@@ -104,12 +100,8 @@ def draw_trial_curves(curves: Mapping[str, Mapping[int, float]], best: str | Non
 
 
 def draw_parallel(trials: Sequence[Record], parameters: Sequence[Record]) -> Spec | None:
-    """A line for each finished trial through its values to its perplexity, coloured by rank.
-
-    The best 200 are drawn, the best one in front.
-
-    Returns:
-        None if fewer than two trials have finished
+    """A line through the values and the perplexity of each of the 200 best trials that finished,
+    coloured by rank, the best in front; None before two trials have finished.
     """
     inside, _ = _inside_and_edge(trials)
     if len(inside) < 2:
@@ -195,11 +187,7 @@ def draw_importances(shares: Mapping[str, float]) -> Spec | None:
 
 
 def draw_slices(trials: Sequence[Record], parameters: Sequence[Record]) -> Spec | None:
-    """Perplexity against each parameter by itself, one panel each.
-
-    Returns:
-        None if fewer than two trials have finished
-    """
+    """Perplexity against each parameter in turn; None before two trials have finished."""
     inside, edge = _inside_and_edge(trials)
     if len(inside) < 2:
         return None

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from ablations.figures.curves import group_of
 from ablations.report.layout import Column, Grid
-from ablations.report.numbers import RowNumbers, TableNumbers
+from ablations.report.numbers import OTHER_SCORES, RowNumbers, TableNumbers
 from ablations.report.sentences import flops, interval, label, needed, setting
 from ablations.report.statistics import Estimate
 from ablations.runs.attempts import locate
@@ -24,13 +24,6 @@ from transformer.errors import InputError
 NOISE = "~"  # marks a difference that is within noise
 _LOG_LINES = 15
 _FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
-# Scores that only some runs have, and their decimals.
-_OTHER_SCORES = {
-    "tokenised_bleu": ("BLEU tokenised", MEASURES["bleu"].digits),
-    "averaged_perplexity": ("PPL averaged", MEASURES["perplexity"].digits),
-    "averaged_bleu": ("BLEU averaged", MEASURES["bleu"].digits),
-    "averaged_f1": ("F1 averaged", MEASURES["f1"].digits),
-}
 
 
 def results_grid(table: TableNumbers) -> Grid:
@@ -45,7 +38,7 @@ def results_grid(table: TableNumbers) -> Grid:
         columns.append(Column(label(name), cells, style="setting", optional=2))
     for measure in table.measures:
         columns += _score_columns(table, measure)
-    for name, (title, digits) in _OTHER_SCORES.items():
+    for name, (title, digits) in OTHER_SCORES.items():
         cells = [mean(row.means.get(name), digits) for row in rows]
         columns.append(Column(title, cells, optional=1))
     columns += _sizes(rows)

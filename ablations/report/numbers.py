@@ -21,7 +21,13 @@ from transformer.errors import InputError
 
 WITHIN_NOISE = "within noise"
 _AVERAGED = "averaged_"
-_MORE_SCORES = ("tokenised_bleu", f"{_AVERAGED}perplexity", f"{_AVERAGED}bleu", f"{_AVERAGED}f1")
+# Scores that only some runs have: their titles and decimals.
+OTHER_SCORES = {
+    "tokenised_bleu": ("BLEU tokenised", MEASURES["bleu"].digits),
+    "averaged_perplexity": ("PPL averaged", MEASURES["perplexity"].digits),
+    "averaged_bleu": ("BLEU averaged", MEASURES["bleu"].digits),
+    "averaged_f1": ("F1 averaged", MEASURES["f1"].digits),
+}
 # Not columns of Table 3.
 _SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
 
@@ -172,7 +178,7 @@ def _state(progress: Progress | None) -> tuple[str, str]:
 def _read_row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Result | Unfinished]) -> RowNumbers:
     own = [runs[Cell(row.name, seed)] for seed in row.seeds]
     results = [run for run in own if isinstance(run, Result)]
-    means = {name: _mean(results, name) for name in (*MEASURES, *_MORE_SCORES)}
+    means = {name: _mean(results, name) for name in (*MEASURES, *OTHER_SCORES)}
     changed = row.changed(plan.base)
     return RowNumbers(
         name=row.name,
