@@ -12,12 +12,7 @@ from cyclopts import Parameter
 from experiments.catalog.find import EXPERIMENTS, find_experiment, searched
 from experiments.catalog.settings import with_settings
 from experiments.command_line import FLAT, Log, Program, Variants
-from experiments.records.experiment import (
-    CONFIG_FILE,
-    DecodingOptions,
-    Limits,
-    load_experiment,
-)
+from experiments.records.experiment import CONFIG_FILE, DecodingOptions, Limits, load_experiment
 from transformer.errors import InputError
 from transformer.variant import trust
 
@@ -89,8 +84,7 @@ def verify(name: str, /, *, vocab_size: VocabSize = None) -> None:
     Args:
         name: an experiment, files:FOLDER, FILE.py, or the directory of a run
     """
-    from experiments.records.checksums import check_files, read_checksums
-    from experiments.records.data import recorded_data
+    from experiments.records.checksums import check_files, read_checksums, recorded_data
     from transformer.data.prepare.prepare import verify as verify_data
 
     run = Path(name)
@@ -239,11 +233,7 @@ def compare(
 
 @command("translate runs/multi30k-seed1 < source.txt > translation.txt")
 def translate(
-    directory: Run,
-    /,
-    *,
-    variant: Variants = (),
-    decoding: Decoding = DecodingOptions(),
+    directory: Run, /, *, variant: Variants = (), decoding: Decoding = DecodingOptions()
 ) -> None:
     """Translate standard input to standard output, line by line; a parser writes trees in brackets.
 
@@ -260,11 +250,7 @@ def translate(
 
 @command("parse runs/craft_short-seed1 < sentences.txt > trees.txt")
 def parse(
-    directory: Run,
-    /,
-    *,
-    variant: Variants = (),
-    decoding: Decoding = DecodingOptions(),
+    directory: Run, /, *, variant: Variants = (), decoding: Decoding = DecodingOptions()
 ) -> None:
     """Parse the sentences of standard input into trees in brackets: translate, by a parser.
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import torch
 
 # Names as CUDA gives them, without the brand; TFLOP/s of fp32 outside tensor cores, and of dense
-# bf16 accumulated in fp32. Slices of a GPU (MIG) and laptop GPUs are not the same devices.
+# bf16 accumulated in fp32, without sparsity. K80 to P100 are from the paper's footnote 5, the
+# others from NVIDIA's data sheets. Slices of a GPU (MIG) and laptop GPUs are other devices.
 _PEAK_TFLOPS: dict[str, tuple[float, float | None]] = {
     r"K80": (2.8, None),
     r"K40[cmst]?": (3.7, None),
@@ -40,7 +41,7 @@ _PEAK_TFLOPS: dict[str, tuple[float, float | None]] = {
     r"(GeForce )?RTX 3090": (35.6, 71.0),
     r"(GeForce )?RTX 4090": (82.6, 165.2),
 }
-# What torch, CUDA and its libraries say when they have no exception of its own for it.
+# Messages of torch, CUDA and its libraries that come without an exception class of their own.
 _OUT_OF_MEMORY = ("out of memory", "an't allocate memory", "annot allocate memory", "ALLOC_FAILED")
 
 
@@ -57,7 +58,7 @@ class World:
 
 
 def launched_world() -> World | None:
-    """The processes that ``torchrun`` has started, this one among them; None without torchrun."""
+    """The processes that ``torchrun`` has started, this one included; None without torchrun."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     local, size = (int(os.environ[name]) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
@@ -70,9 +71,7 @@ def launched_world() -> World | None:
 
 
 def find_world(devices: int | None) -> World:
-    """The processes of a run on ``devices`` of this machine; None takes those of ``torchrun``,
-    or one without it.
-    """
+    """The processes of a run on ``devices`` of this machine; None takes ``torchrun``'s, or one."""
     import torch
 
     launched = launched_world()
@@ -123,22 +122,16 @@ def peak_memory(device: torch.device) -> int:
 
 
 def nominal_peak(device: str, precision: Precision) -> float | None:
-    """Peak operations per second that the maker states for a device, which has its name from CUDA;
-    None if not known here.
-
-    The figures of the paper's own GPUs, K80 to P100, are its footnote 5; the others are from
-    NVIDIA's data sheets and whitepapers, without sparsity. CPUs have no such figure that everyone
-    agrees on.
+    """Peak operations per second of a device by its name; None for unknown ones and for CPUs.
 
     Args:
         device: its name as CUDA gives it, or a short one such as ``H100``, in any case
-        precision: ``bf16`` or ``fp32``
     """
     name = re.sub(r"^(NVIDIA )?(Tesla )?", "", device)
     for pattern, (fp32, bf16) in _PEAK_TFLOPS.items():
         if re.fullmatch(pattern, name, re.IGNORECASE):
             tflops = bf16 if precision == "bf16" else fp32
-            return None if tflops is None else 1e12 * tflops
+            return tflops and 1e12 * tflops
     return None
 
 
@@ -148,7 +141,7 @@ class OutOfMemoryError(Exception):
 
 @contextmanager
 def explain_out_of_memory(where: Callable[[], str], advice: str) -> Generator[None]:
-    """Raise one OutOfMemoryError for the many of Python, torch and CUDA, with where and advice."""
+    """Raise an OutOfMemoryError, with where and advice, for those of Python, torch and CUDA."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
@@ -158,9 +151,9 @@ def explain_out_of_memory(where: Callable[[], str], advice: str) -> Generator[No
 
 
 def native_precision() -> Precision:
-    """What the precision ``auto`` means on this machine.
+    """The precision that ``auto`` chooses on this machine.
 
-    Asked in a process of its own: one that has looked at a GPU keeps memory there.
+    A process of its own looks at the GPU, because it keeps memory there until it ends.
     """
     command = [sys.executable, "-m", __spec__.name]
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

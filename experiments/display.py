@@ -18,7 +18,7 @@ _LINE_SECONDS = 30.0
 
 
 class Display:
-    """Shows one stage after the other: a bar on a terminal, otherwise a line now and then.
+    """Shows one stage after another: a bar on a terminal, otherwise a line now and then.
 
     Only the first of several ranks shows anything.
 
@@ -33,15 +33,9 @@ class Display:
         self._bar: Bar | None = None
         self._written = self._printed = 0.0
 
-    def __enter__(self) -> Display:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     def start(self, stage: RunState) -> None:
         """Begin a stage, and end the one before."""
-        self.stop()
+        self.close()
         self._written = self._printed = 0.0
         if self._directory is not None:
             write_progress(self._directory, Progress(stage=stage))
@@ -72,7 +66,8 @@ class Display:
     def say(self, message: str) -> None:
         self._console.print(message, highlight=False, soft_wrap=True)
 
-    def stop(self) -> None:
+    def close(self) -> None:
+        """Take the bar off the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

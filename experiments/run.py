@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as lightning
+from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy
 
 from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
@@ -21,10 +22,9 @@ from experiments.devices import (
 )
 from experiments.display import Display
 from experiments.evaluate.scoring import score_run
-from experiments.records.checkpoints import newest_sound
-from experiments.records.checksums import SUMS_FILE, record_checksums
-from experiments.records.data import record_data, recorded_data
+from experiments.records.checksums import SUMS_FILE, record_checksums, record_data, recorded_data
 from experiments.records.experiment import Experiment, Limits, Log
+from experiments.records.outputs import newest_sound
 from experiments.records.ownership import (
     check_configuration,
     check_not_removed,
@@ -58,7 +58,7 @@ def run(
     fenced: bool = False,
     log: Log = "wandb",
 ) -> Result | None:
-    """Train, evaluate and write the result, continuing where an earlier run in ``directory`` was.
+    """Train, evaluate and write the result, continuing where an earlier run in ``directory`` ended.
 
     Of several ranks only the first scores; the others return None as soon as training is over.
 
@@ -67,8 +67,8 @@ def run(
         accumulate: parts of each device's share of a batch, to hold one at a time: one device with
             eight takes the same steps as eight devices with one, up to rounding
         limits: where training ends sooner than configured
-        fenced: another attempt may take the run over by renaming ``directory``. It exists already,
-            and is not made again after that, so that whatever this process still writes fails.
+        fenced: another attempt may take the run over by renaming ``directory``; it exists already
+            and is not made again, so that whatever this process writes after that fails
     """
     limits = limits or Limits()
     world = find_world(devices)
@@ -79,14 +79,14 @@ def run(
     with (
         lock_directory(directory, make=not fenced),
         torch_threads(experiment.config.training.threads),
-        Display(directory) as display,
+        closing(Display(directory)) as display,
     ):
         result = load_result(directory)
         if result is not None and limits.reached(result, experiment.config.training.max_steps):
             return result
         (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
         data = _prepare(experiment, directory, display)
-        with Tracking(experiment, directory, log) as tracking:
+        with closing(Tracking(experiment, directory, log)) as tracking:
             trainer, clock = _train(
                 experiment, directory, data, tracking, display, world, accumulate, limits
             )
@@ -102,7 +102,7 @@ def run(
 
 
 def _prepare(experiment: Experiment, directory: Path, display: Display) -> TranslationDataModule:
-    """Prepare the data and then, since it may be refused, make the directory the experiment's."""
+    """Prepare the data; if it is not refused, record it and the experiment in the directory."""
     display.start(RunState.PREPARE)
     data = TranslationDataModule(experiment.config, recorded_data(directory))
     corpus = data.corpus
@@ -121,7 +121,7 @@ def _train(
     world: World,
     accumulate: int,
     limits: Limits,
-) -> tuple[lightning.Trainer, Clock]:
+) -> tuple[Trainer, Clock]:
     """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off."""
     display.start(RunState.TRAIN)
     quieten_lightning()
@@ -130,7 +130,7 @@ def _train(
     max_steps = limits.steps(config.max_steps)
     clock = Clock()
     checkpoints = Checkpoints(directory, config, clock)
-    trainer = lightning.Trainer(
+    trainer = Trainer(
         accelerator=default_device().type,
         devices=world.local,
         num_nodes=world.nodes,
@@ -172,7 +172,7 @@ def _train(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended and why, in one line; for a signal, its number and the checkpoint's step."""
+    """How a run ended and a line that says why; for a signal, its number and the last step."""
 
     state: RunState
     message: str = ""

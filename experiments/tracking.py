@@ -31,7 +31,7 @@ _FINISH_SECONDS = 60
 
 
 class Tracking:
-    """The logger of one run, closed when the context is left; only the first rank tracks."""
+    """The logger of one run; only the first rank tracks."""
 
     def __init__(self, experiment: Experiment, directory: Path, log: Log = "wandb") -> None:
         if log == "tensorboard":
@@ -41,17 +41,15 @@ class Tracking:
         self._run = _start_run(experiment, directory) if self._log == "wandb" else None
         self._board: TensorBoardLogger | None = None
 
-    def __enter__(self) -> Tracking:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End what was started."""
         if self._run is not None:
             _finish(self._run)
         if self._board is not None:
             self._board.finalize("success")
 
     def loggers(self, resumed_step: int) -> list[Logger]:
-        """Loggers for a Trainer; none if W&B could not be started."""
+        """Loggers for a Trainer; none if W&B did not start."""
         if self._run is not None:
             from lightning.pytorch.loggers import WandbLogger
 
@@ -106,22 +104,17 @@ def _flat_config(experiment: Experiment) -> dict[str, Any]:
 
 
 def _start_run(experiment: Experiment, directory: Path) -> Any:
-    """Start the W&B run of a run; None, with a warning, if that fails.
+    """Start a W&B run; None, with a warning, if that fails.
 
-    A resumed run continues the same W&B run. If other attempts may take the run over, each
-    has a W&B run of its own, which names the one before.
+    A resumed run continues its W&B run. If other attempts may take the run over, each has a W&B run
+    of its own, which names the one before.
     """
     name = f"{experiment.name}-seed{experiment.config.training.seed}"
     config = _flat_config(experiment)
-    attempt = read_attempt(directory)
-    if attempt is not None:
+    if (attempt := read_attempt(directory)) is not None:
         name = f"{name}-attempt{attempt.number}"
-        config |= {
-            "cell": attempt.cell,
-            "attempt": attempt.number,
-            "host": attempt.host,
-            "resumed_from": attempt.wandb_ids[-1] if attempt.wandb_ids else None,
-        }
+        config |= {"cell": attempt.cell, "attempt": attempt.number, "host": attempt.host}
+        config["resumed_from"] = attempt.wandb_ids[-1] if attempt.wandb_ids else None
     run = _start(
         directory,
         new=attempt is not None,
@@ -140,15 +133,12 @@ def _start_run(experiment: Experiment, directory: Path) -> Any:
 
 def track_table(
     directory: Path,
-    name: str,
     columns: Sequence[str],
     rows: Sequence[Sequence[object]],
-    *,
     figures: Mapping[str, Path],
-    config: Mapping[str, object],
-    group: str,
-    tags: Sequence[str],
+    *,
     offline: bool = False,
+    **settings: Any,
 ) -> None:
     """Log a whole table to one W&B run, the same at each call; failures become warnings.
 
@@ -156,16 +146,9 @@ def track_table(
         directory: the table's, where the run's id is kept
         rows: a cell for each column, all of a column text or all numbers; None if unknown
         offline: whatever the environment says
+        settings: of ``wandb.init``, such as the run's name
     """
-    run = _start(
-        directory,
-        offline=offline,
-        name=name,
-        job_type="table",
-        group=group,
-        tags=list(tags),
-        config=dict(config),
-    )
+    run = _start(directory, offline=offline, job_type="table", **settings)
     if run is None:
         return
     import wandb
@@ -229,11 +212,10 @@ def project() -> str:
 def tracking_mode() -> str:
     """``offline`` unless ``WANDB_MODE`` or ``WANDB_API_KEY`` says otherwise.
 
-    Checked before W&B starts, because a start without a network takes minutes to fail.
+    The server is asked before W&B starts, because a start without a network takes minutes to fail.
     """
-    mode = os.environ.get("WANDB_MODE") or (
-        "online" if os.environ.get("WANDB_API_KEY") else "offline"
-    )
+    by_key = "online" if os.environ.get("WANDB_API_KEY") else "offline"
+    mode = os.environ.get("WANDB_MODE") or by_key
     if mode == "online" and not answers(server()):
         warnings.warn("W&B's server does not answer: tracking offline", stacklevel=2)
         return "offline"
@@ -253,6 +235,6 @@ def answers(server: str) -> bool:
 
     try:
         requests.head(server, timeout=_PROBE_SECONDS)
+        return True
     except requests.RequestException:
         return False
-    return True

@@ -1,10 +1,11 @@
-"""What every test stands on: an empty cache of its own, no network for W&B, one thread."""
+"""Surroundings of every test: an empty cache, no network for W&B, one thread."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 # The bits of a result depend on the number of threads; torch reads this when it is imported.
@@ -79,9 +80,9 @@ def tiny_config(files_corpus: Corpus) -> Config:
     return tiny(files_corpus)
 
 
-@pytest.fixture
-def vocabulary(tmp_path: Path) -> Vocabulary:
+@pytest.fixture(scope="session")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
     """Of numbers in words, as large as that of the tiny model."""
-    lines = [line for pair in number_pairs(29, seed=7) for line in pair]
-    train_vocabulary(lines, TINY_MODEL.vocab_size, tmp_path / "v.model")
-    return Vocabulary(tmp_path / "v.model")
+    path = tmp_path_factory.mktemp("vocabulary") / "v.model"
+    train_vocabulary(chain(*number_pairs(29, seed=7)), TINY_MODEL.vocab_size, path)
+    return Vocabulary(path)

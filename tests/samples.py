@@ -28,7 +28,7 @@ from transformer.model.encoder_decoder import Transformer
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 
-# What a broken disk or a stranger may leave in place of a JSON object.
+# Contents that a broken disk may leave in place of a JSON object.
 DAMAGED_JSON = {
     "empty": b"",
     "cut": b"{",
@@ -40,7 +40,7 @@ DAMAGED_JSON = {
     "half a character": b'{"a": "\\uD800"}',
 }
 
-# No two sizes are alike, so that an axis taken for another fails.
+# No two sizes are alike, so that swapped axes fail.
 TINY_MODEL = ModelConfig(
     vocab_size=61,
     num_layers=2,

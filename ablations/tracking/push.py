@@ -40,14 +40,14 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
     heads, *lines = lines_of_runs(table)
     track_table(
         root,
-        f"{plan.table}-{plan.scale}-table",
         [*map(str, heads)],
         lines,
-        figures={path.stem: path for path in sorted((root / FIGURES).glob("*.png"))},
-        config={"table": plan.table, "scale": plan.scale, "corpus": plan.base.data.corpus.name},
+        {path.stem: path for path in sorted((root / FIGURES).glob("*.png"))},
+        offline=offline,
+        name=f"{plan.table}-{plan.scale}-table",
         group=f"{plan.table}-{plan.scale}",
         tags=(plan.table, plan.scale, "table"),
-        offline=offline,
+        config={"table": plan.table, "scale": plan.scale, "corpus": plan.base.data.corpus.name},
     )
 
 

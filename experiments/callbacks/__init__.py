@@ -1,7 +1,7 @@
 """Callbacks of the Trainer.
 
-They are called in that order, so that a checkpoint includes the metrics of its own step. Lightning
-has parts of its own for most of this. Each is replaced for a reason:
+A checkpoint is written last, so that it includes the metrics of its own step. Lightning has parts
+of its own for most of this. Each is replaced for a reason:
 
 * ``ModelCheckpoint`` writes in place, so a crash can leave half a file; it does not wait for a
   validation that is due at the same step; and it cannot tell regular checkpoints, which are

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as lightning
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+from lightning.pytorch import Callback, Trainer
 
 from experiments.callbacks.metrics import Clock, completes_step
-from experiments.records.checkpoints import is_regular, step_checkpoints
 from experiments.records.experiment import CHECKPOINTS
+from experiments.records.outputs import is_regular, step_checkpoints
 from experiments.records.ownership import check_not_removed
 from transformer.config import TrainingConfig
 from transformer.files import replacing
@@ -26,7 +26,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        del storage_options
         target = Path(path)
         # No parents: a run that was taken over is not made again.
         target.parent.mkdir(exist_ok=True)
@@ -40,13 +39,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             raise
 
 
-class Checkpoints(lightning.Callback):
+class Checkpoints(Callback):
     """Writes a checkpoint at a fixed interval and at the end, and keeps as many as are averaged.
 
     The interval is a number of steps, or of minutes of training: then a checkpoint is written at
-    the first step after each multiple of it. Several devices must ask the first one's clock, and do
-    so only at logged steps. Where a validation is due at the same step, the checkpoint waits for
-    it.
+    the first step after each multiple of it. Several devices go by the first one's clock, which
+    they ask only at logged steps. A checkpoint waits for a validation that is due at its step.
     """
 
     def __init__(self, directory: Path, config: TrainingConfig, clock: Clock) -> None:
@@ -58,7 +56,7 @@ class Checkpoints(lightning.Callback):
         self._due = self._ending = False
 
     def write_at_this_step(self) -> None:
-        """Write one at this step, whatever the interval, because training ends here."""
+        """Write a checkpoint at this step, because training ends here."""
         self._ending = True
 
     def state_dict(self) -> dict[str, Any]:
@@ -67,18 +65,18 @@ class Checkpoints(lightning.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._intervals = state_dict["intervals"]
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         if not completes_step(trainer):
             return
         self._due = self._is_due(trainer)
         if trainer.global_step % self._config.validate_every_steps != 0:
             self._save_if_due(trainer)
 
-    def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+    def on_validation_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         if trainer.global_step % self._config.validate_every_steps == 0:
             self._save_if_due(trainer)  # and not at an extra one, where the time was up
 
-    def _is_due(self, trainer: lightning.Trainer) -> bool:
+    def _is_due(self, trainer: Trainer) -> bool:
         minutes, step = self._config.checkpoint_every_minutes, trainer.global_step
         if minutes is None:
             return step % self._config.checkpoint_every_steps == 0
@@ -88,7 +86,7 @@ class Checkpoints(lightning.Callback):
         due, self._intervals = intervals > self._intervals, intervals
         return trainer.strategy.broadcast(due)
 
-    def _save_if_due(self, trainer: lightning.Trainer) -> None:
+    def _save_if_due(self, trainer: Trainer) -> None:
         step = trainer.global_step
         if self._due or self._ending or trainer.should_stop or step == trainer.max_steps:
             name = f"step-{step:08d}.ckpt" if self._due else f"step-{step:08d}-stop.ckpt"

@@ -1,4 +1,4 @@
-"""Count, log and show the figures of a training."""
+"""Count, log and show the figures of training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import lightning.pytorch as lightning
+from lightning.pytorch import Callback, LightningModule, Trainer
 
 from experiments.records.outputs import (
     COLUMNS,
@@ -41,14 +41,14 @@ def quieten_lightning() -> None:
     warnings.filterwarnings("ignore", module=r"lightning\..*")
 
 
-def completes_step(trainer: lightning.Trainer) -> bool:
+def completes_step(trainer: Trainer) -> bool:
     """Whether the micro-batch that has just ended is the last of its optimiser step."""
     return (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches == 0
 
 
-class Clock(lightning.Callback):
-    """Counts the seconds, validation included, and the real tokens of training, on all devices and
-    over all sessions of a run.
+class Clock(Callback):
+    """Counts the seconds of training, validation included, and its tokens without padding, on all
+    devices and over all sessions of a run.
     """
 
     def __init__(self) -> None:
@@ -84,24 +84,18 @@ class Clock(lightning.Callback):
         self._ended = time.monotonic()
 
     def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         if completes_step(trainer):
             self.source_tokens += batch.source_tokens
             self.target_tokens += batch.target_tokens
 
 
-class LogMetrics(lightning.Callback):
+class LogMetrics(Callback):
     """Appends a line to ``metrics.csv`` for each logged step and each validation.
 
     Loggers get the step as in ``metrics.csv`` (Lightning itself counts it only after logging), the
-    target tokens seen, and how many there were a second since the last logged step, without
-    validations.
+    target tokens seen, and those per second since the last logged step, without validations.
 
     Args:
         clock: a callback before this one, which counts the tokens
@@ -112,7 +106,7 @@ class LogMetrics(lightning.Callback):
     def __init__(self, directory: Path, clock: Clock, *, every: int, resumed_step: int) -> None:
         self._path = directory / METRICS_FILE
         self._clock, self._every = clock, every
-        self._seconds, self._tokens = 0.0, 0  # of the clock, where the interval begins
+        self._seconds, self._tokens = 0.0, 0  # of the clock, when the last logged step ended
         self._paused_at = 0.0
         if is_first_rank():
             kept = io.StringIO(newline="")
@@ -121,51 +115,42 @@ class LogMetrics(lightning.Callback):
             write_atomically(self._path, kept.getvalue())
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
-        self._begin_interval()
+        self._seconds, self._tokens = self._clock.seconds, self._clock.target_tokens
 
     def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        *args: Any,
-        **kwargs: Any,
+        self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any
     ) -> None:
         if completes_step(trainer) and trainer.global_step % self._every == 0:
             seconds = self._clock.seconds - self._seconds
             tokens = self._clock.target_tokens - self._tokens
             pl_module.log("train_tokens_per_second", tokens / max(seconds, 1e-9))
-            self._begin_interval()
+            self.on_train_start()
             self._log_axes(trainer, pl_module)
             self._append(trainer, TRAINING_COLUMNS)
 
     def on_validation_start(self, *args: Any, **kwargs: Any) -> None:
         self._paused_at = self._clock.seconds
 
-    def on_validation_epoch_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._log_axes(trainer, pl_module)
 
-    def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+    def on_validation_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         self._seconds += self._clock.seconds - self._paused_at
         self._append(trainer, VALIDATION_COLUMNS)
 
-    def _begin_interval(self) -> None:
-        self._seconds, self._tokens = self._clock.seconds, self._clock.target_tokens
-
-    def _log_axes(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+    def _log_axes(self, trainer: Trainer, module: LightningModule) -> None:
         # Lightning takes the figure of this name for the step.
         module.log("step", float(trainer.global_step))
         module.log("tokens_seen", float(self._clock.target_tokens))
 
-    def _append(self, trainer: lightning.Trainer, names: tuple[str, ...]) -> None:
+    def _append(self, trainer: Trainer, names: tuple[str, ...]) -> None:
         if trainer.is_global_zero:
             line = {name: f"{float(trainer.callback_metrics[name]):.6g}" for name in names}
             with self._path.open("a", encoding="utf-8", newline="") as file:
                 csv.DictWriter(file, COLUMNS).writerow({"step": trainer.global_step} | line)
 
 
-class ShowTraining(lightning.Callback):
+class ShowTraining(Callback):
     """Updates the display during training.
 
     Args:
@@ -183,12 +168,7 @@ class ShowTraining(lightning.Callback):
         self._started = time.monotonic()
 
     def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         if not trainer.is_global_zero or not completes_step(trainer):
             return

@@ -8,9 +8,9 @@ import threading
 from types import FrameType
 from typing import Any
 
-import lightning.pytorch as lightning
 import torch
 import torch.distributed as distributed
+from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
 from experiments.callbacks.checkpoints import Checkpoints
@@ -26,9 +26,9 @@ class StoppedError(Exception):
         self.number, self.step = number, step
 
 
-class StopEarly(lightning.Callback):
+class StopEarly(Callback):
     """Ends training after the step in which a signal comes, or the time is up; a second signal ends
-    it at once. Several ranks end at the same step, one later.
+    it at once. Several ranks end together, one step later.
 
     Args:
         clock: a callback before this one
@@ -36,9 +36,7 @@ class StopEarly(lightning.Callback):
         max_seconds: of training, by the first rank's clock; None for no limit
     """
 
-    def __init__(
-        self, clock: Clock, checkpoints: Checkpoints, max_seconds: float | None = None
-    ) -> None:
+    def __init__(self, clock: Clock, checkpoints: Checkpoints, max_seconds: float | None) -> None:
         self._clock, self._checkpoints = clock, checkpoints
         self._max_seconds = float("inf") if max_seconds is None else max_seconds
         self._ranks: RankVote | None = None
@@ -46,7 +44,7 @@ class StopEarly(lightning.Callback):
         self._ending = False
         self._handlers: dict[int, Any] = {}
 
-    def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+    def on_train_start(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         if trainer.world_size > 1:
             self._ranks = RankVote()
             # Lightning would broadcast, and wait for the GPU, before every micro-batch to learn
@@ -57,7 +55,7 @@ class StopEarly(lightning.Callback):
             for number in stop_signals():
                 self._handlers[number] = signal.signal(number, self._receive)
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         if not completes_step(trainer):
             return
         received = self._received is not None
@@ -70,7 +68,7 @@ class StopEarly(lightning.Callback):
             self._ending = True
             self._checkpoints.write_at_this_step()
 
-    def on_train_batch_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+    def on_train_batch_start(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         if self._ending:  # the step before is complete, with its validation and its checkpoint
             raise StoppedError(self._received or signal.SIGTERM, trainer.global_step)
 
@@ -83,8 +81,7 @@ class StopEarly(lightning.Callback):
     def on_exception(self, *args: Any, **kwargs: Any) -> None:
         self.on_train_end()
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        del frame
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
         if self._received is not None:
             sys.exit(128 + number)
         self._received = number
@@ -93,8 +90,8 @@ class StopEarly(lightning.Callback):
 class RankVote:
     """Lets all ranks stop at the same step.
 
-    After each step they tell each other what they know, while the next step is computed and through
-    the CPU: a reduction on the GPU would have to wait for it.
+    Their votes after each step are added up on the CPU while the next step is computed: a reduction
+    on the GPU would have to wait for it.
     """
 
     def __init__(self) -> None:
@@ -102,8 +99,8 @@ class RankVote:
         self._pending: tuple[Any, Tensor] | None = None
 
     def exchange(self, received: bool, up: bool) -> tuple[bool, bool]:
-        """Say after a step whether a signal has been received and whether the time is up; returns
-        what any rank had to say at the step before.
+        """Vote after a step whether a signal was received and whether the time is up; returns
+        whether any rank voted for each after the step before.
         """
         answer = False, False
         if self._pending is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,9 @@ from experiments.evaluate.trained import (
     load_trained,
     text_of_split,
 )
-from experiments.records.checkpoints import to_average
-from experiments.records.data import recorded_data
+from experiments.records.checksums import recorded_data
 from experiments.records.experiment import DecodingOptions, Experiment, load_experiment
-from experiments.records.outputs import Sample, hypotheses_path, samples_path
+from experiments.records.outputs import Sample, hypotheses_path, samples_path, to_average
 from experiments.records.progress import Progress, RunState
 from experiments.records.provenance import commit, versions
 from experiments.records.result import Averaged, Parses, Result, score_line, signature_lines
@@ -40,20 +39,20 @@ from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
 
 if TYPE_CHECKING:  # a translation needs no Lightning, whose import takes seconds
-    import lightning.pytorch as lightning
+    from lightning.pytorch import Trainer
 
     from experiments.callbacks.metrics import Clock
 
 # Rows of the embedding with which the parameters add up to the paper's column.
 _PAPER_VOCAB_SIZE = 40_960
 _FEWER_AT_ONCE = "run fewer things on the device at once; training is done and is not lost"
-# How many of the best translations are kept with their source, and of the worst.
+# So many of the best translations are kept with their source, and of the worst.
 _SAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
-    """A text as it was translated or parsed, and what a :class:`Result` holds about it by field;
+    """The translations, or parses, of a text, and their figures by field of a :class:`Result`;
     ``signatures`` are those of both kinds of BLEU.
     """
 
@@ -67,35 +66,29 @@ def score_run(
     experiment: Experiment,
     directory: Path,
     corpus: PreparedCorpus,
-    trainer: lightning.Trainer,
+    trainer: Trainer,
     clock: Clock,
     display: Display,
 ) -> Result:
     """Score the checkpoints of a run that has been trained, and write its translations."""
     device, vocabulary = trainer.strategy.root_device, corpus.vocabulary()
 
-    def score_mean(checkpoints: list[Path], split: str, name: str) -> Scores:
-        text = corpus.text(split)
-        model = load_average(experiment, checkpoints, device)
-        trained = TrainedModel(
-            experiment=experiment, model=model, vocabulary=vocabulary, averaged=len(checkpoints)
-        )
-        path = hypotheses_path(directory, name)
+    def score_split(trained: TrainedModel, split: str, name: str) -> Scores:
+        text, path = corpus.text(split), hypotheses_path(directory, name)
         shown = show_lines(display, len(text[0]))
         scores = score(trained, text, hypotheses_file=path, on_progress=shown)
         write_samples(samples_path(directory, name), text, scores.translations)
         return scores
 
     checkpoints = choose_checkpoints(experiment, directory)
-    scores = {
-        split: score_mean(checkpoints, split, split)
-        for split in experiment.splits
-        if corpus.has(split)
-    }
+    trained = load_average(experiment, checkpoints, vocabulary, device)
+    splits = (split for split in experiment.splits if corpus.has(split))
+    scores = {split: score_split(trained, split, split) for split in splits}
     averaged, count = None, experiment.config.training.also_average
     more = checkpoints if count is None else to_average(directory, count)
     if more != checkpoints:
-        valid = score_mean(more, "valid", "valid-averaged")
+        trained = load_average(experiment, more, vocabulary, device)
+        valid = score_split(trained, "valid", "valid-averaged")
         averaged = Averaged(checkpoints=len(more), **valid.figures)
     return _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
 
@@ -103,7 +96,7 @@ def score_run(
 def _result(
     experiment: Experiment,
     corpus: PreparedCorpus,
-    trainer: lightning.Trainer,
+    trainer: Trainer,
     clock: Clock,
     scores: dict[str, Scores],
     checkpoints: int,
@@ -157,21 +150,18 @@ def score(
     hypotheses = trained.decode(source, on_progress=on_progress)
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
-    likely = perplexity(trained.model, trained.vocabulary, source, reference)
-    figures: dict[str, Any] = {
-        "perplexity": likely.per_token,
-        "perplexity_per_char": likely.per_char,
-    }
+    found = perplexity(trained.model, trained.vocabulary, source, reference)
+    figures: dict[str, Any] = {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
     signatures: dict[str, str] = {}
     if trained.is_parser:
         figures["parses"] = score_parses(source, reference, hypotheses)
     else:
         language = trained.experiment.config.data.corpus.target_language
-        for name, found in (
+        for name, result in (
             ("bleu", bleu(hypotheses, reference)),
             ("tokenised_bleu", tokenised_bleu(hypotheses, reference, language)),
         ):
-            figures[name], signatures[f"{name}_signature"] = found.score, found.signature
+            figures[name], signatures[f"{name}_signature"] = result.score, result.signature
     return Scores(translations=hypotheses, figures=figures, signatures=signatures)
 
 
@@ -186,15 +176,8 @@ def score_parses(
     gold = [delinearise(*each) for each in zip(references, words, strict=True)]
     found = [delinearise(*each) for each in zip(lines, words, strict=True)]
     label = most_frequent_label(gold)
-    scores = evaluate_parses(gold, found)
-    return Parses(
-        precision=scores.precision,
-        recall=scores.recall,
-        f1=scores.f1,
-        exact_match=scores.exact_match,
-        baseline_f1=evaluate_parses(gold, [right_branching(x, label) for x in words]).f1,
-        sentences=scores.sentences,
-    )
+    baseline = evaluate_parses(gold, [right_branching(x, label) for x in words])
+    return Parses(baseline_f1=baseline.f1, **asdict(evaluate_parses(gold, found)))
 
 
 def write_samples(path: Path, text: Text, translations: list[str]) -> None:
@@ -216,7 +199,7 @@ def write_samples(path: Path, text: Text, translations: list[str]) -> None:
 
 
 def show_lines(display: Display, lines: int) -> Callable[[int], None]:
-    """Begin a stage of ``display``, and return what takes the number of lines done."""
+    """Begin a stage of ``display``, and return a function that shows the number of lines done."""
     display.start(RunState.EVALUATE)
     started = time.monotonic()
 
@@ -247,7 +230,7 @@ def evaluate_run(
         text = read_aligned(source, reference)
     else:
         text = text_of_split(load_experiment(directory), split, recorded_data(directory))
-    trained = load_trained(directory, options.average, options=options)
+    trained = load_trained(directory, **asdict(options))
     with show_progress("evaluate", len(text[0])) as shown:
         scores = score(trained, text, hypotheses_file=output, on_progress=shown)
     figures = Averaged(checkpoints=trained.averaged, **scores.figures)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.records.checksums import check_unchanged
-from experiments.records.data import recorded_data
+from experiments.records.checksums import check_unchanged, recorded_data
 from experiments.records.experiment import load_experiment
 from experiments.records.outputs import hypotheses_path
 from experiments.records.result import MEASURES
@@ -35,7 +34,7 @@ class System:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Significance:
-    """How often exchanging lines at random makes a difference as large as that of two systems."""
+    """A difference in BLEU, and how often a random exchange of lines makes one as large."""
 
     first: System
     second: System
@@ -66,7 +65,6 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
     """Compare two runs by the translations of ``split`` that they wrote."""
     from experiments.evaluate.trained import text_of_split  # imports torch
 
-    systems: list[tuple[str, list[str]]] = []
     for run in (first, second):
         check_unchanged(run)
         load_experiment(run)
@@ -74,19 +72,19 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
             raise InputError(
                 f"{run} has no {path.name}: it is not finished, or was not scored on {split}"
             )
-        systems.append((str(run), read_text(path)))
     data, other = recorded_data(first), recorded_data(second)
     for name in (f"{split}/source.txt", f"{split}/reference.txt"):
         if data and other and data.files.get(name) != other.files.get(name):
             raise InputError(f"{first} and {second} were scored on different text: {name} differs")
     _, references = text_of_split(load_experiment(first), split, data)
-    return compare_lines(systems[0], systems[1], references)
+    one, other = ((str(run), read_text(hypotheses_path(run, split))) for run in (first, second))
+    return compare_lines(one, other, references)
 
 
 def compare_files(first: Path, second: Path, reference: Path) -> Significance:
     """Compare two files of translations, a line for each line of ``reference``."""
-    systems = [(str(path), read_text(path)) for path in (first, second)]
-    return compare_lines(systems[0], systems[1], read_text(reference))
+    one, other = ((str(path), read_text(path)) for path in (first, second))
+    return compare_lines(one, other, read_text(reference))
 
 
 def compare_lines(
@@ -96,8 +94,8 @@ def compare_lines(
 
     Each trial exchanges a random half of the lines between the systems. (The p value of
     sacreBLEU's paired bootstrap is one-sided: at 0.05 it calls one chance difference in ten real.)
-    It accounts for the choice of lines, not for how far another training seed would move a system.
-    The intervals are of a bootstrap over the lines. The result is the same at every call.
+    The test accounts for the choice of lines, not for the effect of another training seed. The
+    intervals are of a bootstrap over the lines. The result is the same at every call.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.significance import PairedTest

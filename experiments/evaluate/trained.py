@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -13,9 +13,9 @@ from typing import IO
 import torch
 
 from experiments.devices import default_device
-from experiments.records.checkpoints import to_average
-from experiments.records.data import run_vocabulary
+from experiments.records.checksums import run_vocabulary
 from experiments.records.experiment import DecodingOptions, Experiment, load_experiment
+from experiments.records.outputs import to_average
 from transformer.config import override
 from transformer.data.corpora.declared import sacrebleu_set
 from transformer.data.corpora.treebanks import leaves_of
@@ -40,7 +40,7 @@ Text = tuple[list[str], list[str]]
 _LINES_AT_ONCE = 512
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class TrainedModel:
     """A trained model with its experiment and vocabulary.
 
@@ -50,7 +50,7 @@ class TrainedModel:
     experiment: Experiment
     model: Transformer
     vocabulary: Vocabulary
-    averaged: int
+    averaged: int = 1
     search: Decode | None = None
 
     @property
@@ -73,9 +73,9 @@ class TrainedModel:
         """
         constrain = None
         if self.is_parser:
-            leaves = leaves_of(self.experiment.config.data.corpus)
+            spelling = Spelling(self.vocabulary, leaves_of(self.experiment.config.data.corpus))
             device = self.model.embedding.weight.device
-            constrain = partial(TreeConstraint, Spelling(self.vocabulary, leaves), device=device)
+            constrain = partial(TreeConstraint, spelling, device=device)
         return translate(
             self.model,
             self.vocabulary,
@@ -92,36 +92,35 @@ def load_trained(
     directory: Path | str,
     average: int | None = None,
     *,
-    options: DecodingOptions | None = None,
+    engine: str = "torch",
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
     device: torch.device | None = None,
 ) -> TrainedModel:
     """Load the model of a run or of an export as safetensors.
 
     Args:
         average: how many of the last checkpoints to average; None for as many as configured
-        options: other settings of the search than the run's own
+        engine, beam_size, length_penalty: as in :class:`DecodingOptions`
         device: None takes a GPU if there is one
 
     Raises:
         InputError: if the directory holds no model, or not enough checkpoints.
     """
     directory, device = Path(directory), device or default_device()
-    experiment, options = load_experiment(directory), options or DecodingOptions()
-    search = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
+    experiment = load_experiment(directory)
+    search = {"beam_size": beam_size, "length_penalty": length_penalty}
     given = {name: value for name, value in search.items() if value is not None}
     experiment = replace(experiment, config=override(experiment.config, **given))
     if (directory / WEIGHTS_FILE).is_file():
         if average is not None:
             raise InputError(f"{directory} is an export and holds no checkpoints to average")
-        model, averaged = load_weights(experiment.config.model, directory).to(device), 1
+        model = load_weights(experiment.config.model, directory).to(device)
+        trained = TrainedModel(experiment, model, run_vocabulary(directory))
     else:
         checkpoints = choose_checkpoints(experiment, directory, average)
-        model, averaged = load_average(experiment, checkpoints, device), len(checkpoints)
-    vocabulary = run_vocabulary(directory)
-    trained = TrainedModel(
-        experiment=experiment, model=model, vocabulary=vocabulary, averaged=averaged
-    )
-    return with_ctranslate2(trained) if options.engine == "ctranslate2" else trained
+        trained = load_average(experiment, checkpoints, run_vocabulary(directory), device)
+    return with_ctranslate2(trained) if engine == "ctranslate2" else trained
 
 
 def choose_checkpoints(
@@ -142,15 +141,15 @@ def choose_checkpoints(
 
 
 def load_average(
-    experiment: Experiment, checkpoints: list[Path], device: torch.device
-) -> Transformer:
+    experiment: Experiment, checkpoints: list[Path], vocabulary: Vocabulary, device: torch.device
+) -> TrainedModel:
     """The model with the mean of the checkpoints' weights."""
     model = build(experiment.config.model)
     model.load_state_dict(average_weights(checkpoints))
     model.to(device).eval()
     if experiment.config.model.model is not None:
         check_cache(model)
-    return model
+    return TrainedModel(experiment, model, vocabulary, len(checkpoints))
 
 
 def with_ctranslate2(trained: TrainedModel, folder: Path | None = None) -> TrainedModel:
@@ -166,12 +165,12 @@ def with_ctranslate2(trained: TrainedModel, folder: Path | None = None) -> Train
 
 
 def translate_stream(
-    directory: Path, stream: IO[bytes], options: DecodingOptions | None = None
+    directory: Path, stream: IO[bytes], options: DecodingOptions = DecodingOptions()
 ) -> Iterator[str]:
     """Translate each line, in order, some hundred at a time; a parser makes a tree of it, where
     words and punctuation have spaces between them.
     """
-    trained = load_trained(directory, options and options.average, options=options)
+    trained = load_trained(directory, **asdict(options))
     numbered, first_line = enumerate(lines_of(stream), start=1), 1
     while read := [_read_line(*line) for line in itertools.islice(numbered, _LINES_AT_ONCE)]:
         read = [line and escape(line) for line in read] if trained.is_parser else read

@@ -1,13 +1,16 @@
-"""A run's ``metrics.csv``, translations and samples."""
+"""Checkpoints, ``metrics.csv``, translations and samples of a run."""
 
 from __future__ import annotations
 
 import re
+import warnings
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.records.experiment import CHECKPOINTS
 from transformer.config import from_dict
-from transformer.files import read_json
+from transformer.files import read_json, rename
 
 METRICS_FILE = "metrics.csv"
 TRAINING_COLUMNS: tuple[str, ...] = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
@@ -16,6 +19,59 @@ COLUMNS: tuple[str, ...] = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
 
 _NUMBER = r"-?(\d+(\.\d+)?(e[-+]\d+)?|inf|nan)"
 _LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
+# "-stop" marks a checkpoint that was written at a stop or at the end, between two regular ones.
+_CHECKPOINT = re.compile(r"step-(\d+)(-stop)?\.ckpt")
+
+
+def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
+    """The checkpoints of the run in ``directory`` by step, oldest first."""
+    paths = (directory / CHECKPOINTS).glob("step-*.ckpt")
+    found = [(_CHECKPOINT.fullmatch(path.name), path) for path in paths]
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def is_regular(checkpoint: Path) -> bool:
+    """Whether a checkpoint was written at the regular interval, not at a stop."""
+    return not checkpoint.stem.endswith("-stop")
+
+
+def newest_sound(directory: Path) -> tuple[int, Path] | None:
+    """The newest checkpoint that can be read, and its step; newer ones that are damaged are
+    renamed, with a warning.
+    """
+    found = step_checkpoints(directory)
+    while found:
+        step, path = found.pop()
+        if _is_sound(path):
+            return step, path
+        rename(path, path.with_name(f"{path.name}.damaged"))
+        then = "continuing from the one before it" if found else "starting over"
+        warnings.warn(f"{path} is damaged: {then}", stacklevel=2)
+    return None
+
+
+def to_average(directory: Path, count: int) -> list[Path]:
+    """The last ``count`` checkpoints among the regular ones and the very last one.
+
+    Those that were written at earlier stops are left out, so that the average does not depend on
+    how often the run was stopped.
+    """
+    sound = [path for _, path in step_checkpoints(directory) if _is_sound(path)]
+    return [path for path in sound if is_regular(path) or path == sound[-1]][-count:]
+
+
+def _is_sound(checkpoint: Path) -> bool:
+    import torch
+
+    try:
+        with zipfile.ZipFile(checkpoint) as archive:
+            if archive.testzip() is not None:
+                return False
+        # torch may refuse the list of contents although the checksums hold.
+        torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+        return True
+    except Exception:  # a damaged byte makes zipfile and torch raise almost anything
+        return False
 
 
 def hypotheses_path(directory: Path, split: str) -> Path:

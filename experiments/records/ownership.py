@@ -22,10 +22,9 @@ _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 
 
 def claim(directory: Path, experiment: Experiment, *, make: bool = True) -> None:
-    """Make ``directory`` the experiment's, or check that it already is.
+    """Write the experiment into ``directory``, or check that it already is there.
 
-    Args:
-        make: create the directory if it is missing
+    A missing directory is created if ``make``.
     """
     check_configuration(directory, experiment)
     if not (directory / CONFIG_FILE).exists():
@@ -52,7 +51,7 @@ def check_configuration(directory: Path, experiment: Experiment) -> None:
 
 
 def is_first_rank() -> bool:
-    """Whether this process is the one that writes files; known before a Trainer is made."""
+    """Whether this process is the one that writes files; known before there is a Trainer."""
     ranks = (os.environ[name] for name in _RANK_VARIABLES if name in os.environ)
     return int(next(ranks, "0")) == 0
 
@@ -61,8 +60,7 @@ def is_first_rank() -> bool:
 def lock_directory(directory: Path, *, make: bool) -> Generator[None]:
     """Keep other processes out of the directory; the ranks of one run share it.
 
-    Args:
-        make: create the directory if it is missing
+    A missing directory is created if ``make``.
     """
     if not is_first_rank():
         yield
@@ -81,7 +79,7 @@ def lock_directory(directory: Path, *, make: bool) -> Generator[None]:
 
 
 def check_not_removed(directory: Path) -> None:
-    """Check that nobody has removed the run's directory, or taken it over, since it was claimed."""
+    """Check that the run's directory has not been removed, or taken over, since it was claimed."""
     if is_first_rank() and not (directory / CONFIG_FILE).is_file():
         raise InputError(
             f"{directory} was removed, or emptied, while the run was writing to it: start it again"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +21,13 @@ Command = Callable[..., Finished]
 
 
 @pytest.fixture(scope="session")
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("shared-cache")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cache of all tests here, and of the fixtures that live longer than one test."""
+    cache = tmp_path_factory.mktemp("shared-cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATA_CACHE", str(cache))
+        patch.setenv("WANDB_MODE", "offline")
+        yield cache
 
 
 @pytest.fixture(autouse=True)
@@ -38,40 +45,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished(
-    folder: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Path]:
+def finished(folder: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished run, which no test may change."""
     directory = tmp_path_factory.mktemp("finished") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATA_CACHE", str(shared_cache))
-        patch.setenv("WANDB_MODE", "offline")
-        run(tiny_experiment(folder), directory)
-    yield directory
+    run(tiny_experiment(folder), directory)
+    return directory
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, which a test may change."""
+    return shutil.copytree(finished, tmp_path / "run", symlinks=True)
+
+
+@pytest.fixture
+def unfinished(copy: Path) -> Path:
+    """A run as it would be if it was killed after its last step, before the result."""
+    (copy / "result.json").unlink()
+    return copy
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Start:
-    """Start a command in a process of its own."""
+    """Start a command in a process of its own; ``settings`` are those of ``start``."""
     numbers = itertools.count()
 
     def begin(
-        *arguments: str | Path,
-        stdin: bytes | None = b"",
-        largest_file: int | None = None,
-        spare_memory: int | None = None,
-        **environment: str,
+        *arguments: str | Path, environment: Mapping[str, str] = os.environ, **settings: Any
     ) -> Running:
-        merged = {**os.environ, **environment}
         streams = tmp_path / f"streams-{next(numbers)}"
-        return start(
-            streams,
-            arguments,
-            environment=merged,
-            stdin=stdin,
-            largest_file=largest_file,
-            spare_memory=spare_memory,
-        )
+        return start(streams, arguments, environment=environment, **settings)
 
     return begin
 

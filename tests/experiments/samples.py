@@ -1,17 +1,16 @@
-"""A tiny experiment, and how two runs of it are compared."""
+"""A tiny experiment, and the comparison of two runs of it."""
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from experiments.records.checkpoints import step_checkpoints
 from experiments.records.experiment import Experiment
+from experiments.records.outputs import step_checkpoints
 from experiments.records.result import Result, load_result
 from experiments.run import run
 from tests.samples import tiny
@@ -50,16 +49,6 @@ def result_of(experiment: Experiment, directory: Path, **settings: Any) -> Resul
     return result
 
 
-def copy_of(directory: Path, target: Path) -> Path:
-    """A copy of a run's directory that a test may change."""
-    return shutil.copytree(directory, target, symlinks=True)
-
-
-def forget_result(directory: Path) -> None:
-    """Turn a finished run into one that was stopped right after its last checkpoint."""
-    (directory / "result.json").unlink()
-
-
 def last_checkpoint(directory: Path) -> dict[str, Any]:
     """The newest checkpoint's contents."""
     _, path = step_checkpoints(directory)[-1]
@@ -80,13 +69,13 @@ def outcome(directory: Path) -> dict[str, object]:
     """The result without times, memory and the commit."""
     result = load_result(directory)
     assert result is not None
-    incidental = {
+    incidental = [
         "train_seconds",
         "tokens_per_second",
         "peak_memory_bytes",
         "finished_at",
         "commit",
-    }
+    ]
     return {k: v for k, v in dataclasses.asdict(result).items() if k not in incidental}
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.ablations.runs.processes import Finished
-from tests.experiments.conftest import Command
+from experiments.cli import PROGRAM
 from tests.test_variant import GELU
+from transformer.variant import FILES_VARIABLE
 
+Said = pytest.CaptureFixture[str]
 EXPERIMENT = """
 from experiments.records.experiment import Experiment
 from transformer import Config, DataConfig, folder_corpus, override
@@ -22,55 +25,44 @@ EXPERIMENT = Experiment(name="numbers", description="", config=config)
 """
 
 
-@pytest.fixture
-def trained(command: Command, folder: Path, tmp_path: Path) -> tuple[Path, Path]:
-    mine, run = tmp_path / "mine.py", tmp_path / "run"
+def test_every_command_works_with_the_file_as_it_was_and_says_which_without_it(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mine, run, export = tmp_path / "mine.py", tmp_path / "run", tmp_path / "export"
     mine.write_text(GELU)
     (tmp_path / "numbers.py").write_text(EXPERIMENT.replace("FOLDER", repr(str(folder))))
-    train(command, tmp_path)
-    return mine, run
 
+    def code_of(*words: str | Path) -> int:
+        monkeypatch.setenv(FILES_VARIABLE, "")  # as in a new process, which knows no file yet
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one two\n")))
+        return PROGRAM.run([str(word) for word in words])
 
-def train(command: Command, place: Path) -> Finished:
-    return command(
-        "experiments", "train", place / "numbers.py", "--directory", place / "run", "--log", "none",
-        "--set", f"model={place / 'mine.py'}:LeakyTransformer",
+    train = (
+        "train", tmp_path / "numbers.py", "--directory", run, "--log", "none",
+        "--set", f"model={mine}:LeakyTransformer",
     )  # fmt: skip
-
-
-def test_every_command_works_with_the_file_and_says_which_without_it(
-    command: Command, trained: tuple[Path, Path], tmp_path: Path
-) -> None:
-    mine, run = trained
+    assert code_of(*train) == 0
     assert (run / "result.json").is_file()
-    text = b"one two\n"
-    export = tmp_path / "export"
-    for words, stdin in (
-        (("evaluate", run), b""),
-        (("translate", run), text),
-        (("attention", run, "one two", "--output", tmp_path / "a.html"), b""),
-        (("export", run, "--format", "safetensors", "--output", export), b""),
-        (("translate", export), text),
+    for words in (
+        ("evaluate", run),
+        ("translate", run),
+        ("attention", run, "one two", "--output", tmp_path / "a.html"),
+        ("export", run, "--format", "safetensors", "--output", export),
+        ("translate", export),
     ):
-        missing = command("experiments", *words, stdin=stdin)
-        assert missing.code == 2 and missing.stderr.count("\n") == 1
-        assert "a variant is in mine, which is not installed: add --variant" in missing.stderr
-        done = command("experiments", *words, "--variant", mine, stdin=stdin)
-        assert done.code == 0, done.stderr
-    refused = command(
-        "experiments", "export", run, "--format", "ctranslate2", "--variant", mine,
-    )  # fmt: skip
-    assert refused.code == 2
-    assert "CTranslate2 has no LeakyTransformer" in refused.stderr
-
-
-def test_a_changed_source_is_refused_on_resuming(
-    command: Command, trained: tuple[Path, Path], tmp_path: Path
-) -> None:
-    mine, run = trained
+        capsys.readouterr()
+        assert code_of(*words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "a variant is in mine, which is not installed: add --variant" in line
+        assert code_of(*words, "--variant", mine) == 0
+    assert code_of("export", run, "--format", "ctranslate2", "--variant", mine) == 2
+    assert "CTranslate2 has no LeakyTransformer" in capsys.readouterr().err
     (run / "result.json").unlink()
     mine.write_text(GELU.replace("SLOPE = 0.1", "SLOPE = 0.2"))
-    refused = train(command, tmp_path)
-    assert refused.code == 2 and "model.model: 'mine:LeakyTransformer@" in refused.stderr
+    assert code_of(*train) == 2
+    assert "model.model: 'mine:LeakyTransformer@" in capsys.readouterr().err
     mine.write_text(GELU)
-    assert train(command, tmp_path).code == 0
+    assert code_of(*train) == 0

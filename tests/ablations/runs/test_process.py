@@ -15,7 +15,7 @@ import pytest
 
 from ablations.runs import process
 from ablations.runs.process import Job, Place, RunProcess
-from experiments.records.checkpoints import step_checkpoints
+from experiments.records.outputs import step_checkpoints
 from experiments.records.ownership import claim
 from experiments.records.progress import STOPPED_EXIT_CODE, read_progress
 from experiments.records.result import load_result

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     for cell in plan.cells:
         directory = cell.directory(tmp_path)
         directory.mkdir(parents=True)
-        with Tracking(plan.experiment(cell), directory) as tracking:
+        with closing(Tracking(plan.experiment(cell), directory)) as tracking:
             tracking.summarise(result(cell))
         save_result(directory, result(cell))
     in_progress = plan.cells[0].directory(tmp_path) / ".process"
@@ -119,9 +120,9 @@ def test_the_run_of_a_table_has_its_finished_runs_and_figures(
     calls: list[Any] = []
     monkeypatch.setattr("ablations.tracking.push.track_table", lambda *x, **y: calls.extend([x, y]))
     track_table_run(tmp_path)
-    (_, name, heads, lines), more = calls
-    assert (name, more["group"]) == ("pair-tiny-table", "pair-tiny")
-    assert more["tags"] == ("pair", "tiny", "table") and [*more["figures"]] == ["curves"]
+    (_, heads, lines, figures), more = calls
+    assert (more["name"], more["group"]) == ("pair-tiny-table", "pair-tiny")
+    assert more["tags"] == ("pair", "tiny", "table") and [*figures] == ["curves"]
     columns = dict(zip(heads, zip(*lines, strict=True), strict=True))
     assert columns["row"] == ("base", "narrow") and columns["paper_bleu"] == (25.0, 24.0)
     for values in columns.values():  # W&B takes one type in a column

@@ -11,7 +11,6 @@ import torch
 from experiments.attention.figure import colour_of, join_words, mark_pieces
 from experiments.attention.heads import rank
 from experiments.cli import PROGRAM
-from tests.experiments.samples import copy_of
 from transformer.evaluation.attention_weights import Attention, Kind
 
 SENTENCE = "one two three"
@@ -130,29 +129,9 @@ def test_find_lists_heads_and_draws_the_best(
         assert f">{name}, {best}</text>" in drawn
 
 
-def test_the_page_is_written_into_the_run(finished: Path, tmp_path: Path):
-    run = copy_of(finished, tmp_path / "run")
-    assert PROGRAM.run(["attention", str(run), "one <b>"]) == 0
-    page = (run / "attention.html").read_text(encoding="utf-8")
+def test_the_page_is_written_into_the_run(copy: Path):
+    assert PROGRAM.run(["attention", str(copy), "one <b>"]) == 0
+    page = (copy / "attention.html").read_text(encoding="utf-8")
     assert "<b>" not in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     assert re.search(r'href="#kind=cross&amp;layer=[12]&amp;heads=[123]">layer ', page)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("--layer 3", "there is no layer 3: the model has layers 1 to 2"),
-        ("--heads 1,4", "--heads is '1,4', but takes numbers such as 1,3"),
-        ("--heads 1,x", "--heads is '1,x', but takes numbers such as 1,3"),
-        ("--find --layer 1", "--find chooses layers and heads itself"),
-        ("--output a.jpg", "a.jpg cannot be written: its name must end in .html, .svg, .pdf, .png"),
-        ("--output nowhere/a.svg", "nowhere is not a folder: --output cannot be written"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused_in_one_line(
-    options: str, said: str, finished: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert PROGRAM.run(["attention", str(finished), SENTENCE, *options.split()]) == 2
-    (problem,) = capsys.readouterr().err.splitlines()
-    assert said in problem

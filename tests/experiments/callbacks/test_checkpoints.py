@@ -14,29 +14,11 @@ import torch
 
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.callbacks.metrics import Clock
-from experiments.records.checkpoints import newest_sound, step_checkpoints, to_average
 from experiments.records.experiment import Limits
+from experiments.records.outputs import newest_sound, step_checkpoints, to_average
 from experiments.run import run
-from tests.experiments.samples import (
-    assert_same_end,
-    copy_of,
-    forget_result,
-    tiny_experiment,
-)
-
-
-def _flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-@pytest.fixture
-def unfinished(finished: Path, tmp_path: Path) -> Path:
-    """A run that was killed after its last step, with checkpoints of the steps 30 and 40."""
-    directory = copy_of(finished, tmp_path / "run")
-    forget_result(directory)
-    return directory
+from tests.experiments.samples import assert_same_end, tiny_experiment
+from tests.samples import flip_a_bit
 
 
 @pytest.mark.parametrize("damaged", [1, 2])
@@ -44,7 +26,7 @@ def test_damaged_newest_checkpoints_cost_only_their_steps(
     damaged: int, unfinished: Path, finished: Path, folder: Path
 ):
     for _, path in step_checkpoints(unfinished)[-damaged:]:
-        _flip(path)
+        flip_a_bit(path, path.stat().st_size // 2)
     with pytest.warns(UserWarning) as warned:
         run(tiny_experiment(folder), unfinished)
     endings = [str(warning.message).partition(".ckpt is damaged: ")[2] for warning in warned]
@@ -76,29 +58,31 @@ def test_damage_is_noticed(unfinished: Path):
         assert newest_sound(unfinished) == (30, older)
 
 
-def _touch(directory: Path, *steps: int, stops: tuple[int, ...] = ()) -> None:
-    (directory / "checkpoints").mkdir()
-    for step in steps:
-        stop = "-stop" if step in stops else ""
-        torch.save({}, directory / "checkpoints" / f"step-{step:08d}{stop}.ckpt")
-
-
 @pytest.mark.parametrize(
-    ("present", "stops", "count", "chosen"),
+    ("present", "count", "chosen"),
     [
-        ([10, 20, 30], (), 2, [20, 30]),
-        ([10, 20, 30], (), 5, [10, 20, 30]),
-        ([10, 17, 20, 30], (17,), 3, [10, 20, 30]),
-        ([20, 30, 33], (33,), 2, [30, 33]),  # the end
-        ([], (), 2, []),
+        ("10 20 30", 2, "20 30"),
+        ("10 20 30", 5, "10 20 30"),
+        ("10 17-stop 20 30", 3, "10 20 30"),
+        ("20 30 33-stop", 2, "30 33-stop"),  # the end
+        ("10 20-damaged 30", 3, "10 30"),
+        ("", 2, ""),
     ],
 )
-def test_the_average_is_of_the_last_regular_checkpoints(
-    present: list[int], stops: tuple[int, ...], count: int, chosen: list[int], tmp_path: Path
+def test_the_average_is_of_the_last_sound_regular_checkpoints(
+    present: str, count: int, chosen: str, tmp_path: Path
 ):
-    _touch(tmp_path, *present, stops=stops)
-    by_step = dict(step_checkpoints(tmp_path))
-    assert to_average(tmp_path, count) == [by_step[step] for step in chosen]
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for other in (".step-00000040.ckpt.part", "step-of-mine.ckpt"):
+        (folder / other).touch()
+    for name in present.split():
+        path = folder / f"step-000000{name.removesuffix('-damaged')}.ckpt"
+        torch.save({}, path)
+        if "damaged" in name:
+            flip_a_bit(path, path.stat().st_size // 2)
+    found = [path.stem.removeprefix("step-000000") for path in to_average(tmp_path, count)]
+    assert found == chosen.split()
 
 
 class _Clock(Clock):
@@ -132,15 +116,6 @@ def test_checkpoints_by_the_clock_keep_their_interval_over_stops(
     assert names_after(14) == ["08", "14-stop"]
     assert names_after(40) == ["30", "38", "40-stop"]
     assert [path.stem[-2:] for path in to_average(tmp_path, 9)] == ["30", "38", "op"]
-
-
-def test_damaged_checkpoints_are_not_averaged_and_other_files_are_left_alone(tmp_path: Path):
-    _touch(tmp_path, 10, 20, 30)
-    _flip(tmp_path / "checkpoints" / "step-00000020.ckpt")
-    (tmp_path / "checkpoints" / ".step-00000040.ckpt.part").touch()
-    (tmp_path / "checkpoints" / "step-of-mine.ckpt").touch()
-    assert [step for step, _ in step_checkpoints(tmp_path)] == [10, 20, 30]
-    assert [path.stem for path in to_average(tmp_path, 3)] == ["step-00000010", "step-00000030"]
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one_and_nothing_else(

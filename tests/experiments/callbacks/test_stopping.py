@@ -13,7 +13,7 @@ from torch._C._distributed_c10d import HashStore
 
 from experiments.callbacks.metrics import ShowTraining
 from experiments.callbacks.stopping import RankVote, StoppedError
-from experiments.records.checkpoints import step_checkpoints
+from experiments.records.outputs import step_checkpoints
 from experiments.records.progress import STOP_SIGNALS
 from experiments.run import run
 from tests.experiments.samples import assert_same_end, tiny_experiment

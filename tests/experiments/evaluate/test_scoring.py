@@ -10,8 +10,8 @@ import torch
 from experiments.cli import PROGRAM
 from experiments.evaluate.scoring import score_parses
 from experiments.evaluate.trained import load_trained
-from experiments.records.checkpoints import step_checkpoints
 from experiments.records.experiment import Experiment
+from experiments.records.outputs import step_checkpoints
 from experiments.records.result import Result, load_result, result_lines
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of, tiny_experiment
@@ -76,12 +76,10 @@ def parser(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
     """A parser of two kinds of sentences, trained for some seconds."""
     folder = tmp_path_factory.mktemp("treebank")
     corpus = penn_treebank(write_wsj(folder / "wsj"))
-    config = tiny(corpus, vocab_size=45, max_steps=240, warmup_steps=60, learning_rate_factor=1.0)
+    schedule = {"max_steps": 140, "warmup_steps": 40, "learning_rate_factor": 1.0}
+    config = tiny(corpus, vocab_size=45, num_layers=1, **schedule)
     experiment = Experiment(name="parser", description="a tiny parser", config=config)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "disabled")
-        patch.setenv("DATA_CACHE", str(shared_cache))
-        return folder / "run", result_of(experiment, folder / "run")
+    return folder / "run", result_of(experiment, folder / "run", log="none")
 
 
 def test_a_trained_parser_has_its_scores_in_the_result(parser: tuple[Path, Result]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import ctranslate2
@@ -13,21 +13,13 @@ import torch
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
 from experiments.export.engine import CTranslate2Decoder, write_ctranslate2_model
-from tests.samples import TINY_MODEL, number_pairs, random_sentences, tiny_model
+from tests.samples import TINY_MODEL, random_sentences, tiny_model
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig
-from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer
 
 ROWS = {row.name: TABLE.configure(row, QUICK).model for row in TABLE.rows}
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
-    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
-    lines = [line for pair in number_pairs(211, seed=0) for line in pair]
-    train_vocabulary(lines, TINY_MODEL.vocab_size, path)
-    return Vocabulary(path)
 
 
 def lively_model(config: ModelConfig, *, end: float = 0.5) -> Transformer:
@@ -121,10 +113,9 @@ def test_a_sentence_with_too_many_positions_is_left_to_our_search(vocabulary: Vo
     check_same(lively_model(TINY_MODEL, end=3.0), vocabulary, decoding, some_sources([3, 2_046]))
 
 
-def test_torch_keeps_its_threads(vocabulary: Vocabulary) -> None:
-    torch.set_num_threads(2)
-    try:
-        CTranslate2Decoder(tiny_model().float(), vocabulary, DecodingConfig())
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
+def test_torch_keeps_its_threads(
+    vocabulary: Vocabulary, set_threads: Callable[[int], None]
+) -> None:
+    set_threads(2)
+    CTranslate2Decoder(tiny_model().float(), vocabulary, DecodingConfig())
+    assert torch.get_num_threads() == 2

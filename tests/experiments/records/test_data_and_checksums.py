@@ -1,4 +1,4 @@
-"""A run goes on only with its own data; what has changed since it finished is named."""
+"""A run continues only with its own data; files changed since it finished are named."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 
 from experiments.cli import PROGRAM
 from experiments.evaluate.significance import compare_runs
-from experiments.records.checkpoints import step_checkpoints
 from experiments.records.checksums import (
     SUMS_FILE,
     check_unchanged,
     read_checksums,
     record_checksums,
+    recorded_data,
 )
-from experiments.records.data import recorded_data
+from experiments.records.outputs import step_checkpoints
 from experiments.records.result import load_result
 from experiments.run import run
-from tests.experiments.samples import copy_of, forget_result, tiny_experiment
+from tests.experiments.samples import tiny_experiment
 from tests.samples import flip_a_bit, write_corpus
 from transformer.config import from_dict
 from transformer.data import prepared
@@ -32,18 +32,11 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def copy(finished: Path, tmp_path: Path) -> Path:
-    return copy_of(finished, tmp_path / "run")
-
-
-@pytest.fixture
-def own_run(copy: Path, folder: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """A folder of files, and a run over it that was stopped after its last checkpoint."""
-    own = write_corpus(tmp_path / "own" / "numbers")
-    config = (copy / "config.json").read_text()
-    (copy / "config.json").write_text(config.replace(str(folder), str(own)))
-    forget_result(copy)
-    return own, copy
+def own_run(unfinished: Path, folder: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A folder of files, and an unfinished run over it."""
+    own, config = write_corpus(tmp_path / "own" / "numbers"), unfinished / "config.json"
+    config.write_text(config.read_text().replace(str(folder), str(own)))
+    return own, unfinished
 
 
 def change_a_word(folder: Path) -> Path:
@@ -115,11 +108,6 @@ def test_runs_scored_on_different_text_are_not_compared(finished: Path, copy: Pa
         compare_runs(finished, copy, "valid")
 
 
-def test_verify_asks_for_what_is_not_prepared(folder: Path, capsys: Said):
-    assert PROGRAM.run(["verify", f"files:{folder}", "--vocab-size", "59"]) == 2
-    assert "numbers is not prepared as it is now: prepare it first" in capsys.readouterr().err
-
-
 SMALL = [
     "config.json",
     "data.json",
@@ -173,7 +161,7 @@ def test_a_run_without_the_record_is_read_and_one_that_continues_makes_it_anew(
     (copy / SUMS_FILE).rename(copy / "kept")
     check_unchanged(copy)
     (copy / "kept").rename(copy / SUMS_FILE)
-    forget_result(copy)
+    (copy / "result.json").unlink()
     check_unchanged(copy)
     run(tiny_experiment(folder), copy)
     check_unchanged(copy)

@@ -8,47 +8,22 @@ from random import Random
 
 import pytest
 
-from experiments.records.checkpoints import step_checkpoints
-from experiments.records.experiment import Experiment, Limits
-from experiments.records.outputs import read_metrics
+from experiments.records.experiment import Limits
+from experiments.records.outputs import read_metrics, step_checkpoints
 from experiments.records.ownership import claim
 from experiments.records.progress import STOPPED_EXIT_CODE
 from experiments.records.result import load_result
 from experiments.run import run
-from tests.ablations.runs.processes import Running
 from tests.experiments.conftest import Command, Start
 from tests.experiments.samples import (
     assert_same_end,
-    copy_of,
-    forget_result,
     last_checkpoint,
     outcome,
     result_of,
     tiny_experiment,
 )
 
-_STEPS = 90
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-
-
-@pytest.fixture(scope="module")
-def experiment(folder: Path) -> Experiment:
-    """Ten epochs; no interval divides another or an epoch."""
-    return tiny_experiment(
-        folder, ("valid",), max_steps=_STEPS, checkpoint_every_steps=7, validate_every_steps=11
-    )
-
-
-@pytest.fixture(scope="module")
-def undisturbed(
-    experiment: Experiment, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    directory = tmp_path_factory.mktemp("undisturbed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATA_CACHE", str(shared_cache))
-        patch.setenv("WANDB_MODE", "disabled")
-        run(experiment, directory)
-    return directory
 
 
 def _steps(directory: Path) -> int:
@@ -56,30 +31,27 @@ def _steps(directory: Path) -> int:
     return max((int(line[0]) for line in read_metrics(directory)), default=0)
 
 
-def _start(begin: Start, directory: Path) -> Running:
-    return begin("ablations.runs.entry", directory, "1", "none", stdin=None)
-
-
 @pytest.mark.parametrize(
-    ("times", "seed"), [(3, 0), *(pytest.param(9, seed, marks=pytest.mark.slow) for seed in (1, 2))]
+    ("times", "seed"), [(2, 0), *(pytest.param(7, seed, marks=pytest.mark.slow) for seed in (1, 2))]
 )
 def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
-    times: int, seed: int, experiment: Experiment, undisturbed: Path, begin: Start, tmp_path: Path
+    times: int, seed: int, finished: Path, folder: Path, begin: Start, tmp_path: Path
 ):
     directory, random, late = tmp_path / "run", Random(seed), 0
-    claim(directory, experiment)
+    words = ("ablations.runs.entry", directory, "1", "none")
+    claim(directory, tiny_experiment(folder))
     for number in range(times):  # at random steps
-        stop = _steps(directory) + random.randint(1, max(2, _STEPS // (2 * times)))
-        running = _start(begin, directory)
+        stop = _steps(directory) + random.randint(1, 20 // times)
+        running = begin(*words, stdin=None)
         running.wait_until(lambda stop=stop: _steps(directory) >= stop)
         how = _KILLS[(seed + number) % len(_KILLS)]
         ended = running.finish(how)
         late += ended.code == 0
         assert ended.code in (0, -how if how == signal.SIGKILL else STOPPED_EXIT_CODE), ended
     assert late < times
-    ended = _start(begin, directory).finish()
+    ended = begin(*words, stdin=None).finish()
     assert ended.code == 0, ended
-    assert_same_end(directory, undisturbed)
+    assert_same_end(directory, finished)
 
 
 def _course(directory: Path) -> tuple[list[str], list[int], int]:
@@ -91,28 +63,26 @@ def _course(directory: Path) -> tuple[list[str], list[int], int]:
 
 @pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
 def test_a_finished_run_started_again_does_nothing_and_is_only_evaluated_without_a_result(
-    limits: Limits | None, finished: Path, folder: Path, tmp_path: Path
+    limits: Limits | None, copy: Path, finished: Path, folder: Path
 ):
-    directory, experiment = copy_of(finished, tmp_path / "run"), tiny_experiment(folder)
-    written = {path: path.stat().st_mtime_ns for path in directory.rglob("*.*")}
-    before = result_of(experiment, directory, limits=limits)
+    experiment = tiny_experiment(folder)
+    written = {path: path.stat().st_mtime_ns for path in copy.rglob("*.*")}
+    before = result_of(experiment, copy, limits=limits)
     assert before == load_result(finished)
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    forget_result(directory)
-    after = result_of(experiment, directory, limits=limits)
-    assert outcome(directory) == outcome(finished)
+    (copy / "result.json").unlink()
+    after = result_of(experiment, copy, limits=limits)
+    assert outcome(copy) == outcome(finished)
     # The checkpoint was written just before the clock stopped; evaluation is no training.
     assert before.train_seconds / 2 < after.train_seconds <= before.train_seconds
 
 
-@pytest.mark.parametrize("stop", [10, 13])
 def test_a_run_ended_by_max_steps_continues_as_if_it_had_not_been(
-    stop: int, finished: Path, folder: Path, tmp_path: Path
+    finished: Path, folder: Path, tmp_path: Path
 ):
     experiment = tiny_experiment(folder)
-    first = result_of(experiment, tmp_path, limits=Limits(max_steps=stop))
-    assert first.steps == stop
-    assert first == load_result(tmp_path)
+    first = result_of(experiment, tmp_path, limits=Limits(max_steps=13))
+    assert first.steps == 13 and first == load_result(tmp_path)
     run(experiment, tmp_path)
     assert_same_end(tmp_path, finished)
 
@@ -147,7 +117,7 @@ def test_a_checkpoint_that_does_not_fit_ends_the_run_in_one_line(
 ):
     directory = tmp_path / "run"
     run(tiny_experiment(folder), directory, limits=Limits(max_steps=20))
-    forget_result(directory)
+    (directory / "result.json").unlink()
     _, newest = step_checkpoints(directory)[-1]
     size = newest.stat().st_size
     ended = command(

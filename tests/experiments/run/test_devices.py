@@ -1,4 +1,4 @@
-"""How many processes a run has, what its devices do at best, and what it says without memory."""
+"""The number of processes, the nominal peak of devices, and a lack of memory."""
 
 from __future__ import annotations
 

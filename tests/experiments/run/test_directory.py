@@ -18,7 +18,7 @@ from experiments.catalog.find import EXPERIMENTS
 from experiments.records.experiment import load_experiment
 from experiments.records.ownership import claim
 from experiments.run import execute, run
-from tests.experiments.samples import copy_of, tiny_experiment
+from tests.experiments.samples import tiny_experiment
 from transformer.errors import InputError
 
 
@@ -46,16 +46,13 @@ def test_the_directory_of_a_table_is_refused_and_a_run_in_it_is_named(
         load_experiment(tmp_path)
 
 
-def test_a_directory_in_use_is_refused(
-    finished: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_directory_in_use_is_refused(copy: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(experiments.records.ownership, "_LOCK_SECONDS", 0)
-    directory = copy_of(finished, tmp_path / "run")
     with (
-        FileLock(directory / ".lock"),
-        pytest.raises(InputError, match=f"{directory} is in use by another process"),
+        FileLock(copy / ".lock"),
+        pytest.raises(InputError, match=f"{copy} is in use by another process"),
     ):
-        run(tiny_experiment(folder), directory)
+        run(tiny_experiment(folder), copy)
 
 
 @pytest.mark.parametrize(
@@ -87,28 +84,3 @@ def test_a_directory_that_is_removed_ends_the_run_in_one_line(
     with pytest.raises(InputError, match=r"was removed, or emptied|has no checkpoint"):
         execute(experiment, directory)
     assert not (directory / "result.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("/proc/x", r"/proc/x cannot be made \(No such file or directory\)"),
-        ("file", "a file is in its place"),
-        ("file/deeper", "a file is in its place"),
-    ],
-)
-def test_a_directory_that_cannot_be_made_is_refused_with_the_reason(
-    path: str, reason: str, folder: Path, tmp_path: Path
-):
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=reason):
-        run(tiny_experiment(folder), tmp_path / path)
-
-
-def test_a_run_whose_data_is_refused_leaves_its_directory_to_the_next(
-    finished: Path, folder: Path, tmp_path: Path
-):
-    with pytest.raises(InputError, match="more than the text allows"):
-        run(tiny_experiment(folder, vocab_size=5_000), tmp_path)
-    assert not (tmp_path / "config.json").exists()
-    claim(tmp_path, tiny_experiment(folder))

@@ -1,7 +1,8 @@
-"""What a person sees of a run in progress, and what other processes read of it."""
+"""The display of a run in progress, and the file that other processes read."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def test_without_a_terminal_a_line_is_printed_now_and_then_and_at_the_end(
 ):
     monkeypatch.setattr(experiments.display, "_LINE_SECONDS", seconds)
     console, out = _console(terminal=False)
-    with Display(tmp_path, console) as display:
+    with closing(Display(tmp_path, console)) as display:
         display.start(RunState.TRAIN)
         for step in (1, 2, 3, 1_000):
             display.update(_progress(step))
@@ -45,7 +46,7 @@ def test_without_a_terminal_a_line_is_printed_now_and_then_and_at_the_end(
 
 def test_a_terminal_shows_a_bar_with_messages_above_it(tmp_path: Path):
     console, out = _console(terminal=True)
-    with Display(tmp_path, console) as display:
+    with closing(Display(tmp_path, console)) as display:
         display.start(RunState.PREPARE)  # which has bars of its own
         assert out.getvalue() == ""
         display.start(RunState.TRAIN)

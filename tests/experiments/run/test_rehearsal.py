@@ -19,7 +19,7 @@ from tests.data.scripted_server import (
     stalled,
     status,
 )
-from tests.experiments.conftest import Command, Start
+from tests.experiments.conftest import Start
 from tests.samples import archive
 from transformer.data.corpora import cldr
 from transformer.data.corpora.declared import WMT14_EN_DE
@@ -33,14 +33,12 @@ NEWS_COMMENTARY = "/www.statmt.org/wmt14/training-parallel-nc-v9.tgz"
 LINES, VALID_LINES, TEST_LINES = 151, 11, 7  # of each training text
 PAIRS = cldr.pairs(cldr.SEED, 3 * LINES + VALID_LINES + TEST_LINES)
 
-# What a user would write who has other archives than the declared ones.
+# A user's declaration for archives that differ from the declared ones.
 DECLARATION = """
 from dataclasses import replace
 
 from experiments.records.experiment import Experiment
-from transformer import (
-    Config, DataConfig, DecodingConfig, ModelConfig, ParallelText, TrainingConfig, WMT14_EN_DE,
-)
+from transformer import Config, DataConfig, ParallelText, WMT14_EN_DE, override
 
 FOUND = {found}
 
@@ -60,13 +58,10 @@ CORPUS = replace(
 EXPERIMENT = Experiment(
     name="rehearsal",
     description="a small model on the archives as found",
-    config=Config(
-        model=ModelConfig(
-            vocab_size=307, num_layers=1, d_model=26, d_ff=17, num_heads=3, d_k=5, d_v=7
-        ),
-        data=DataConfig(corpus=CORPUS, tokens_per_batch=1_009),
-        training=TrainingConfig(max_steps=3, warmup_steps=2),
-        decoding=DecodingConfig(beam_size=2, max_extra_length=5),
+    config=override(
+        Config(data=DataConfig(corpus=CORPUS, tokens_per_batch=1_009)),
+        vocab_size=307, num_layers=1, d_model=26, d_ff=17, num_heads=3, d_k=5, d_v=7,
+        max_steps=3, warmup_steps=2, beam_size=2, max_extra_length=5,
     ),
 )
 """
@@ -97,7 +92,10 @@ def fill_sacrebleu(folder: Path) -> None:
 
 
 def test_from_a_failing_server_to_a_score(
-    tmp_path: Path, begin: Start, command: Command, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    begin: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
@@ -133,10 +131,9 @@ def test_from_a_failing_server_to_a_score(
         ]  # fmt: skip
 
         run = tmp_path / "run"
-        ended = command("experiments", "train", file, "--directory", run)
-        assert ended.code == 0, ended
-        ended = command("experiments", "evaluate", run, "--split", "wmt13")
-        assert ended.code == 0, ended
-        assert ended.stdout.startswith("wmt13  BLEU ")
-        assert f"\n{VALID_LINES} lines, beam 2" in ended.stdout
+        assert PROGRAM.run(["train", str(file), "--directory", str(run)]) == 0
+        capsys.readouterr()
+        assert PROGRAM.run(["evaluate", str(run), "--split", "wmt13"]) == 0
+        said = capsys.readouterr().out
+        assert said.startswith("wmt13  BLEU ") and f"\n{VALID_LINES} lines, beam 2" in said
         assert len(server.paths) == 9, "all was fetched once"

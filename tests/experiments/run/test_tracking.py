@@ -1,4 +1,4 @@
-"""What is sent to Weights & Biases, and that a dead network stops nothing."""
+"""Figures reach W&B, CSV and TensorBoard, and a dead network stops nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,8 @@ from wandb.errors import CommError
 
 import experiments.tracking
 from experiments.records.attempt import wandb_id, write_attempt
-from experiments.records.checkpoints import step_checkpoints
 from experiments.records.experiment import Limits
-from experiments.records.outputs import read_metrics, read_samples
+from experiments.records.outputs import read_samples, step_checkpoints, training_losses
 from experiments.records.provenance import commit
 from experiments.records.result import load_result
 from experiments.run import run
@@ -32,10 +32,6 @@ from tests.experiments.samples import result_of, tiny_experiment
 from transformer.config import to_dict
 
 _KEY = "0123456789abcdef0123456789abcdef01234567"
-
-
-def _losses(directory: Path) -> dict[int, float]:
-    return {int(line[0]): float(line[1]) for line in read_metrics(directory) if line[1]}
 
 
 def _inspect(directory: Path, *options: str) -> str:
@@ -72,7 +68,7 @@ def test_a_run_has_its_configuration_its_history_and_its_result(finished: Path, 
         assert summary["summary"].get(name) == expected, name  # W&B keeps no None
     history = [r["history"]["item"] for r in records if r["type"] == "history"]
     losses = {x["trainer/global_step"]: x["loss"] for x in history if "loss" in x}
-    assert losses == pytest.approx(_losses(finished), rel=1e-5)
+    assert losses == pytest.approx(training_losses(finished), rel=1e-5)
     assert [x["tokens_seen"] for x in history if "tokens_seen" in x][-1] == result.target_tokens
     assert all(x["train_tokens_per_second"] > 0 for x in history if "loss" in x)
     assert "valid_perplexity" in {name for item in history for name in item}
@@ -103,9 +99,9 @@ def test_tracking_is_offline_unless_asked_for_more(
 
 @pytest.mark.parametrize("listens", [True, False])
 def test_a_server_that_does_not_answer_is_noticed_within_seconds_and_means_offline(
-    listens: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listens: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(experiments.tracking, "_PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(experiments.tracking, "_PROBE_SECONDS", 0.2)
     monkeypatch.setenv("WANDB_API_KEY", _KEY)
     monkeypatch.delenv("WANDB_MODE")
     started = time.monotonic()
@@ -114,9 +110,8 @@ def test_a_server_that_does_not_answer_is_noticed_within_seconds_and_means_offli
         if not listens:
             server.close()
         with pytest.warns(UserWarning, match="does not answer: tracking offline"):
-            Tracking(tiny_experiment(folder), tmp_path).__exit__()
-    assert time.monotonic() - started < 30
-    assert json.loads(_inspect(tmp_path, "--summary"))["state"] == "finished"
+            assert tracking_mode() == "offline"
+    assert time.monotonic() - started < 10
 
 
 class _Init:
@@ -143,7 +138,7 @@ def test_a_failed_start_of_wandb_does_not_stop_the_run(
     monkeypatch.setattr(wandb, "init", init)
     with (
         pytest.warns(UserWarning, match="W&B does not start in mode (online|offline): no such key"),
-        Tracking(tiny_experiment(folder), tmp_path) as tracking,
+        closing(Tracking(tiny_experiment(folder), tmp_path)) as tracking,
     ):
         assert len(tracking.loggers(0)) == (len(fails) == 1)
     assert [given["mode"] for given in init.given] == ["online", "offline"]
@@ -156,7 +151,7 @@ def test_a_silent_server_delays_the_end_only_for_a_while(
     release = threading.Event()
     with (
         pytest.warns(UserWarning, match="W&B does not answer: sync its folder later"),
-        Tracking(tiny_experiment(folder), tmp_path) as tracking,
+        closing(Tracking(tiny_experiment(folder), tmp_path)) as tracking,
     ):
         monkeypatch.setattr(tracking._run, "finish", release.wait)
     release.set()
@@ -175,7 +170,7 @@ def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_befo
         if number is not None:
             attempt = dataclasses.replace(ATTEMPT, number=number, wandb_ids=tuple(ids[2:]))
             write_attempt(tmp_path, attempt)
-        with Tracking(experiment, tmp_path) as tracking:
+        with closing(Tracking(experiment, tmp_path)) as tracking:
             assert tracking._run is not None
             assert dict(tracking._run.summary) == {"paper/bleu": 24.9}
         last = wandb_id(tmp_path)
@@ -193,9 +188,8 @@ def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_befo
 def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path):
     with pytest.warns(UserWarning, match="W&B does not take the table: "):
         track_table(
-            tmp_path, "table3-quick", ["row", "BLEU"], [["base"]],
-            figures={}, config={}, group="table3-quick", tags=(),
-        )  # fmt: skip
+            tmp_path, ["row", "BLEU"], [["base"]], {}, name="table3", config={}, group="", tags=()
+        )
 
 
 def test_csv_has_a_folder_for_each_start(folder: Path, tmp_path: Path):
@@ -208,7 +202,7 @@ def test_csv_has_a_folder_for_each_start(folder: Path, tmp_path: Path):
             lines = [line for line in csv.DictReader(file) if line["loss"]]
         assert len(lines) == 2
         found |= {int(line["step"]): float(line["loss"]) for line in lines}
-    assert found == pytest.approx(_losses(tmp_path), rel=1e-5)
+    assert found == pytest.approx(training_losses(tmp_path), rel=1e-5)
     assert not (tmp_path / "wandb").exists()
 
 
@@ -223,6 +217,6 @@ def test_tensorboard_has_each_step_once_after_a_resume(folder: Path, tmp_path: P
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     losses = {event.step: event.value for event in events.Scalars("loss")}
-    assert losses == pytest.approx(_losses(tmp_path), rel=1e-5)
+    assert losses == pytest.approx(training_losses(tmp_path), rel=1e-5)
     assert events.Scalars("tokens_seen")[-1].value == result.target_tokens
     assert not (tmp_path / "wandb").exists()

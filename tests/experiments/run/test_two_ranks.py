@@ -13,8 +13,7 @@ from lightning.pytorch.accelerators.mps import MPSAccelerator
 from torch.distributed.run import get_args_parser
 
 from ablations.runs.process import Job, Place, start
-from experiments.records.checkpoints import step_checkpoints
-from experiments.records.outputs import read_metrics
+from experiments.records.outputs import step_checkpoints, training_losses
 from experiments.records.ownership import claim
 from experiments.records.progress import final_state, read_progress
 from experiments.records.result import load_result
@@ -23,18 +22,15 @@ from tests.experiments.conftest import Start
 from tests.experiments.samples import result_of, tiny_experiment
 
 
-def _losses(directory: Path) -> list[float]:
-    return [float(line[1]) for line in read_metrics(directory) if line[1]]
-
-
 def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
     """Begin one of two ranks, with what ``torch.distributed.run`` tells each."""
     said = {
         "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0,
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
     }  # fmt: skip
-    words = {name: str(value) for name, value in said.items()}
-    return begin("ablations.runs.entry", directory, "1", "none", stdin=None, **words)
+    environment = {**os.environ, **{name: str(value) for name, value in said.items()}}
+    words = ("ablations.runs.entry", directory, "1", "none")
+    return begin(*words, stdin=None, environment=environment)
 
 
 def test_two_ranks_take_the_global_batches_of_one_process(
@@ -50,10 +46,10 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     for running in [_begin_rank(begin, two, rank, port) for rank in range(2)]:
         ended = running.finish()
         assert ended.code == 0, ended
-    losses = _losses(two)
+    losses = training_losses(two)
     assert len(losses) == 12
-    # The file has five decimals, of which the last may be rounded otherwise.
-    assert losses == pytest.approx(_losses(one), abs=1.001e-5)
+    # The last of the file's five decimals may be rounded differently.
+    assert losses == pytest.approx(training_losses(one), abs=1.001e-5)
     together = load_result(two)
     assert together is not None
     assert (together.devices, alone.devices) == (2, 1)
