@@ -94,7 +94,7 @@ def test_a_trained_parser_has_its_scores_in_the_result(parser: tuple[Path, Resul
 
 
 def test_a_parser_translates_each_sentence_into_a_tree(
-    parser: tuple[Path, Result], command: Command
+    parser: tuple[Path, Result], command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, _ = parser
     text = "w2 f1\na b ( c ) .\n\n" + "w2 " * 50_000 + "\n" + "w2 " * 3_000 + "\nw2 f1\n"
@@ -105,9 +105,9 @@ def test_a_parser_translates_each_sentence_into_a_tree(
     assert others == ["(TOP)", "", "", first]
     four, five = sorted(ended.stderr.splitlines())
     assert "line 4 has more than 65,536 bytes: left empty" in four and "line 5 has" in five
-    ended = command("experiments", "translate", directory, "--engine", "ctranslate2", stdin=b"a\n")
-    assert ended.code == 2
-    assert "CTranslate2 cannot be held to trees: parse with --engine torch" in ended.stderr
+    assert PROGRAM.run(["translate", str(directory), "--engine", "ctranslate2"]) == 2
+    said = capsys.readouterr().err
+    assert "CTranslate2 cannot be held to trees: parse with --engine torch" in said
 
 
 def test_evaluate_prints_f1(
