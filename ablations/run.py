@@ -98,14 +98,14 @@ def run_search(
 
 
 def _check_free(root: Path, own: str) -> None:
-    """Check that ``root`` is not the directory of something else than its ``own`` file tells."""
+    """Check that ``root`` has the declaration of no other kind than the file ``own``."""
     for file in (CONFIG_FILE, LAYERS_FILE, PLAN_FILE, SEARCH_FILE):
         if file != own and (root / file).exists():
             raise InputError(f"{root} has other runs ({file}): choose another --directory")
 
 
 def _without_end(cells: Cells, names: Iterable[str]) -> list[str]:
-    """Those of the runs ``names`` that have not ended for good."""
+    """The runs among ``names`` that have not ended."""
     return [name for name in names if read_ended(cells.root / name) is None]
 
 
@@ -116,7 +116,7 @@ def _carry_out(
     options: Options,
     report: Callable[[Path], str],
 ) -> int:
-    """Carry out those of the runs ``names`` that are left, and write and print the ``report``.
+    """Carry out the runs among ``names`` that are left, and write and print the ``report``.
 
     Returns:
         The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
@@ -127,7 +127,7 @@ def _carry_out(
             clear_failures(cells.root / name)
     left = _without_end(cells, names)
     given_up = [name for name in left if is_given_up(cells.root / name)]
-    console = Console(highlight=False, file=sys.stdout)  # whoever replaces that later
+    console = Console(highlight=False, file=sys.stdout)  # also if that is replaced later
     view, status = View(console), DirectoryReader(cells.root)
 
     def say(text: str) -> None:
@@ -137,7 +137,7 @@ def _carry_out(
         with suppress(InputError):  # an unreadable file is no reason to stop a training
             view.update(status.read)
 
-    executor, where = _executor(options, cells.root, base.training.threads or 1)
+    executor, where = _executor(options, base.training.threads or 1)
     at_a_time = min(len(executor.places()), max(1, len(left)))
     done = f"{len(names)} runs, {len(names) - len(left)} done before"
     say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {where}")
@@ -157,8 +157,8 @@ def _carry_out(
     return 1 if given_up else 0
 
 
-def _executor(options: Options, root: Path, threads: int) -> tuple[Executor, str]:
-    """What carries runs out, and how to say where."""
+def _executor(options: Options, threads: int) -> tuple[Executor, str]:
+    """Where runs are carried out, and its name for users."""
     if options.ray is None:
         places = options.here(threads)
         devices = places[0].devices
@@ -166,6 +166,6 @@ def _executor(options: Options, root: Path, threads: int) -> tuple[Executor, str
         return LocalExecutor(places), several if devices else "the CPU"
     from ablations.runs.on_ray import RayExecutor  # which imports ray, an extra
 
-    executor = RayExecutor(options.ray, root, options, threads)
+    executor = RayExecutor(options.ray, options, threads)
     where = f", whose dashboard is at {executor.dashboard}" if executor.dashboard else ""
     return executor, f"the Ray cluster{where}"

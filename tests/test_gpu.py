@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,19 @@ import torch
 ROOT = Path(__file__).parents[1]
 NEEDED = ("torch", "lightning", "pytest")
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+_ALL_CALLS = """
+import sys, pytest
+for options in sys.argv[1:]:
+    if code := pytest.main(options.split("|")):
+        sys.exit(code)
+"""
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run the tests of a GPU in a process in which our modules find only what is needed."""
-    (tmp_path / "sitecustomize.py").write_text(
+def run(folder: Path, *calls: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a GPU, once with the options of each call, in one process in ``folder`` in
+    which our modules find only what is needed.
+    """
+    (folder / "sitecustomize.py").write_text(
         f"""
 import builtins
 absent, found = {absent()!r}, builtins.__import__
@@ -37,14 +42,17 @@ def importing(name, globals=None, locals=None, fromlist=(), level=0):
 builtins.__import__ = importing
 """
     )
-    paths = f"{tmp_path}{os.pathsep}{ROOT}"
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": paths}
-    folder = ROOT / "tests" / "gpu"
-    command = [sys.executable, "-m", "pytest", "-c", folder / "pytest.ini", folder]
-    return lambda *options: subprocess.run(
-        [*command, "-p", "no:cacheprovider", *options],
-        cwd=tmp_path,
-        env=environment | {"OMP_NUM_THREADS": "1"},
+    tests = str(ROOT / "tests" / "gpu")
+    always = ("-c", f"{tests}/pytest.ini", tests, "-p", "no:cacheprovider")
+    return subprocess.run(
+        [sys.executable, "-c", _ALL_CALLS, *("|".join([*always, *options]) for options in calls)],
+        cwd=folder,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
+        },
         capture_output=True,
         text=True,
     )
@@ -74,33 +82,27 @@ def results(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     return environment, {each["test"].partition("::")[2]: each for each in found}
 
 
-def test_a_few_pass_on_the_cpu_and_what_they_find_is_kept(run: Run, tmp_path: Path) -> None:
-    done = run("--device", "cpu", "-k", "resumed_training or base-fp32")
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    environment, found = results(tmp_path / "runs" / "gpu.jsonl")
+def test_a_few_pass_on_the_cpu_and_without_a_gpu_all_are_skipped(tmp_path: Path) -> None:
+    chosen = ("--device", "cpu", "-k", "[deterministic] or base-fp32")
+    on_gpu = torch.cuda.is_available()
+    done = run(tmp_path, *([] if on_gpu else [()]), chosen)
+    assert done.returncode == 0, done.stdout
+    skipped = "torch finds no GPU here; --device cpu tries these tests on a CPU"
+    assert done.stderr == ("" if on_gpu else f"Exit: skipped: {skipped}\n")
+    environment, found = results(tmp_path / "runs" / "gpu.jsonl")  # of the second call alone
     assert environment["versions"]["torch"] == torch.__version__
-    assert {each["outcome"] for each in found.values()} == {"passed"}
-    assert len(found) == 3
-    assert found["test_loss_and_gradient[base-fp32]"]["gradient_differs_by"] < 1e-3
-    (exact, _) = (each for name, each in found.items() if "resumed" in name)
-    assert exact["resumed_differs_by"] == 0.0
+    assert [each["outcome"] for each in found.values()] == ["passed"] * 2
+    compared, resumed = found.values()
+    assert compared["gradient_differs_by"] < 1e-3
+    assert resumed["resumed_differs_by"] == 0.0
     assert "resumed differs by " in done.stdout
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_they_are_skipped_in_one_line(run: Run, tmp_path: Path) -> None:
-    done = run()
-    assert done.returncode == 0
-    (line,) = (done.stdout + done.stderr).splitlines()
-    assert "torch finds no GPU here; --device cpu tries these tests on a CPU" in line
-    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_all_that_a_cpu_can_run_passes(run: Run, tmp_path: Path) -> None:
+def test_all_that_a_cpu_can_run_passes(tmp_path: Path) -> None:
     """But of the rows of ``small`` only one."""
-    done = run("--device", "cpu", "--minutes", "12", "-k", "not row_of_small or big")
+    done = run(tmp_path, ("--device", "cpu", "--minutes", "12", "-k", "not row_of_small or big"))
     assert done.returncode == 0, done.stdout
     _, found = results(tmp_path / "runs" / "gpu.jsonl")
     passed = {name for name, each in found.items() if each["outcome"] == "passed"}

@@ -14,7 +14,7 @@ from ablations.report.grids import cost_grid, results_grid, seeds_grid
 from ablations.report.layout import TEMPLATES, Grid, render, write_files
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.sentences import facts, order_of_rows, regime, regime_warning, verdicts
-from ablations.runs.attempts import number
+from ablations.runs.attempts import attempt_number
 from experiments.records.result import RESULT_FILE
 from transformer import formats
 from transformer.variant import class_name, has_changed
@@ -73,7 +73,7 @@ def _problems(table: TableNumbers) -> Iterator[str]:
     planned = set(map(str, table.plan.cells))
     for path in sorted(table.directory.glob(f"*/seed-*/{RESULT_FILE}")):
         name = path.parent.relative_to(table.directory).as_posix()
-        if name not in planned and not number(path.parent):
+        if name not in planned and not attempt_number(path.parent):
             yield f"{name}: left out, as {PLAN_FILE} does not list it"
 
 

@@ -1,8 +1,8 @@
 """A run's directory: ``base/seed-1.attempt-3`` in progress, ``base/seed-1`` once finished.
 
-The name is the fence. Taking a run over renames its directory to that of the next attempt, which
-the file system lets one process do; from then on the paths that an earlier attempt writes to do not
-exist. Finishing renames the directory to the run's own name, which works once.
+Its name keeps attempts apart. Taking a run over renames its directory for the next attempt, which
+only one process can do; from then on the paths that earlier attempts write to do not exist.
+Finishing renames it to the run's own name, which works once.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _ATTEMPT = re.compile(r"\.attempt-(\d+)$")
 
 
 def locate(stem: Path) -> Path:
-    """The directory of the run ``stem``: the finished one, its newest attempt, or ``stem`` itself,
-    which need not exist.
+    """The directory of the run ``stem``: its newest attempt, or ``stem`` itself if the run is
+    finished or has not begun.
     """
     if (stem / RESULT_FILE).exists():
         return stem
-    return max(stem.parent.glob(f"{stem.name}.attempt-*"), key=number, default=stem)
+    return max(stem.parent.glob(f"{stem.name}.attempt-*"), key=attempt_number, default=stem)
 
 
-def number(directory: Path) -> int:
-    """The number of the attempt in ``directory``; 0 if its name has none."""
+def attempt_number(directory: Path) -> int:
+    """The number in the name of an attempt's directory; 0 if there is none."""
     match = _ATTEMPT.search(directory.name)
     return int(match[1]) if match else 0
 
@@ -61,8 +61,8 @@ def take_over(stem: Path) -> Path | None:
         Its directory; None if another process was first, or the run has ended meanwhile.
     """
     found = locate(stem)
-    attempt = read_attempt(found) if found == stem else None  # whose number is in a file alone
-    last = attempt.number if attempt else number(found)
+    attempt = read_attempt(found) if found == stem else None  # a name without a number
+    last = attempt.number if attempt else attempt_number(found)
     target = stem.with_name(f"{stem.name}.attempt-{last + 1}")
     try:
         if not found.exists():
@@ -83,10 +83,10 @@ def take_over(stem: Path) -> Path | None:
 
 
 def next_attempt(directory: Path, name: str, devices: tuple[int | str, ...], ranks: int) -> Attempt:
-    """The record of the attempt in ``directory``, with what is known of those before it."""
+    """The record of the attempt in ``directory``, with the failures and kills of earlier ones."""
     attempt = Attempt(
         cell=name,
-        number=number(directory),
+        number=attempt_number(directory),
         worker=own_name(),
         host=socket.gethostname(),
         devices=devices,
@@ -96,11 +96,11 @@ def next_attempt(directory: Path, name: str, devices: tuple[int | str, ...], ran
     before = read_attempt(directory)
     if before is None:
         return attempt
-    tracked = wandb_id(directory)  # None if the attempt before ended too early to be tracked
+    tracked = wandb_id(directory)  # None if the last attempt ended before W&B started
     return replace(
         attempt,
         failures=before.failures,
-        wandb_ids=before.wandb_ids if tracked is None else (*before.wandb_ids, tracked),
+        wandb_ids=(*before.wandb_ids, *([tracked] if tracked else [])),
         kills=before.kills,
         furthest=before.furthest,
     )
@@ -116,9 +116,8 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """What a run that has ended for good has left: its result, or else where it was pruned.
-
-    ``curve`` is its perplexity on the validation set by step, where that was read too.
+    """The end of a run: its result, or where it was pruned; ``curve`` is its perplexity on the
+    validation set by step, if that was read.
     """
 
     result: Result | None = None
@@ -127,14 +126,14 @@ class Ended:
 
 
 def leave_pruned(directory: Path, step: int, perplexity: float) -> None:
-    """Record in a trial's directory that it was ended at ``step``, instead of a result."""
+    """Record in a trial's directory that it is pruned at ``step``."""
     finite = perplexity if isfinite(perplexity) else None
     write_json(directory / PRUNED_FILE, to_dict(Pruned(step=step, perplexity=finite)))
 
 
 def read_ended(directory: Path) -> Ended | None:
-    """What the run in ``directory`` has left; None if it has not ended for good or, with a
-    warning, if the file is broken.
+    """The end of the run in ``directory``; None if it has not ended or, with a warning, if the
+    file is broken.
     """
     pruned = directory / PRUNED_FILE
     try:
@@ -149,7 +148,7 @@ def read_ended(directory: Path) -> Ended | None:
 
 
 def set_aside_broken(directory: Path) -> list[str]:
-    """Rename what cannot be read of a run that has not ended; return the names of the files."""
+    """Rename the unreadable files of a run that has not ended, and return their names."""
     ends = [name for name in (RESULT_FILE, PRUNED_FILE) if (directory / name).exists()]
     broken = ends if read_ended(directory) is None else []
     for name in (ATTEMPT_FILE, CONFIG_FILE):
@@ -179,7 +178,7 @@ def is_given_up(stem: Path) -> bool:
 
 
 def clear_failures(stem: Path) -> None:
-    """Let a run that was given up be tried again."""
+    """Allow a run that was given up to be tried again."""
     directory = locate(stem)
     attempt = read_attempt(directory)
     if attempt and attempt.given_up:
@@ -189,10 +188,10 @@ def clear_failures(stem: Path) -> None:
 def record_failure(
     directory: Path, reason: str, lines: Sequence[str], *, killed: bool, retries: int
 ) -> bool:
-    """Record why the attempt in ``directory`` ended without a result; whether it was the last.
+    """Record why the attempt in ``directory`` failed; whether the run is now given up.
 
-    A kill is usually not the run's fault. Kills count only when several in a row make no progress:
-    a run that always exhausts the memory would otherwise be tried forever.
+    A kill is usually not the run's fault, so kills count only when many in a row make no progress,
+    as those of a run that always exhausts the memory.
     """
     attempt = read_attempt(directory)
     if attempt is None:

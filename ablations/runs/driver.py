@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
-from ablations.runs.attempts import leave_pruned, locate, number
+from ablations.runs.attempts import attempt_number, leave_pruned, locate
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
 from ablations.runs.study import Cells, Study
@@ -24,11 +24,11 @@ _PRUNE_SECONDS = 0.5
 
 
 class Executor(Protocol):
-    """Carries out attempts, each by :func:`ablations.runs.supervise.supervise`.
+    """Carries out attempts by :func:`ablations.runs.supervise.supervise`.
 
-    ``places`` are all that there are now, used or free; those of a cluster come and go. ``ended``
-    are the attempts that have ended since the last call, by the names of their runs. ``stop`` lets
-    all attempts end as wished; ``close`` lets go of what is left.
+    ``places`` are all that there are now, used or free; a cluster's change. ``ended`` are the
+    attempts that have ended since the last call, with the names of their runs. ``stop`` ends all
+    attempts; ``close`` waits for them and frees what the executor holds.
     """
 
     def places(self) -> Sequence[Place]: ...
@@ -39,15 +39,15 @@ class Executor(Protocol):
 
 
 class Driver:
-    """Carries out runs until none is left or a signal asks for an end.
+    """Carries out the runs ``names`` in this order, until none is left or a signal ends it.
 
     Args:
         cells: the table or search
         executor: where runs are carried out
-        names: the cells to carry out, in this order
-        options: how
+        names: of the runs
+        options: such as how often a run that failed is tried again
         note: prints a line for the user
-        show: called in each turn to display the state
+        show: displays the state; called many times a second
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Driver:
         self._running: dict[str, Place] = {}
         self._pruned: set[str] = set()
         self._prune_at = 0.0
-        self._kill_at: float | None = None  # once it is ending
+        self._kill_at: float | None = None  # None unless the driver is ending
         self._received: list[signal.Signals] = []
-        self._obeyed = 0
+        self._handled = 0  # of the received signals
         self._refusal: InputError | None = None
         self.given_up: list[str] = []
 
@@ -92,8 +92,8 @@ class Driver:
     def _turn(self) -> None:
         for name, end in self._executor.ended():
             self._end(name, end)
-        if len(self._received) > self._obeyed:
-            self._obeyed = len(self._received)
+        if len(self._received) > self._handled:
+            self._handled = len(self._received)
             first = self._kill_at is None
             how = "stopping after a checkpoint (again to kill)" if first else "killing the runs"
             self._note(how)
@@ -106,7 +106,7 @@ class Driver:
         self._show()
 
     def _stop(self) -> None:
-        """Let all runs end after a checkpoint, at once if this is the second time."""
+        """Let all runs end after a checkpoint; when called again, kill them."""
         self._kill_at = time.monotonic() + (0 if self._kill_at else GRACE_SECONDS)
         self._executor.stop(Wish.STOP)
 
@@ -116,7 +116,6 @@ class Driver:
             self._stop()
 
     def _fill(self) -> None:
-        """Start runs at the free places."""
         taken = set(self._running.values())
         for place in self._executor.places() if self._waiting else ():
             if place not in taken and self._waiting and self._kill_at is None:
@@ -128,7 +127,7 @@ class Driver:
         except InputError as error:
             self._refuse(error)
             return
-        attempt = number(locate(self._cells.root / name)) + 1
+        attempt = attempt_number(locate(self._cells.root / name)) + 1
         again = f" (attempt {attempt})" if attempt > 1 else ""
         where = f" on {place.host}" if place.host else ""
         self._note(f"{name}: started{again}{where}")
@@ -157,11 +156,11 @@ class Driver:
             self._refuse(InputError(f"{name}: {end.text}"))
         elif end.state == RunState.FAILED:
             self._waiting.appendleft(name)
-        else:  # stopped: by us, by somebody else, or since another one has its directory
+        else:  # stopped by this driver or somebody else, or another driver has its directory
             self._waiting.append(name)
 
     def _prune(self) -> None:
-        """Ask Optuna which trials to end, and leave the step in their directories."""
+        """End the trials that Optuna prunes: their supervisors find the step in a file."""
         if not self._cells.is_search or time.monotonic() < self._prune_at:
             return
         self._prune_at = time.monotonic() + _PRUNE_SECONDS
@@ -176,7 +175,7 @@ class Driver:
 
     @contextmanager
     def _receiving(self) -> Generator[None]:
-        """Note the signals that ask for an end; in the main thread only."""
+        """Collect the signals that ask for an end; works in the main thread only."""
 
         def receive(number: int, _frame: FrameType | None) -> None:
             self._received.append(signal.Signals(number))

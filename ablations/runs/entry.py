@@ -31,9 +31,9 @@ _GRACE_SECONDS = 60.0
 
 
 def main(arguments: Sequence[str], watched: int = 0) -> int:
-    """Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged.
+    """Carry the run out until the driver's end of the pipe ``watched`` closes.
 
-    The driver holds the other end of the pipe ``watched``.
+    Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged.
     """
     folder, accumulate, log = arguments
     _exit_on_signals()
@@ -41,11 +41,11 @@ def main(arguments: Sequence[str], watched: int = 0) -> int:
     prepare_streams()
     directory, started_at = Path(folder), time.time()
     outcome = _carry_out(directory, int(accumulate), cast(Log, log))
-    for number in stop_signals():  # nothing is left to save, and what is done at exit is not cut
+    for number in stop_signals():  # they would only interrupt the exit handlers
         signal.signal(number, signal.SIG_IGN)
     if not directory.is_dir():
         print("another attempt has taken this run over", file=sys.stderr, flush=True)
-        # Nothing may be written any more; W&B's exit handlers would create the directory again.
+        # W&B's exit handlers would create the directory again.
         os._exit(STOPPED_EXIT_CODE)
     state = outcome.state
     if state != RunState.DONE:
@@ -75,7 +75,7 @@ def _carry_out(directory: Path, accumulate: int, log: Log) -> Outcome:
 
 
 def _exit_on_signals() -> None:
-    """Outside of training there is nothing to save."""
+    """Exit on a signal outside of training, where there is nothing to save."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         sys.exit(STOPPED_EXIT_CODE)

@@ -1,4 +1,4 @@
-"""Which process has what: names of processes, and drivers' locks."""
+"""Names of processes, and locks of drivers."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ WHOLE = Shard()
 
 @contextmanager
 def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
-    """Keep other drivers off these runs until the end of the block, or of this process.
+    """Keep other drivers off these runs until the end of the block.
 
-    The directory is made if it is missing. The lock is the operating system's, which releases it
-    however the process ends; its file says whose it is.
+    The directory is made if it is missing. The operating system releases the lock however the
+    process ends; the file's content is for messages.
     """
     make_directory(directory)
-    # Only those of a family may be held together: the shards of one division.
+    # Locks may be held together only by the shards of one division: those with the same ending.
     family = f"-of-{shard.count}.lock" if shard.count > 1 else ".driver.lock"
     name = f".driver-{shard.number}{family}" if shard.count > 1 else family
     with ExitStack() as stack:
         own = stack.enter_context(_held(directory / name))
         for other in directory.glob(_LOCKS):
             if not other.name.endswith(family):
-                with _held(other):  # nobody else does; a later one finds ours
+                with _held(other):  # it is free; who takes it later finds ours
                     pass
         own.truncate(0)
         who = f"process {os.getpid()} on {socket.gethostname()}"
@@ -69,7 +69,7 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
 
 
 def is_driven(directory: Path) -> bool:
-    """Whether a driver works on these runs; of another machine's, whether it has just begun."""
+    """Whether a driver works on these runs; one of another machine counts for a minute."""
     for path in directory.glob(_LOCKS):
         running = is_running(path.read_text("utf-8", "replace").rpartition("\n")[2])
         if running or (running is None and time.time() - path.stat().st_mtime < _START_SECONDS):
@@ -111,7 +111,7 @@ def pid_of(name: str) -> int:
 
 
 def is_running(name: str) -> bool | None:
-    """Whether that process has not ended; None if it is not of this machine, which cannot tell."""
+    """Whether that process has not ended; None if it is unknown, on another machine."""
     _, *parts = name.rsplit(":", 3)
     if len(parts) < 3 or parts[2] != _machine() or not parts[0].isdecimal():
         return None

@@ -31,7 +31,7 @@ from ablations.runs.supervise import AttemptEnd, Wish, failed, supervise
 from experiments.records.progress import RunState
 from transformer.errors import InputError
 
-# What a node's process has of the driver's environment: the project's own settings.
+# The driver's variables that are passed to runs: the project's own settings.
 _PASSED = re.compile("DATA_|LRU_CACHE_|OMP_NUM_|ONEDNN_|PENN_|SACREBLEU|TRANSFORMER_|WANDB_")
 _LOOK_SECONDS = 2.0  # between looks at which nodes there are
 _GRACE_SECONDS = 25.0
@@ -42,35 +42,29 @@ class RayExecutor:
 
     Args:
         address: of the cluster, or ``auto``
-        root: the directory of the runs, which all nodes must see
         options: how many devices a run has, or shares with others
         threads: of the CPU for each process
     """
 
-    def __init__(self, address: str, root: Path, options: Options, threads: int) -> None:
-        self._root, self._project = root.absolute(), _digest()
+    def __init__(self, address: str, options: Options, threads: int) -> None:
+        self._project = _digest()
         self._ranks = options.devices_per_trial
         self._attempts: dict[Any, tuple[Job, Place]] = {}
         self._nodes: list[Any] = []
         self._unfit: set[str] = set()
         self._wish = Wish.CONTINUE
         self._look_at = 0.0
-        try:
-            self.dashboard = _connect(address)
-            self._needs = {"CPU": float(self._ranks * threads)}
-            if any(node["Resources"].get("GPU") for node in ray.nodes() if node["Alive"]):
-                self._needs["GPU"] = self._ranks / options.trials_per_device
-            if not self.places():
-                wanted = ", ".join(f"{x:g} {name}" for name, x in self._needs.items())
-                raise InputError(
-                    f"no node of the Ray cluster has room for a run, which needs {wanted}"
-                )
-        except BaseException:
+        self.dashboard = _connect(address)
+        self._needs = {"CPU": float(self._ranks * threads)}
+        if any(node["Resources"].get("GPU") for node in ray.nodes() if node["Alive"]):
+            self._needs["GPU"] = self._ranks / options.trials_per_device
+        if not self.places():
             self.close()
-            raise
+            wanted = ", ".join(f"{x:g} {name}" for name, x in self._needs.items())
+            raise InputError(f"no node of the Ray cluster has room for a run, which needs {wanted}")
 
     def places(self) -> Sequence[Place]:
-        """As many places on each node as it has the resources for, whoever uses them now."""
+        """As many places on each node as its resources allow, used or free."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_SECONDS
             self._nodes = [node for node in ray.nodes() if node["Alive"]]
@@ -84,8 +78,8 @@ class RayExecutor:
 
     def start(self, job: Job, place: Place) -> None:
         passed = {name: value for name, value in os.environ.items() if _PASSED.match(name)}
-        job = replace(job, root=self._root, environment={**passed, **job.environment})
-        task = ray.remote(_attempt).options(
+        job = replace(job, environment={**passed, **job.environment})
+        task = ray.remote(_supervise_here).options(
             num_cpus=self._needs["CPU"],
             num_gpus=self._needs.get("GPU", 0),
             max_retries=0,
@@ -101,7 +95,7 @@ class RayExecutor:
         return [(job.name, self._end(task, job, place)) for task, job, place in ends]
 
     def _end(self, task: Any, job: Job, place: Place) -> AttemptEnd:
-        """The end of an attempt, whose node or whose process of Ray's may be gone."""
+        """The end of an attempt; its node or its process of Ray's may be gone."""
         try:
             end = ray.get(task)
         except ray.exceptions.RayError as error:
@@ -111,7 +105,7 @@ class RayExecutor:
             if cause is None:
                 self._look_at = 0.0
                 reason = f"its node was lost ({type(error).__name__})"
-                directory = locate(self._root / job.name)
+                directory = locate(job.root / job.name)
                 return failed(directory, reason, killed=True, retries=job.retries)
             if isinstance(cause, OSError):  # such as a full disk
                 raise cause from error
@@ -126,10 +120,10 @@ class RayExecutor:
         if wish > self._wish:
             self._wish = wish
             for task in self._attempts:
-                ray.cancel(task)  # each call is one step further for the task
+                ray.cancel(task)  # the first stops the run, the second kills it
 
     def close(self) -> None:
-        """Wait for the attempts that are left, and let go of the cluster."""
+        """Wait for the attempts that are left, and disconnect from the cluster."""
         if self._attempts:
             ray.wait([*self._attempts], num_returns=len(self._attempts), timeout=_GRACE_SECONDS)
         ray.shutdown()
@@ -172,12 +166,8 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
-def _attempt(job: Job, place: Place, start: Start, project: str) -> AttemptEnd | str:
-    """Supervise an attempt on this node, as a task whose cancellation is a wish.
-
-    Returns:
-        Its end, or why this node cannot be used.
-    """
+def _supervise_here(job: Job, place: Place, start: Start, project: str) -> AttemptEnd | str:
+    """Supervise an attempt on this node, as a task; its end, or why this node cannot be used."""
     if not job.root.is_dir():
         return f"it does not see the directory {job.root}"
     if _digest() != project:
@@ -191,7 +181,7 @@ def _attempt(job: Job, place: Place, start: Start, project: str) -> AttemptEnd |
 
     given = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
     devices = tuple(int(x) if x.isdecimal() else x for x in given)
-    # ray.cancel raises what Ctrl-C would, and Ray sends SIGTERM when the driver is gone.
+    # ray.cancel acts like Ctrl-C, and Ray sends SIGTERM when the driver is gone.
     before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return supervise(job, replace(place, devices=devices), start, lambda: wish)

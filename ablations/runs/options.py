@@ -23,7 +23,7 @@ _AT_LEAST_ONE = Parameter(validator=Number(gte=1))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
-    """How many runs there are at a time."""
+    """Options for how many runs there are at a time."""
 
     workers: Annotated[int | None, _AT_LEAST_ONE] = None
     """runs at a time [default: one for each GPU, or for each core if there is no GPU]"""
@@ -37,8 +37,8 @@ class Places:
     def here(self, threads: int | None) -> tuple[Place, ...]:
         """The places of this machine: one for each group of GPUs, else for each group of cores.
 
-        On few cores one core per run is fastest: two processes of one thread each outrun one
-        process of two ``threads``. At the scales for CPUs a run needs less than 1 GiB.
+        Two processes of one thread are faster than one of two ``threads``. At the scales for CPUs a
+        run needs less than 1 GiB.
         """
         devices, cores, ranks = gpus(), count_cores(), self.devices_per_trial
         if ranks > len(devices or range(cores)):
@@ -60,7 +60,7 @@ class Options(Places):
     """address of the Ray cluster to run on, or auto for the running one [default: this machine]"""
 
     shard: Annotated[Shard, Parameter(parse=False)] = WHOLE
-    """which runs there are for this driver; an option of ``run`` alone"""
+    """the runs of this driver; an option of ``run`` alone"""
 
     accumulate: Annotated[int, _AT_LEAST_ONE] = 1
     """parts of a step, to save memory"""
@@ -71,7 +71,7 @@ class Options(Places):
     retry_failed: bool = False
     """also run what was given up before"""
 
-    # Both change the rounding, and so are the same for all runs of a directory.
+    # These change the rounding, so they are the same for all runs of a directory.
     precision: Literal["bf16", "fp32"] | None = None
     """of products [default: as in earlier runs, or bf16 if this machine multiplies it]"""
 

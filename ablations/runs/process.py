@@ -1,4 +1,4 @@
-"""A run's process: its place, its start, its log."""
+"""A run's process: its place, start and log."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE, printa
 
 LOG_FILE = "log.txt"
 _LOG_BYTES = 65_536  # in which its last lines are looked for
-# With these, Lightning would take a run for one of the ranks of the job that started the driver.
+# With these, Lightning would take a run for a rank of the job that started the driver.
 _OF_LAUNCHERS = ("MASTER_", "SLURM_NTASKS", "TORCHELASTIC_")
 _OF_RANKS = ("RANK", "WORLD_SIZE", "LOCALID", "NODEID", "PROCID")
-# What a run imports, including W&B's launch tools, which each start of W&B looks at. None of these
-# modules touches a GPU or starts a thread.
+# What a run imports; each start of W&B looks at its launch tools. None of these modules touches a
+# GPU or starts a thread.
 _PRELOADED = [
     "ablations.runs.entry",
     "experiments.run",
@@ -42,8 +42,8 @@ _FORKING = threading.Lock()  # each attempt has a thread, and starting a process
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Room for one run at a time: its GPUs as CUDA_VISIBLE_DEVICES names them (none: on the CPU),
-    its number of processes, and the node of a cluster on its host.
+    """Room for one run at a time: its GPUs as CUDA_VISIBLE_DEVICES names them (none: the CPU), its
+    number of processes, and the node and host of a cluster.
     """
 
     number: int
@@ -57,9 +57,9 @@ class Place:
 class Job:
     """One attempt at the run of ``experiment`` in ``root / name``.
 
-    ``accumulate`` and ``log`` are as for :func:`experiments.run.run`. A run that fails more
-    than ``retries`` times is given up; one that diverged fails, unless ``may_diverge``, as a trial
-    of a search does. The process works in ``folder`` with the variables ``environment``.
+    ``accumulate`` and ``log`` are as for :func:`experiments.run.run`. A run that fails more than
+    ``retries`` times is given up. One that diverged has failed; a trial of a search
+    (``may_diverge``) has ended. The process works in ``folder`` with the variables ``environment``.
     """
 
     root: Path
@@ -86,14 +86,14 @@ Start = Callable[[Path, Job, Place], RunProcess]
 
 
 def forget_rank() -> None:
-    """Remove the variables by which a launcher tells this process, which starts runs, its rank."""
+    """Remove the variables in which a launcher gives this process a rank, which runs inherit."""
     for name in list(os.environ):
         if name.startswith(_OF_LAUNCHERS) or name.endswith(_OF_RANKS):
             del os.environ[name]
 
 
 def environment(job: Job, place: Place) -> dict[str, str]:
-    """The variables of a run's process, which tell it its GPUs."""
+    """The environment of a run's process, with its GPUs."""
     gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.devices))} if place.devices else {}
     return {**os.environ, **job.environment, **gpus}
 
@@ -101,9 +101,8 @@ def environment(job: Job, place: Place) -> dict[str, str]:
 def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
     """Start the run of ``directory`` and append its output to ``log.txt`` there.
 
-    The process leads a group of its own, so that Ctrl-C at the terminal reaches the driver only.
-    If its parent disappears, it stops by itself after a checkpoint. Several ranks are started by
-    ``torch.distributed.run``.
+    The process leads its own group, so that Ctrl-C at the terminal reaches the driver only. If its
+    parent is gone, it stops after a checkpoint. ``torch.distributed.run`` starts several ranks.
     """
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(place.ranks), "-m"]
     module = ["ablations.runs.entry", str(directory), str(job.accumulate), job.log]
@@ -121,21 +120,22 @@ def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
 
 @functools.cache
 def _life() -> tuple[int, int]:
-    """A pipe that closes when this process is gone, which the ranks watch."""
+    """A pipe that closes when this process is gone; the ranks watch it."""
     return os.pipe()
 
 
 def fork(directory: Path, job: Job, place: Place) -> RunProcess:
-    """As :func:`start`, but forked from Python's fork server, which has imported torch.
+    """As :func:`start`, but in a fork of Python's fork server, which has imported torch.
 
-    If that server is killed, its runs count as killed, and the next one starts another server.
+    If the server is killed, its runs count as killed, and the next run starts another server.
     """
     if place.ranks > 1:
         return start(directory, job, place)
     run = _ForkedRun(directory.absolute(), job, place)
     multiprocessing.set_forkserver_preload(_PRELOADED)
     for _ in range(_START_ATTEMPTS):
-        with _FORKING, _without_signals(), suppress(OSError, EOFError):  # it has just been killed
+        # An error means that the server has just been killed.
+        with _FORKING, _blocked_signals(), suppress(OSError, EOFError):
             run.start()
             return run
         time.sleep(_MOMENT_SECONDS)
@@ -143,9 +143,9 @@ def fork(directory: Path, job: Job, place: Place) -> RunProcess:
 
 
 @contextmanager
-def _without_signals() -> Generator[None]:
-    """Let a fork server that is started meanwhile not be ended by a signal to the whole group."""
-    resource_tracker.ensure_running()  # which unblocks signals
+def _blocked_signals() -> Generator[None]:
+    """Block signals: a fork server that is started meanwhile ignores those to the whole group."""
+    resource_tracker.ensure_running()  # it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
@@ -154,7 +154,7 @@ def _without_signals() -> Generator[None]:
 
 
 class _ForkedRun(ForkServerProcess):
-    """A run in a process that watches the driver's end of a pipe."""
+    """A run that ends after a checkpoint when the driver's end of a pipe closes."""
 
     def __init__(self, directory: Path, job: Job, place: Place) -> None:
         super().__init__()
@@ -195,11 +195,11 @@ class _ForkedRun(ForkServerProcess):
         code = main(self._arguments, watched=driver.sentinel)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # what the server has registered to be done at exit is not this process's
+        os._exit(code)  # without the server's exit handlers
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal the group that a process leads, or is about to; both may be gone."""
+    """Signal the group that a process leads, or the process if it has no group yet."""
     for send in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             send(pid, number)

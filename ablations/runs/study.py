@@ -21,14 +21,14 @@ from transformer.files import rename
 
 
 class Cells(Protocol):
-    """The rows of a table with each seed, or the trials of a search; a cell's name is also the path
-    of its run below ``root``.
+    """The rows of a table with each seed, or the trials of a search.
 
-    ``names`` are in the order in which to start the runs; ``title`` is for users. In a search a run
-    may be pruned, and one that diverged has ended for good. ``create_study`` makes the study if it
-    is missing; ``restore`` gives all trials that the files tell of, in order, those of ``known``
-    that still fit as they are; ``ask`` makes a trial, ``experiment`` what it trains, and
-    ``to_trial`` a complete or pruned one of a run that has ended, None if its values are not
+    ``names`` are in the order in which the runs start, and are their paths below ``root``;
+    ``title`` is for users. In a search a run may be pruned, and one that diverged is not repeated.
+
+    ``create_study`` makes the study if it is missing. ``restore`` makes the trials of the runs that
+    have files, and takes those of ``known`` that still fit. ``ask`` makes a trial, ``experiment``
+    its configuration. ``to_trial`` is the trial of a run that has ended; None if its values are not
     finite.
     """
 
@@ -59,12 +59,12 @@ class Study:
         self._cells = cells
         self._running: dict[str, optuna.Trial] = {}
         self._reported: dict[str, int] = {}
-        self._last_step = 0  # which all trials of a search share
+        self._last_step = 0  # the same for all trials of a search
         storage = InMemoryStorage() if in_memory else self._restore(cells.root / STUDY_FILE)
         self._study = cells.create_study(storage)
 
     def begin(self, name: str) -> Experiment:
-        """The configuration of a cell, whose trial is running from now on."""
+        """The configuration of a cell; its trial is running from now on."""
         if name not in self._running:
             self._running[name] = self._cells.ask(self._study, name)
         experiment = self._cells.experiment(name, self._running[name])
@@ -72,17 +72,17 @@ class Study:
         return experiment
 
     def prunes_at(self, name: str, curve: Mapping[int, float]) -> int | None:
-        """Report the values of a running trial by step; the step at which it is to end, if any.
+        """Report a running trial's values by step; the step at which Optuna prunes it, if any.
 
-        Optuna is asked at each step, as it compares trials at the same step; not after the last of
-        a training, where nothing is left to save.
+        Optuna compares trials at the same step, so it is asked at each; not at the last, where
+        nothing is left to save.
         """
         trial = self._running[name]
         curve = {step: value for step, value in curve.items() if step < self._last_step}
         return next((step for step in self._report(name, curve) if trial.should_prune()), None)
 
     def end(self, name: str, ended: Ended | None) -> None:
-        """Tell Optuna how a run has ended, None for one that has failed for good."""
+        """Tell Optuna how a run has ended; None means that it was given up."""
         found = None if ended is None else self._cells.to_trial(name, ended)
         if found is None:
             self._study.tell(self._running.pop(name), state=TrialState.FAIL)
@@ -100,7 +100,7 @@ class Study:
             yield step
 
     def _restore(self, path: Path) -> BaseStorage:
-        """The journal at ``path``, written anew with the trials that the files tell.
+        """The journal at ``path``, written anew with the trials of the runs that have files.
 
         A trial that was running when its driver ended waits again, under the same number.
         """
@@ -116,11 +116,11 @@ class Study:
     def _read(self, path: Path) -> list[FrozenTrial]:
         try:
             if not path.read_bytes().endswith(b"\n"):
-                return []  # missing, or the end of the last line is
+                return []  # empty, or cut in its last line
             return self._cells.create_study(_journal(path)).get_trials(deepcopy=False)
         except FileNotFoundError:
             return []
-        except Exception as error:  # whatever Optuna makes of a damaged file
+        except Exception as error:  # Optuna raises many kinds for a damaged file
             warnings.warn(f"{path} is damaged, and made again ({error})", stacklevel=2)
             return []
 

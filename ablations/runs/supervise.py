@@ -33,7 +33,7 @@ _LOG_LINES = 10
 
 
 class Wish(IntEnum):
-    """What the driver wants of an attempt."""
+    """What an attempt is to do, by the driver's wish."""
 
     CONTINUE = 0
     STOP = 1  # after a checkpoint
@@ -42,8 +42,8 @@ class Wish(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptEnd:
-    """How an attempt ended: ``DONE`` or ``PRUNED`` (published, as ``ended`` says), ``STOPPED``,
-    ``FAILED`` (to be tried again), ``GIVEN_UP`` or ``REFUSED``; ``text`` says it to the user.
+    """How an attempt ended: ``DONE`` or ``PRUNED`` (published, with ``ended``), ``STOPPED``,
+    ``FAILED`` (to be tried again), ``GIVEN_UP`` or ``REFUSED``; ``text`` is for the user.
     """
 
     state: RunState
@@ -70,7 +70,6 @@ class LocalExecutor:
         )
 
     def ended(self) -> Sequence[tuple[str, AttemptEnd]]:
-        """As for all executors; a crash of an attempt is raised."""
         done = [name for name, attempt in self._attempts.items() if attempt.done()]
         return [(name, self._attempts.pop(name).result()) for name in done]
 
@@ -87,11 +86,7 @@ class LocalExecutor:
 def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) -> AttemptEnd:
     """Carry out the next attempt at a run, and publish the run if it has ended.
 
-    Args:
-        job: the run
-        place: where it is to run
-        start: starts its process
-        wish: asked several times a second
+    ``wish`` is called several times a second.
     """
     stem = job.root / job.name
     notes = _end_orphan(attempts.locate(stem), wish)
@@ -100,21 +95,20 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
     if wish():
         return AttemptEnd(state=RunState.STOPPED, text="stopped")
     try:
-        attempt = _begin(job, place, start, notes)
+        begun = _begin(job, place, start, notes)
     except InputError as error:
         return AttemptEnd(state=RunState.REFUSED, text=str(error))
-    if attempt is None:
+    if begun is None:
         return AttemptEnd(state=RunState.STOPPED, text="another driver was first")
-    attempt.wait(wish)
-    end = attempt.end()
+    end = _end(job, begun, _wait(begun, wish))
     return replace(end, text="; ".join([end.text, *notes]))
 
 
 def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
-    """End the process that an earlier attempt may have left here; what to tell the user of it.
+    """End the process that an earlier attempt may have left here; notes for the user.
 
-    It is asked to end after a checkpoint, so that nothing is lost, and killed if it does not. One
-    on another machine cannot be reached; renaming its directory keeps it from writing anything.
+    It may write a checkpoint first, and is killed if it takes too long. One on another machine
+    cannot be reached, and can write nothing once its directory is renamed.
     """
     try:
         name = (directory / PROCESS_FILE).read_text("utf-8", "replace").strip()
@@ -133,7 +127,7 @@ def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
 
 
 def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
-    """Give a run that has ended its final name; None if it is no longer this attempt's."""
+    """Give a run that has ended its final name; None if it has not, or another attempt has it."""
     ended = attempts.read_ended(directory)
     if ended is None:
         return None
@@ -154,7 +148,19 @@ def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
     return AttemptEnd(state=RunState.DONE, text=text, ended=ended)
 
 
-def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Attempt | None:
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """An attempt's process, started at ``started_at`` since the epoch; its part of the log begins
+    at the byte ``log_start``.
+    """
+
+    directory: Path
+    process: RunProcess
+    started_at: float
+    log_start: int
+
+
+def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | None:
     """Take over the run's directory and start its process; None if another driver was first."""
     directory = attempts.take_over(job.root / job.name)
     if directory is None:
@@ -176,73 +182,62 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Attempt |
         if directory.exists():
             raise
         return None  # this process was paused for so long that another one took the run over
-    return _Attempt(job, directory, run, log_start, started_at)
+    return _Begun(directory, run, started_at, log_start)
 
 
-@dataclass(eq=False, slots=True)
-class _Attempt:
-    """An attempt in progress. Its part of the log begins at ``log_start``; its process was started
-    at ``started_at`` since the epoch, and has been ``sent`` the driver's wish.
+def _wait(begun: _Begun, wish: Callable[[], Wish]) -> Wish:
+    """Wait for the end of the process, and pass the driver's wish on; the last one that was.
+
+    The driver ends a trial early by leaving the step in its directory.
     """
+    sent = Wish.CONTINUE
+    while begun.process.poll() is None:
+        wanted = wish()
+        if not sent and (begun.directory / attempts.PRUNED_FILE).exists():
+            wanted = max(wanted, Wish.STOP)
+        if wanted > sent:
+            sent = wanted
+            number = signal.SIGKILL if wanted == Wish.KILL else signal.SIGTERM
+            signal_group(begun.process.pid, number)
+        time.sleep(_POLL_SECONDS)
+    return sent
 
-    job: Job
-    directory: Path
-    process: RunProcess
-    log_start: int
-    started_at: float
-    sent: Wish = Wish.CONTINUE
 
-    def wait(self, wish: Callable[[], Wish]) -> None:
-        """Wait for the end of the process; send it what the driver wishes.
+def _end(job: Job, begun: _Begun, sent: Wish) -> AttemptEnd:
+    """Publish the run if its process has ended it; else record why not."""
+    directory, code = begun.directory, begun.process.poll()
+    assert code is not None
+    state = final_state(directory, code, begun.started_at)
+    if state == RunState.DIVERGED and job.may_diverge:
+        progress = read_progress(directory)
+        attempts.leave_pruned(directory, progress.step if progress else 0, math.inf)
+    how = f"ended early after {duration(time.time() - begun.started_at)}"
+    if (published := _publish(directory, job.root / job.name, how)) is not None:
+        return published
+    if not directory.exists():
+        text = "its directory was removed, or taken over by another attempt"
+        return AttemptEnd(state=RunState.STOPPED, text=text)
+    lines = last_log_lines(directory, _LOG_LINES, start=begun.log_start)
+    if state == RunState.REFUSED:
+        return AttemptEnd(state=state, text=lines[-1] if lines else "it refused its input")
+    if state == RunState.STOPPED or sent:
+        kept = " after a checkpoint" if state == RunState.STOPPED else ""
+        return AttemptEnd(state=RunState.STOPPED, text=f"stopped{kept}")
+    killed = code == -signal.SIGKILL
+    reason = _reason(begun, state, code, lines)
+    # Training is deterministic, so one that diverged would diverge again.
+    retries = 0 if state == RunState.DIVERGED else job.retries
+    return failed(directory, reason, lines, killed=killed, retries=retries)
 
-        The driver ends a trial early by leaving the step in its directory.
-        """
-        while self.process.poll() is None:
-            wanted = wish()
-            if not self.sent and (self.directory / attempts.PRUNED_FILE).exists():
-                wanted = max(wanted, Wish.STOP)
-            if wanted > self.sent:
-                self.sent = wanted
-                number = signal.SIGKILL if wanted == Wish.KILL else signal.SIGTERM
-                signal_group(self.process.pid, number)
-            time.sleep(_POLL_SECONDS)
 
-    def end(self) -> AttemptEnd:
-        """Make what the process left the run's end, or record why there is none."""
-        code, stem = self.process.poll(), self.job.root / self.job.name
-        assert code is not None
-        state = final_state(self.directory, code, self.started_at)
-        if state == RunState.DIVERGED and self.job.may_diverge:
-            progress = read_progress(self.directory)
-            attempts.leave_pruned(self.directory, progress.step if progress else 0, math.inf)
-        how = f"ended early after {duration(time.time() - self.started_at)}"
-        if (published := _publish(self.directory, stem, how)) is not None:
-            return published
-        if not self.directory.exists():
-            text = "its directory was removed, or taken over by another attempt"
-            return AttemptEnd(state=RunState.STOPPED, text=text)
-        if state == RunState.REFUSED:
-            lines = last_log_lines(self.directory, 1, start=self.log_start)
-            return AttemptEnd(state=state, text=(lines or ["it refused its input"])[0])
-        if state == RunState.STOPPED or self.sent:
-            kept = " after a checkpoint" if state == RunState.STOPPED else ""
-            return AttemptEnd(state=RunState.STOPPED, text=f"stopped{kept}")
-        return self._failed(state, code)
-
-    def _failed(self, state: RunState, code: int) -> AttemptEnd:
-        progress = read_progress(self.directory)
-        lines = last_log_lines(self.directory, _LOG_LINES, start=self.log_start)
-        killed = code == -signal.SIGKILL
-        if progress and progress.updated_at >= self.started_at and progress.message and not killed:
-            reason = progress.message
-        else:
-            how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
-            how += " (out of memory?)" if killed else ""
-            how = "it left no result" if state == RunState.DONE else how
-            reason = ": ".join([how, *lines[-1:]])
-        # Training is deterministic, so one that diverged would diverge again.
-        retries = 0 if state == RunState.DIVERGED else self.job.retries
-        return failed(self.directory, reason, lines, killed=killed, retries=retries)
+def _reason(begun: _Begun, state: RunState, code: int, lines: Sequence[str]) -> str:
+    """Why the process failed: its own message, or else its exit code and its last line."""
+    killed, progress = code == -signal.SIGKILL, read_progress(begun.directory)
+    if progress and progress.updated_at >= begun.started_at and progress.message and not killed:
+        return progress.message
+    how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+    how += " (out of memory?)" if killed else ""
+    return ": ".join(["it left no result" if state == RunState.DONE else how, *lines[-1:]])
 
 
 def failed(

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from ablations.costs.speed import Timing, predict, until_the_last
-from ablations.runs.attempts import elapsed, locate, number, read_ended
+from ablations.runs.attempts import attempt_number, elapsed, locate, read_ended
 from ablations.runs.lock import is_driven, is_running
 from ablations.search.search import is_search, load_search
 from ablations.tables.plan import load_plan
@@ -182,7 +182,7 @@ def _state(progress: Progress | None, directory: Path, attempt: Attempt | None) 
     if stage in _FAILED:
         return RunState.FAILED
     # Another attempt has to follow if the result is unreadable, or its supervisor died.
-    unreadable = stage == RunState.DONE and not number(directory)
+    unreadable = stage == RunState.DONE and not attempt_number(directory)
     is_gone = attempt is not None and is_running(attempt.worker) is False
     if stage == RunState.STOPPED or unreadable or is_gone:
         return RunState.STOPPED

@@ -1,12 +1,12 @@
 """Stands in for training: ``python stand_in.py DIRECTORY ACCUMULATE``.
 
-It is deterministic, writes checkpoints, resumes from the newest, and keeps the promises of
-``ablations.runs.entry``: the same files and exit codes, an end after a checkpoint when it is asked
-to or its parent is gone, and no write into a directory that another attempt has taken over.
+It is deterministic, writes checkpoints, resumes from the newest, and behaves like
+``ablations.runs.entry``: the same files and exit codes, an end after a checkpoint on a signal or
+when its parent is gone, and no write into a directory that another attempt has taken over.
 
 ``stand-ins.json`` in the directory of the runs has the seconds of a step, a result, and for some
-runs by name what they do instead: ``crash``, ``diverge``, ``refuse``, ``kill``, ``slow``, ``hang``,
-``stubborn`` (it hears no signal), ``abort`` (a crash after the result) or ``remove`` (its directory
+runs by name another behaviour: ``crash``, ``diverge``, ``refuse``, ``kill``, ``slow``, ``hang``,
+``stubborn`` (it ignores signals), ``abort`` (a crash after the result) or ``remove`` (its directory
 is removed, once). It imports nothing of the project, so it starts at once.
 """
 
@@ -22,13 +22,13 @@ from typing import Any
 
 SETTINGS_FILE = "stand-ins.json"
 STARTED_FILE = "started.txt"  # a line for each start of a run
-STARTS_FILE = "starts.txt"  # in a run's directory, from which step each attempt went on
+STARTS_FILE = "starts.txt"  # in a run's directory: the step from which each attempt continued
 _STOPPED = 75
 _ended: list[int] = []
 
 
 def main(directory: Path, accumulate: str) -> int:
-    """Do what is told for this run; see the exit codes of ``ablations.runs.entry``."""
+    """Behave as the settings say; the exit codes are those of ``ablations.runs.entry``."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: _ended.append(number))
     try:
@@ -77,7 +77,7 @@ def misbehave(directory: Path, cell: str, behaviour: str) -> int | None:
 
 
 def train(directory: Path, settings: dict[str, Any]) -> int:
-    """Go on from the newest checkpoint to the end, or until asked to stop."""
+    """Continue from the newest checkpoint to the end, or until a signal."""
     parent = os.getppid()
     config = json.loads((directory / "config.json").read_text())
     training = config["config"]["training"]

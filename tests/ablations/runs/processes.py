@@ -43,13 +43,19 @@ class Finished:
         return self.stderr.splitlines()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
     """A command under way; ``stdin`` is the end that its parent holds, if it holds one."""
 
     process: ForkServerProcess
     streams: Path
     stdin: int | None
+
+    def close_stdin(self) -> None:
+        """Close its input, as if its parent was gone."""
+        if self.stdin is not None:
+            os.close(self.stdin)
+        self.stdin = None
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds or the process is over."""
@@ -65,8 +71,7 @@ class Running:
             os.kill(self.process.pid, number)
         self.process.join(_PATIENCE_SECONDS)
         assert self.process.exitcode is not None, "it hangs"
-        if self.stdin is not None:
-            os.close(self.stdin)
+        self.close_stdin()
         out, err = ((self.streams / n).read_text(encoding="utf-8") for n in ("out", "err"))
         return Finished(self.process.exitcode, out, err)
 

@@ -8,14 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from ablations.runs.attempts import locate, read_ended
-from ablations.tables.plan import load_plan
+from ablations.runs.attempts import locate
 from experiments.records.attempt import read_attempt
+from tests.ablations.samples import prepare_stand_ins
 from tests.ablations.storm.place import (
     ROOT,
     Place,
@@ -31,24 +32,17 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
-    """A cluster without room for runs."""
-    cluster = RayCluster(tmp_path_factory.mktemp("cluster"))
-    yield cluster
-    cluster.close()
-
-
 @pytest.fixture
-def cluster(head: RayCluster) -> Iterator[RayCluster]:
-    """The cluster, to which each test adds nodes of its own."""
-    yield head
-    head.clear()
+def cluster(tmp_path: Path) -> Iterator[RayCluster]:
+    """A cluster without room for runs."""
+    with closing(RayCluster(tmp_path)) as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    return make_place(tmp_path, steps=40, every=7, step_seconds=0.1, seeds=(1,))
+    """A table that takes far longer than the faults of a test."""
+    return make_place(tmp_path, steps=40, every=3, step_seconds=0.4)
 
 
 def begin(place: Place, cluster: RayCluster, *options: str, **environment: str) -> DriverProcess:
@@ -63,6 +57,12 @@ def wait_for(driver: DriverProcess, holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def assert_refused(driver: DriverProcess, message: str) -> None:
+    assert driver.process.wait(180) == 2
+    (line,) = driver.log.read_text().splitlines()
+    assert line.startswith(f"python -m ablations: error: {message}")
+
+
 def busy(driver: DriverProcess) -> set[int]:
     """The raylets of the nodes that have runs: a run's parent is Ray's process, whose parent is
     the raylet.
@@ -70,9 +70,21 @@ def busy(driver: DriverProcess) -> set[int]:
     return {parent_of(parent_of(pid)) for pid in driver.runs}
 
 
-def test_a_table_survives_kills_and_a_lost_node(place: Place, cluster: RayCluster) -> None:
-    nodes = {cluster.add_node(1) for _ in range(2)}
+def test_a_table_survives_a_signal_kills_and_a_lost_node(place: Place, cluster: RayCluster) -> None:
+    nodes = {cluster.add_node(1)}
+    message = "no node of the Ray cluster has room for a run, which needs"
+    assert_refused(begin(place, cluster, "--threads", "64"), message)
+
+    driver, base = begin(place, cluster), place.out / "base" / "seed-1"
+    wait_for(driver, lambda: any(locate(base).glob("checkpoints/*")))
+    send(driver.process.pid, signal.SIGTERM)
+    assert driver.process.wait(60) == 143, driver.last_words()
+    assert "base/seed-1: stopped after a checkpoint" in driver.last_words()
+    attempt = read_attempt(locate(base))
+    assert attempt is not None and not attempt.failures
+
     driver = begin(place, cluster)
+    nodes.add(cluster.add_node(1))
     wait_for(driver, lambda: len(driver.runs) == 2)
     send(driver.runs[0], signal.SIGKILL)
     wait_for(driver, lambda: len(driver.runs) == 2)
@@ -80,56 +92,23 @@ def test_a_table_survives_kills_and_a_lost_node(place: Place, cluster: RayCluste
     wait_for(driver, lambda: "its node was lost" in driver.last_words(999))
     wait_for(driver, lambda: bool(busy(driver) & nodes))
     cluster.remove_node(min(busy(driver) & nodes))
-    cluster.add_node(1)
     wait_for(driver, lambda: driver.last_words(999).count("its node was lost") > 1)
     send(driver.process.pid, signal.SIGKILL)  # its runs end after a checkpoint
     driver.process.wait()
-    again = begin(place, cluster)
-    assert again.process.wait(180) == 0, again.last_words(99)
+
+    prepare_stand_ins(place.out, {})  # they take no time from now on
+    last = begin(place, cluster)
+    assert last.process.wait(180) == 0, last.last_words(99)
     assert_as_undisturbed(place, run_undisturbed(place, place.folder / "undisturbed"))
-    assert "at a time on the Ray cluster" in again.last_words(999)
+    assert "at a time on the Ray cluster" in last.last_words(999)
     for noise in ("raylet", "core_worker", "Traceback", "INFO"):
-        assert noise not in driver.last_words(999) + again.last_words(999)
+        assert noise not in driver.last_words(999) + last.last_words(999)
 
 
-def test_a_signal_lets_runs_write_a_checkpoint(place: Place, cluster: RayCluster) -> None:
-    cluster.add_node(2)
-    driver = begin(place, cluster)
-    name = "base/seed-1"
-    wait_for(driver, lambda: any(locate(place.out / name).glob("checkpoints/*")))
-    send(driver.process.pid, signal.SIGTERM)
-    assert driver.process.wait(60) == 143, driver.last_words()
-    assert "base/seed-1: stopped after a checkpoint" in driver.last_words()
-    attempt = read_attempt(locate(place.out / name))
-    assert attempt is not None and not attempt.failures
-    assert read_ended(place.out / name) is None
-    assert len(load_plan(place.out).cells) == 8
-
-
-@pytest.mark.parametrize(
-    ("options", "environment", "message"),
-    [
-        (("--threads", "64"), {}, "no node of the Ray cluster has room for a run, which needs"),
-        pytest.param(
-            (),
-            {"RAY_AUTH_TOKEN": "another"},
-            "no Ray cluster can be used at",
-            marks=pytest.mark.slow,  # Ray asks for 20 s
-        ),
-    ],
-)
-def test_what_cannot_run_is_refused_in_one_line(
-    options: tuple[str, ...],
-    environment: dict[str, str],
-    message: str,
-    place: Place,
-    cluster: RayCluster,
-) -> None:
-    cluster.add_node(1)
-    driver = begin(place, cluster, *options, **environment)
-    assert driver.process.wait(180) == 2
-    (line,) = driver.log.read_text().splitlines()
-    assert line.startswith(f"python -m ablations: error: {message}")
+@pytest.mark.slow  # Ray asks for 20 s
+def test_a_driver_without_the_clusters_token_is_refused(place: Place, cluster: RayCluster) -> None:
+    driver = begin(place, cluster, RAY_AUTH_TOKEN="another")
+    assert_refused(driver, "no Ray cluster can be used at")
 
 
 @pytest.mark.slow
@@ -137,10 +116,7 @@ def test_what_cannot_run_is_refused_in_one_line(
     ("mount", "message"),
     [
         ("-t tmpfs none {folder}", "it does not see the directory {folder}/out"),
-        (
-            "--bind {folder}/other.py {root}/ablations/files.py",
-            "it has another version of",
-        ),
+        ("--bind {folder}/other.py {root}/ablations/files.py", "it has another version of"),
         ("-t tmpfs none {root}/ablations", "it cannot run the project ("),
     ],
 )

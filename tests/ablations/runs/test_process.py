@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,9 @@ from tests.ablations.storm.processes import DriverProcess, parent_of
 from tests.experiments.conftest import Start
 from tests.experiments.samples import tiny_experiment
 
+ROOT = Path(__file__).parents[3]
 _PATIENCE_SECONDS = 240.0
 LONG = {"max_steps": 100_000, "checkpoint_every_steps": 50_000}
-
-
-def job_of(folder: Path, **settings: Any) -> Job:
-    job = Job(root=folder, name="run", experiment=tiny_experiment(folder), log="none")
-    return replace(job, **settings)
 
 
 def ended(run: RunProcess) -> int:
@@ -52,7 +47,7 @@ def trains(directory: Path) -> bool:
 
 
 def claimed(directory: Path, folder: Path, **settings: Any) -> Path:
-    claim(directory, tiny_experiment(folder, **settings))
+    claim(directory, tiny_experiment(folder, ("valid",), **settings))
     return directory
 
 
@@ -60,7 +55,8 @@ def claimed(directory: Path, folder: Path, **settings: Any) -> Path:
 def test_a_run_whose_server_is_killed_counts_as_killed_and_the_next_has_another_server(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    job, directory = job_of(folder), claimed(tmp_path / "run", folder, **LONG)
+    directory = claimed(tmp_path / "run", folder, **LONG)
+    job = Job(root=tmp_path, name="run", experiment=tiny_experiment(folder), log="none")
     (other := tmp_path / "other").mkdir()
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))  # the server may be older
     run = process.fork(directory, job, Place(0))
@@ -97,8 +93,8 @@ time.sleep(1000)
 def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outlives_it(
     folder: Path, tmp_path: Path
 ):
-    directory, root = claimed(tmp_path / "run", folder, **LONG), str(Path(__file__).parents[3])
-    environment = {**os.environ, "WANDB_MODE": "disabled", "PYTHONPATH": root}
+    directory = claimed(tmp_path / "run", folder, **LONG)
+    environment = {**os.environ, "WANDB_MODE": "disabled", "PYTHONPATH": str(ROOT)}
     parent = DriverProcess([sys.executable, "-c", _PARENT, str(directory)], environment, tmp_path)
     wait_for(lambda: trains(directory))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -113,23 +109,47 @@ def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outli
     assert "the same command continues there" in (directory / "log.txt").read_text()
 
 
-def test_a_plain_process_knows_its_devices_but_no_rank_and_stops_when_its_parent_is_gone(
+_STAND_IN = """
+import os, sys
+print(os.getpgrp() == os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"], os.environ["MORE"],
+      "SLURM_PROCID" in os.environ, *sys.argv[2:], flush=True)
+print("end" + sys.stdin.read())
+"""
+
+
+def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_gone(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("SLURM_PROCID", "3")
     process.forget_rank()
     read, write = os.pipe()
     monkeypatch.setattr(process, "_life", lambda: (read, write))
-    directory = claimed(tmp_path / "run", folder, **LONG)
-    plain = process.start(directory, job_of(folder, environment={"MORE": "word"}), Place(0, (3, 5)))
-    environment = set(Path(f"/proc/{plain.pid}/environ").read_bytes().split(b"\0"))
-    assert {b"CUDA_VISIBLE_DEVICES=3,5", b"MORE=word"} < environment
-    assert b"SLURM_PROCID=3" not in environment
-    wait_for(lambda: plain.poll() is not None or trains(directory))
-    assert os.getpgid(plain.pid) == plain.pid
+    module = tmp_path / "ablations" / "runs" / "entry.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(_STAND_IN)
+    job = Job(
+        root=tmp_path,
+        name="run",
+        experiment=tiny_experiment(folder),
+        log="csv",
+        folder=tmp_path,
+        environment={"MORE": "word"},
+    )
+    plain, log = process.start(tmp_path, job, Place(0, (3, 5))), tmp_path / "log.txt"
+    wait_for(lambda: log.read_text() == "True 3,5 word False 1 csv\n")
     os.close(write)  # as the operating system does for a parent that is killed
     os.close(read)
-    assert plain.wait(_PATIENCE_SECONDS) == STOPPED_EXIT_CODE
+    assert plain.wait(_PATIENCE_SECONDS) == 0 and log.read_text().endswith("\nend\n")
+
+
+def test_a_run_stops_after_a_checkpoint_when_its_parent_is_gone(
+    folder: Path, begin: Start, tmp_path: Path
+):
+    directory = claimed(tmp_path / "run", folder, **LONG)
+    running = begin("ablations.runs.entry", directory, "1", "none", stdin=None)
+    running.wait_until(lambda: trains(directory))
+    running.close_stdin()
+    assert running.finish().code == STOPPED_EXIT_CODE
     assert len(step_checkpoints(directory)) == 1
 
 
@@ -161,8 +181,7 @@ def test_how_a_run_ends_is_its_exit_code_its_last_line_and_its_progress(
     begin: Start,
     tmp_path: Path,
 ):
-    directory = tmp_path / "run"
-    claim(directory, tiny_experiment(folder, ("valid",), **settings))
+    directory = claimed(tmp_path / "run", folder, **settings)
     ended = begin("ablations.runs.entry", directory, "1", "none", stdin=None).finish()
     assert ended.code == code, ended
     progress, result = read_progress(directory), load_result(directory)

@@ -97,7 +97,7 @@ def assert_all_as_undisturbed(place: Place) -> None:
 
 
 def test_the_tasks_of_an_array_share_a_table(slurm: dict[str, str], tmp_path: Path) -> None:
-    place = make_place(tmp_path, steps=60, every=7, step_seconds=0.1, seeds=(1,))
+    place = make_place(tmp_path, steps=60, every=7, step_seconds=0.1)
     cluster = Cluster(place, slurm)
     sizes = {"--array=1-16": "--array=1-2", "--gpus=1 --cpus-per-task=8": "--cpus-per-task=1"}
     job = cluster.submit("table3", sizes)
@@ -114,7 +114,7 @@ def test_the_tasks_of_an_array_share_a_table(slurm: dict[str, str], tmp_path: Pa
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 def test_ray_inside_an_allocation(slurm: dict[str, str], tmp_path: Path) -> None:
-    place = make_place(tmp_path, steps=60, every=7, step_seconds=0.1, seeds=(1,))
+    place = make_place(tmp_path, steps=60, every=7, step_seconds=0.1)
     cluster = Cluster(place, {**slurm, "HOME": str(tmp_path)})  # where Ray keeps its token
     job = cluster.submit(
         "table3-ray",

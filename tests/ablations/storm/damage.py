@@ -1,4 +1,4 @@
-"""What happens to files in a storm: no room for more, or a bit that is no longer what it was."""
+"""Faults of a storm in files: a full disk, or a flipped bit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from experiments.command_line import BAD_INPUT
 from tests.ablations.storm.place import Place
 from tests.ablations.storm.processes import DriverProcess
 
-# Nothing tells a digit of these from another one, so the bit that is flipped makes them unreadable.
+# Another digit in these would go unnoticed, so the bit that is flipped makes them unreadable.
 _WITHOUT_CHECKSUM = ("attempt.json", "config.json", "progress.json", "result.json")
 _UNDER_WAY = ("*.json", "vocabulary.model", "checkpoints/step-*.ckpt")
 
 
 @dataclass(frozen=True, slots=True)
 class FlippedBit:
-    """A file that was changed at ``moment``; ``cell`` is the stem of the run that it is of."""
+    """A file that was changed at ``moment``; ``cell`` is its run's directory, None of data."""
 
     path: Path
     cell: Path | None
@@ -32,7 +32,7 @@ class FlippedBit:
 
     @property
     def must_be_mended(self) -> bool:
-        """Whether a driver cannot make it again, and must refuse it by name if it reads it."""
+        """Whether a driver cannot make it again, and so must refuse it by name."""
         return self.cell is None or self.path.name == "data.json"
 
     def mend(self) -> None:
@@ -51,7 +51,7 @@ class Damage:
         self._unmended: list[FlippedBit] = []
 
     def flip_bit_of_run(self) -> Path | None:
-        """Flip one bit of a file of a run that is under way, or of a result; which it was."""
+        """Flip one bit of a file of a run in progress, or of a result; the file."""
         stems = [cell.directory(self._place.out) for cell in self._place.cells]
         files = [
             (stem, path)
@@ -86,7 +86,7 @@ class Damage:
         return path
 
     def mend_refused(self, drivers: Sequence[DriverProcess]) -> list[Path]:
-        """Restore the files that a driver named in its last words since; which these are."""
+        """Restore the files that a later driver has refused by name; their paths."""
         refused: list[FlippedBit] = []
         for bit in self._unmended:
             later = [driver for driver in drivers if driver.started_at > bit.moment]
@@ -98,13 +98,13 @@ class Damage:
         return [bit.path for bit in refused]
 
     def mend_rest(self) -> None:
-        """Restore what nobody has read since."""
+        """Restore the files that no driver has read since."""
         for bit in self._unmended:
             bit.mend()
 
 
 def _overwrite(path: Path, content: bytes) -> None:
-    """Change it where it is: others may have it mapped into their memory."""
+    """Change the file in place: others may have it mapped into their memory."""
     with path.open("r+b") as file:
         file.write(content)
 

@@ -1,4 +1,4 @@
-"""Where a storm takes place, the same without faults, and what must then be equal."""
+"""The table of a storm, the same table without faults, and their comparison."""
 
 from __future__ import annotations
 
@@ -71,13 +71,12 @@ TABLE = Table(
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
     """A folder with the ``table``, its ``texts``, the ``cache`` where they are prepared, and the
-    directory ``out`` that drivers work on; ``step_seconds`` is what a step of a stand-in takes,
-    None for real training.
+    directory ``out`` of the runs; ``step_seconds`` is the time of a stand-in's step, None for real
+    training.
     """
 
     folder: Path
     step_seconds: float | None
-    seeds: tuple[int, ...]
 
     @property
     def out(self) -> Path:
@@ -97,16 +96,13 @@ class Place:
 
     @property
     def cells(self) -> list[Cell]:
-        """All that is to be done."""
-        rows = load_table(str(self.table)).rows
-        return [Cell(row.name, seed) for row in rows for seed in self.seeds]
+        """All runs of the table."""
+        return [Cell(row.name, 1) for row in load_table(str(self.table)).rows]
 
     @property
     def run(self) -> list[str | Path]:
-        """The arguments that begin the table."""
-        seeds = ",".join(map(str, self.seeds))
-        options = ["--scale", "tiny", "--seeds", seeds, "--directory"]
-        return ["run", self.table, *options, self.out]
+        """The arguments that run the table."""
+        return ["run", self.table, "--scale", "tiny", "--directory", self.out]
 
     def command(self, *arguments: str | Path) -> list[str]:
         """``python -m ablations ARGUMENTS``."""
@@ -115,7 +111,7 @@ class Place:
         return [sys.executable, "-m", module, *map(str, arguments)]
 
     def environment(self, **more: str) -> Mapping[str, str]:
-        """What a driver and its processes see."""
+        """The variables of a driver and its processes."""
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(
@@ -129,16 +125,9 @@ class Place:
         }
 
 
-def make_place(
-    folder: Path,
-    *,
-    steps: int,
-    every: int,
-    step_seconds: float | None,
-    seeds: tuple[int, ...] = (1, 2, 3),
-) -> Place:
+def make_place(folder: Path, *, steps: int, every: int, step_seconds: float | None) -> Place:
     """Write the table and its corpus; a checkpoint comes each ``every`` of ``steps`` steps."""
-    place = Place(folder=folder, step_seconds=step_seconds, seeds=seeds)
+    place = Place(folder=folder, step_seconds=step_seconds)
     corpus = write_corpus(place.texts)
     text = _TABLE.format(corpus=str(corpus), steps=steps, every=every, validate=steps // 2)
     place.table.write_text(text, encoding="utf-8")
@@ -150,7 +139,7 @@ def make_place(
 def run_undisturbed(place: Place, directory: Path) -> Path:
     """Run each cell below ``directory``, one after the other in this process."""
     table = load_table(str(place.table))
-    plan = make_plan(table, table.scales[0], table.rows, place.seeds)
+    plan = make_plan(table, table.scales[0], table.rows, (1,))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in place.environment().items():
             patch.setenv(name, value)
@@ -186,7 +175,7 @@ def assert_as_undisturbed(place: Place, undisturbed: Path) -> None:
 
 
 def assert_tidy(place: Place) -> None:
-    """Nothing is half-written, and no process has said anything of a fault of ours."""
+    """No file is half-written, and no log has a traceback."""
     kept = [path for top in (place.out, place.cache) for path in top.rglob("*")]
     unfinished = (".part", ".tmp", ".work")
     assert [path for path in kept if any(word in path.name for word in unfinished)] == []
@@ -197,6 +186,6 @@ def assert_tidy(place: Place) -> None:
 
 
 def _losses(directory: Path) -> list[float]:
-    """What a stand-in's last checkpoint holds."""
+    """The losses in a stand-in's last checkpoint."""
     last = max((directory / "checkpoints").glob("*.json"), key=lambda path: int(path.stem))
     return json.loads(last.read_text())

@@ -1,4 +1,4 @@
-"""A driver's processes as a storm sees them, found by their working directory in ``/proc``."""
+"""The processes of a driver, found by their working directory in ``/proc``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARENT, _GROUP = 1, 2
 
 
 class DriverProcess:
-    """One call of ``python -m ablations``, and all that came of it."""
+    """One call of ``python -m ablations``, and the processes that come of it."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], folder: Path
@@ -53,21 +53,21 @@ class DriverProcess:
 
     @property
     def runs(self) -> list[int]:
-        """Those that carry out an attempt: each leads a process group."""
+        """The processes that carry out an attempt: each leads a process group."""
         return [pid for pid in self.descendants if field(pid, _GROUP) == pid]
 
     @property
     def parents_of_runs(self) -> list[int]:
-        """What waits for each run: a process of the fork server's, or of Ray's on a cluster."""
+        """The fork server, or the processes of Ray's that wait for runs on a cluster."""
         return sorted({parent_of(pid) for pid in self.runs} - {self.process.pid, 0, 1})
 
     def send_all(self, number: signal.Signals) -> None:
-        """Signal the driver and all that came of it, as if its machine did it."""
+        """Signal the driver and all its processes, as if its machine did it."""
         for pid in [self.process.pid, *self.descendants] if self.lives else self.descendants:
             send(pid, number)
 
     def end(self) -> None:
-        """Leave nothing of it, nor of what it starts meanwhile."""
+        """Kill it and its processes, also those that are started meanwhile."""
         send(self.process.pid, signal.SIGKILL)
         self.process.wait()
         unseen = 0
@@ -79,7 +79,7 @@ class DriverProcess:
             time.sleep(_MOMENT_SECONDS)
 
     def last_words(self, lines: int = 15) -> str:
-        """The end of what it said, and how it ended."""
+        """The end of its log, and its exit code."""
         said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
         return "\n".join([f"--- driver {self.mark}, exit {self.process.poll()}", *said])
 

@@ -51,10 +51,6 @@ class RayCluster:
         """Remove a node at once, as if it lost its power, unless it is gone already."""
         self._ask("remove", raylet)
 
-    def clear(self) -> None:
-        """Remove all nodes but the head."""
-        self._ask("clear", 0)
-
     def close(self) -> None:
         """End all nodes."""
         self._process.communicate()
@@ -90,8 +86,8 @@ def _serve() -> None:
             node = cluster.add_node(num_cpus=int(number), object_store_memory=_STORE_BYTES)
             answer = node.all_processes["raylet"][0].process.pid
             nodes[answer] = node
-        for raylet in {"add": [], "remove": [int(number)], "clear": [*nodes]}[what]:
-            cluster.remove_node(nodes.pop(raylet), allow_graceful=False)
+        else:
+            cluster.remove_node(nodes.pop(int(number)), allow_graceful=False)
         print(json.dumps(answer), file=answers, flush=True)
     cluster.shutdown()
 

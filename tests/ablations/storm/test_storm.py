@@ -1,6 +1,6 @@
 """Whatever is killed, paused, cut or damaged, a table ends as if nothing was.
 
-A failure tells the seed, what was hit when, the ends of the drivers' logs and where all of it is.
+A failure prints the seed, the faults and their times, the ends of the drivers' logs, and where.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.ablations.storm.storm import RayStorm, Storm
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="a driver's processes are found in /proc"
 )
-QUICK = {"kill_driver": 1, "kill_run": 1, "kill_all": 1, "second_driver": 1, "damage_journal": 1}
+QUICK = {"kill_driver": 1, "kill_run": 1, "damage_journal": 1}
 OF_BOTH = {
     "kill_driver": 10,
     "kill_run": 8,
@@ -40,8 +40,8 @@ OF_BOTH = {
 
 
 def test_a_table_of_stand_ins_survives_a_kill_of_everything(tmp_path: Path) -> None:
-    place = make_place(tmp_path, steps=40, every=7, step_seconds=0.1, seeds=(1,))
-    with Storm(place, QUICK, every=0.3) as storm:
+    place = make_place(tmp_path, steps=40, every=3, step_seconds=0.05)
+    with Storm(place, QUICK, every=0.1) as storm:
         storm.run()
         assert_as_undisturbed(place, run_undisturbed(place, tmp_path / "undisturbed"))
     assert storm.left == []
@@ -49,7 +49,7 @@ def test_a_table_of_stand_ins_survives_a_kill_of_everything(tmp_path: Path) -> N
 
 def trained_table(folder: Path) -> Place:
     """Eight rows that are really trained, each in some seconds."""
-    return make_place(folder, steps=480, every=7, step_seconds=None, seeds=(1,))
+    return make_place(folder, steps=480, every=7, step_seconds=None)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_trained_table_comes_through_a_storm(
 def _come_through(
     storm: Storm, place: Place, undisturbed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Let the storm rage over real training."""
+    """Run the storm over real training."""
     with storm:
         storm.run()
         assert_as_undisturbed(place, undisturbed)
