@@ -82,7 +82,7 @@ class Cluster:
         ).stdout
 
     def wait_for(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 700
         while not holds():
             said = [path.read_text()[-2000:] for path in self._place.folder.glob("slurm-*.out")]
             assert time.monotonic() < deadline, "\n".join(said)
@@ -115,10 +115,14 @@ def test_the_tasks_of_an_array_share_a_table(slurm: dict[str, str], tmp_path: Pa
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 def test_ray_inside_an_allocation(slurm: dict[str, str], tmp_path: Path) -> None:
     place = make_place(tmp_path, steps=60, every=7, step_seconds=0.1)
-    cluster = Cluster(place, {**slurm, "HOME": str(tmp_path)})  # where Ray keeps its token
-    job = cluster.submit(
-        "table3-ray",
-        {"--nodes=4": "--nodes=2", "--gpus-per-node=8 --cpus-per-task=64": "--cpus-per-task=1"},
-    )
+    cluster = Cluster(place, slurm)
+    sizes = {
+        "--nodes=4": "--nodes=2",
+        "--gpus-per-node=8 --cpus-per-task=64": "--cpus-per-task=1",
+        "export ": f"export HOME={tmp_path} ",  # where Ray keeps its token
+    }
+    job = cluster.submit("table3-ray", sizes)
+    running = "*/seed-1.attempt-*/checkpoints"
+    cluster.wait_for(lambda: len([*place.out.glob(running)]) == 2)  # one on each node
     cluster.wait_for(lambda: not cluster.states(job))
     assert_all_as_undisturbed(place)

@@ -44,7 +44,7 @@ class Storm:
         *,
         every: float,
         pause: float = 2.0,
-        patience: float = 120.0,
+        patience: float = 280.0,
     ) -> None:
         self._place, self._every, self._pause, self._patience = place, every, pause, patience
         self._random = Random(_SEED)
