@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -123,6 +125,12 @@ def test_ray_inside_an_allocation(slurm: dict[str, str], tmp_path: Path) -> None
     }
     job = cluster.submit("table3-ray", sizes)
     running = "*/seed-1.attempt-*/checkpoints"
-    cluster.wait_for(lambda: len([*place.out.glob(running)]) == 2)  # one on each node
-    cluster.wait_for(lambda: not cluster.states(job))
+    try:
+        cluster.wait_for(lambda: len([*place.out.glob(running)]) == 2)  # one on each node
+        cluster.wait_for(lambda: not cluster.states(job))
+    finally:  # a SLURM without cgroups leaves the head's processes
+        for path in Path("/proc").glob("[0-9]*/cwd"):
+            with suppress(OSError):
+                if path.readlink() == place.folder:
+                    os.kill(int(path.parent.name), signal.SIGKILL)
     assert_all_as_undisturbed(place)
