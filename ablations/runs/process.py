@@ -37,7 +37,7 @@ _PRELOADED = [
 ]
 _START_ATTEMPTS, _MOMENT_SECONDS = 20, 0.1
 _LOST = 255  # Python's exit code of a process whose fork server was killed
-_FORKING = threading.Lock()  # each attempt has a thread, and starting a process asks for all codes
+_FORKING = threading.Lock()  # for attempts' threads: starting a process polls all the others
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,10 +222,14 @@ def test_a_signal_ends_with_its_exit_code(
     out: Path, call: Call, number: signal.Signals, code: int
 ) -> None:
     prepare_stand_ins(out, {BASE: "hang"})
+    before = signal.getsignal(number)
     thread = when(lambda: hangs(out, BASE), lambda: os.kill(os.getpid(), number))
     found, shown = call(RUN)
     thread.join()
-    assert found == code
+    assert found == code and signal.getsignal(number) is before
+    assert started(out) == ["base/seed-1"]
+    assert "stopping after a checkpoint (again to kill)" in shown
+    assert "base/seed-1: stopped after a checkpoint" in shown
     assert "base, seed 1: step 40 of 1,500" in shown
     assert "the same command continues from here" in shown
 

@@ -186,17 +186,6 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
         work_on(tmp_path, {})
 
 
-def test_a_signal_stops_the_runs_after_their_checkpoint(tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    thread = when(lambda: hangs(tmp_path, BASE), lambda: os.kill(os.getpid(), signal.SIGINT))
-    outcome, told = work_on(tmp_path, {BASE: "hang"})
-    thread.join()
-    assert outcome == signal.SIGINT and started(tmp_path) == ["base/seed-1"]
-    assert "stopping after a checkpoint" in told
-    assert "base/seed-1: stopped after a checkpoint" in told
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 def test_a_driver_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     thread = when(lambda: bool(started(tmp_path)), lambda: os.kill(os.getpid(), signal.SIGHUP))

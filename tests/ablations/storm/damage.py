@@ -30,11 +30,6 @@ class FlippedBit:
     sound: bytes
     damaged: bytes
 
-    @property
-    def must_be_mended(self) -> bool:
-        """Whether a driver cannot make it again, and so must refuse it by name."""
-        return self.cell is None or self.path.name == "data.json"
-
     def mend(self) -> None:
         """Restore the file, unless it has been replaced since."""
         path = self.path if self.cell is None else locate(self.cell) / self.path.name
@@ -44,11 +39,15 @@ class FlippedBit:
 
 
 class Damage:
-    """Flips bits in the files of a place, and restores what a driver cannot make again."""
+    """Flips bits in the files of a place, and restores those that a driver cannot make again.
+
+    Attributes:
+        unmended: what a driver must refuse by name, and has not yet
+    """
 
     def __init__(self, place: Place, random: Random) -> None:
         self._place, self._random = place, random
-        self._unmended: list[FlippedBit] = []
+        self.unmended: list[FlippedBit] = []
 
     def flip_bit_of_run(self) -> Path | None:
         """Flip one bit of a file of a run in progress, or of a result; the file."""
@@ -80,27 +79,22 @@ class Damage:
         bit = 0x80 if path.name in _WITHOUT_CHECKSUM else 1 << self._random.randrange(8)
         damaged[self._random.randrange(len(sound))] ^= bit
         _overwrite(path, bytes(damaged))
-        flipped = FlippedBit(path, cell, time.monotonic(), sound, bytes(damaged))
-        if flipped.must_be_mended:
-            self._unmended.append(flipped)
+        if cell is None or path.name == "data.json":
+            flipped = FlippedBit(path, cell, time.monotonic(), sound, bytes(damaged))
+            self.unmended.append(flipped)
         return path
 
     def mend_refused(self, drivers: Sequence[DriverProcess]) -> list[Path]:
         """Restore the files that a later driver has refused by name; their paths."""
         refused: list[FlippedBit] = []
-        for bit in self._unmended:
+        for bit in self.unmended:
             later = [driver for driver in drivers if driver.started_at > bit.moment]
             words = [each.last_words() for each in later if each.process.poll() == BAD_INPUT]
             if any(bit.path.name in said for said in words):
                 bit.mend()
                 refused.append(bit)
-        self._unmended = [bit for bit in self._unmended if bit not in refused]
+        self.unmended = [bit for bit in self.unmended if bit not in refused]
         return [bit.path for bit in refused]
-
-    def mend_rest(self) -> None:
-        """Restore the files that no driver has read since."""
-        for bit in self._unmended:
-            bit.mend()
 
 
 def _overwrite(path: Path, content: bytes) -> None:

@@ -93,9 +93,8 @@ class Storm:
                 self._strike(now)
                 following = now + self._random.uniform(0.3, 1.7) * self._every
             time.sleep(_TICK_SECONDS)
-        for _, action in self._due:
+        for action in [*(x for _, x in self._due), *(x.mend for x in self.damage.unmended)]:
             action()
-        self.damage.mend_rest()
         self.drivers[-1].process.wait(120)
         assert self._start().process.wait(120) == 0
 
