@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -32,7 +33,6 @@ from ablations.tables.find import Wanted, find_scale, load_table
 from ablations.tables.plan import claim_plan, settle_plan
 from ablations.tracking.push import track_table_run
 from experiments.records.experiment import CONFIG_FILE
-from transformer.config import Config
 from transformer.errors import InputError
 
 
@@ -47,7 +47,8 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
     _check_free(root, PLAN_FILE)
     settled = settle_plan(earlier or root, plan, options.precision, options.threads)
     plan = replace(plan, base=settled.base)
-    options.check(plan.base)
+    threads = plan.base.training.threads or 1
+    executor = _executor(options, threads)  # may refuse it, before a directory is made
     with lock_runs(root, options.shard):
         if earlier is not None:
             print(f"{len(collect(earlier, root))} finished runs taken from {earlier}")
@@ -55,7 +56,7 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
         cells = TableCells(root)
         before = len(_without_end(cells, cells.names))
         in_order = [name for name in cells.names if name in names]
-        code = _carry_out(cells, in_order, plan.base, options, write_report)
+        code = _carry_out(cells, in_order, executor, options, write_report)
     if options.log == "wandb" and len(_without_end(cells, cells.names)) != before:
         track_table_run(root)
     return code
@@ -80,19 +81,20 @@ def run_search(
     root = directory or Path("runs") / search.name
     _check_free(root, SEARCH_FILE)
     search = settle_search(root, search, options.precision, options.threads)
-    options.check(search.base)
+    threads = search.base.training.threads or 1
+    executor = _executor(options, threads)
     with lock_runs(root, options.shard):
         claim_search(root, search)
         print(search.describe_rungs())
         cells = SearchCells(root)
-        code = _carry_out(cells, cells.names, search.base, options, write_search_report)
+        code = _carry_out(cells, cells.names, executor, options, write_search_report)
         refuse_hopeless(search, read_trials(search, root))
         if confirm is None or code:
             return code
         plan = plan_confirmation(search, read_trials(search, root), confirm, root)
         claim_plan(root / CONFIRM, plan)
-        again = TableCells(root / CONFIRM)
-        code = _carry_out(again, again.names, search.base, options, write_report)
+        again, executor = TableCells(root / CONFIRM), _executor(options, threads)
+        code = _carry_out(again, again.names, executor, options, write_report)
         print_page(write_search_report(root), root)
         return code
 
@@ -112,7 +114,7 @@ def _without_end(cells: Cells, names: Iterable[str]) -> list[str]:
 def _carry_out(
     cells: Cells,
     names: Iterable[str],
-    base: Config,
+    executor: Executor,
     options: Options,
     report: Callable[[Path], str],
 ) -> int:
@@ -137,10 +139,9 @@ def _carry_out(
         with suppress(InputError):  # an unreadable file is no reason to stop a training
             view.update(status.read)
 
-    executor, where = _executor(options, base.training.threads or 1)
     at_a_time = min(len(executor.places()), max(1, len(left)))
     done = f"{len(names)} runs, {len(names) - len(left)} done before"
-    say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {where}")
+    say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")
     waiting = [name for name in left if name not in given_up]
     driver = Driver(cells, executor, waiting, options, note=view.note, show=show)
     try:
@@ -157,15 +158,12 @@ def _carry_out(
     return 1 if given_up else 0
 
 
-def _executor(options: Options, threads: int) -> tuple[Executor, str]:
-    """Where runs are carried out, and its name for users."""
+def _executor(options: Options, threads: int) -> Executor:
+    """Where runs of so many threads are carried out; refused if there is no room for one."""
     if options.ray is None:
-        places = options.here(threads)
-        devices = places[0].devices
-        several = f"{len(devices)} GPUs each" if len(devices) > 1 else "the GPU"
-        return LocalExecutor(places), several if devices else "the CPU"
-    from ablations.runs.on_ray import RayExecutor  # which imports ray, an extra
+        return LocalExecutor(options.here(threads))
+    if find_spec("ray") is None:
+        raise InputError("--ray needs Ray: pip install 'attention-is-all-you-need[ray]'")
+    from ablations.runs.on_ray import RayExecutor  # it imports ray, an extra
 
-    executor = RayExecutor(options.ray, options, threads)
-    where = f", whose dashboard is at {executor.dashboard}" if executor.dashboard else ""
-    return executor, f"the Ray cluster{where}"
+    return RayExecutor(options.ray, options, threads)

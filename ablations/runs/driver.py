@@ -28,8 +28,10 @@ class Executor(Protocol):
 
     ``places`` are all that there are now, used or free; a cluster's change. ``ended`` are the
     attempts that have ended since the last call, with the names of their runs. ``stop`` ends all
-    attempts; ``close`` waits for them and frees what the executor holds.
+    attempts; ``close`` waits for them and frees what the executor holds. ``where`` is for users.
     """
+
+    where: str
 
     def places(self) -> Sequence[Place]: ...
     def start(self, job: Job, place: Place) -> None: ...

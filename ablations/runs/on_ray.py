@@ -54,7 +54,9 @@ class RayExecutor:
         self._unfit: set[str] = set()
         self._wish = Wish.CONTINUE
         self._look_at = 0.0
-        self.dashboard = _connect(address)
+        self.where = "the Ray cluster"
+        if dashboard := _connect(address):
+            self.where += f", whose dashboard is at {dashboard}"
         self._needs = {"CPU": float(self._ranks * threads)}
         if any(node["Resources"].get("GPU") for node in ray.nodes() if node["Alive"]):
             self._needs["GPU"] = self._ranks / options.trials_per_device

@@ -6,7 +6,6 @@ import itertools
 import os
 import subprocess
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -15,7 +14,6 @@ from cyclopts.validators import Number
 from ablations.runs.lock import WHOLE, Shard
 from ablations.runs.process import Place
 from experiments.records.experiment import Log
-from transformer.config import Config
 from transformer.errors import InputError
 
 _AT_LEAST_ONE = Parameter(validator=Number(gte=1))
@@ -89,13 +87,6 @@ class Options(Places):
                 "on a Ray cluster runs share a GPU (--trials-per-device) or have several "
                 "(--devices-per-trial), but not both"
             )
-
-    def check(self, base: Config) -> None:
-        """Check that there is room for runs like ``base``, before a directory is made."""
-        if self.ray is None:
-            self.here(base.training.threads)
-        elif find_spec("ray") is None:
-            raise InputError("--ray needs Ray: pip install 'attention-is-all-you-need[ray]'")
 
 
 def gpus() -> list[int | str]:

@@ -60,6 +60,8 @@ class LocalExecutor:
         self._wish = Wish.CONTINUE
         self._threads = ThreadPoolExecutor(max_workers=len(places))
         self._attempts: dict[str, Future[AttemptEnd]] = {}
+        gpus = len(places[0].devices)
+        self.where = f"{gpus} GPUs each" if gpus > 1 else "the GPU" if gpus else "the CPU"
 
     def places(self) -> Sequence[Place]:
         return self._places

@@ -74,6 +74,7 @@ def test_a_table_survives_a_signal_kills_and_a_lost_node(place: Place, cluster: 
     nodes = {cluster.add_node(1)}
     message = "no node of the Ray cluster has room for a run, which needs"
     assert_refused(begin(place, cluster, "--threads", "64"), message)
+    assert not (place.out / "table.json").exists()
 
     driver, base = begin(place, cluster), place.out / "base" / "seed-1"
     wait_for(driver, lambda: any(locate(base).glob("checkpoints/*")))
