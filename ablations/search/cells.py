@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,11 @@ class SearchCells:
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         """The next trial; the first is the base."""
-        refuse_hopeless(self.search, read_trials(self.search, self.root))
+        known = study.get_trials(deepcopy=False)
+        if not any(x.value is not None and isfinite(x.value) for x in known):
+            refuse_hopeless(self.search, read_trials(self.search, self.root))
         first = self.search.first()
-        if first and not study.get_trials(deepcopy=False):
+        if first and not known:
             study.enqueue_trial(first)
         trial = study.ask(distributions(self.search))
         assert trial_name(trial.number) == name, f"trial {trial.number} is not {name}"
