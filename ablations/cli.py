@@ -18,7 +18,7 @@ from ablations.search.search import SearchOptions
 from ablations.search.space import SPACES
 from ablations.status.view import show_status
 from ablations.table1 import paper
-from ablations.tables.collect import collect as copy_finished
+from ablations.tables.collect import copy_finished
 from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table
 from ablations.tables.scales import SCALES
 from experiments.command_line import FLAT, Program, Variants
@@ -82,10 +82,10 @@ def plan(
         devices: GPUs, or cores [default: those of this machine, or of one run with --device]
         json: one object, see ablations/costs/estimate.py
     """
-    from ablations.costs.estimate import describe, plan_table
+    from ablations.costs.estimate import describe_cost, plan_table
 
     estimate = plan_table(table, wanted, device=device, devices=devices, places=places)
-    print(dumps(asdict(estimate)) if json else "\n".join(describe(estimate)))
+    print(dumps(asdict(estimate)) if json else "\n".join(describe_cost(estimate)))
 
 
 @command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from experiments.records.experiment import CONFIG_FILE
 from transformer.errors import InputError
 
 PLAN_FILE = "table.json"
@@ -15,16 +16,21 @@ HTML_FILE = "report.html"
 LATEX_FILE = "table.tex"
 CSV_FILE = "results.csv"
 FIGURES = "figures"
-# Of a search: the directory of the table that trains its best trials again.
-CONFIRM = "confirm"
-# Optuna's journal of the trials, which optuna-dashboard reads.
-STUDY_FILE = "study.log"
+CONFIRM = "confirm"  # the table in a search's directory that trains its best trials again
+STUDY_FILE = "study.log"  # Optuna's journal of the trials, which optuna-dashboard reads
 _FOLDERS = (FIGURES, "wandb")
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
+def check_free(directory: Path, own: str) -> None:
+    """Check that ``directory`` has no runs of another kind than those with the file ``own``."""
+    for file in (CONFIG_FILE, LAYERS_FILE, PLAN_FILE, SEARCH_FILE):
+        if file != own and (directory / file).exists():
+            raise InputError(f"{directory} has other runs ({file}): choose another --directory")
+
+
 def check_name(kind: str, name: str) -> None:
-    """Check that a name can be that of a folder, and not of a file or folder of a table."""
+    """Check that a name can be a folder's, and is not that of a file or folder of a table."""
     is_taken = name.lower() in _FOLDERS or Path(name).suffix[1:2].isalpha()
     if is_taken or not _FOLDER.fullmatch(name):
         raise InputError(

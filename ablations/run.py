@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ablations.files import CONFIRM, LAYERS_FILE, PLAN_FILE, SEARCH_FILE
+from ablations.files import CONFIRM, PLAN_FILE, SEARCH_FILE, check_free
 from ablations.report.layout import print_page
 from ablations.report.report import write_report
 from ablations.runs.attempts import clear_failures, is_given_up, read_ended
@@ -28,11 +28,10 @@ from ablations.search.trials import plan_confirmation, read_trials, refuse_hopel
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
 from ablations.tables.cells import TableCells
-from ablations.tables.collect import collect
+from ablations.tables.collect import copy_finished
 from ablations.tables.find import Wanted, find_scale, load_table
 from ablations.tables.plan import claim_plan, settle_plan
 from ablations.tracking.push import track_table_run
-from experiments.records.experiment import CONFIG_FILE
 from transformer.errors import InputError
 
 
@@ -44,14 +43,14 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
     """
     plan, root = wanted.plan(load_table(table))
     names = {str(cell) for cell in plan.cells}
-    _check_free(root, PLAN_FILE)
+    check_free(root, PLAN_FILE)
     settled = settle_plan(earlier or root, plan, options.precision, options.threads)
     plan = replace(plan, base=settled.base)
     threads = plan.base.training.threads or 1
     executor = _executor(options, threads)  # may refuse it, before a directory is made
     with lock_runs(root, options.shard):
         if earlier is not None:
-            print(f"{len(collect(earlier, root))} finished runs taken from {earlier}")
+            print(f"{len(copy_finished(earlier, root))} finished runs taken from {earlier}")
         claim_plan(root, plan)
         cells = TableCells(root)
         before = len(_without_end(cells, cells.names))
@@ -79,7 +78,7 @@ def run_search(
     search = make_search(declared, find_scale(declared, asked.scale), asked)
     check_feasible(search)
     root = directory or Path("runs") / search.name
-    _check_free(root, SEARCH_FILE)
+    check_free(root, SEARCH_FILE)
     search = settle_search(root, search, options.precision, options.threads)
     threads = search.base.training.threads or 1
     executor = _executor(options, threads)
@@ -97,13 +96,6 @@ def run_search(
         code = _carry_out(again, again.names, executor, options, write_report)
         print_page(write_search_report(root), root)
         return code
-
-
-def _check_free(root: Path, own: str) -> None:
-    """Check that ``root`` has the declaration of no other kind than the file ``own``."""
-    for file in (CONFIG_FILE, LAYERS_FILE, PLAN_FILE, SEARCH_FILE):
-        if file != own and (root / file).exists():
-            raise InputError(f"{root} has other runs ({file}): choose another --directory")
 
 
 def _without_end(cells: Cells, names: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ from ablations.runs.process import Place
 from ablations.runs.supervise import LocalExecutor
 from ablations.status.status import DirectoryReader
 from ablations.tables.cells import TableCells
-from ablations.tables.plan import claim_plan, make_plan
+from ablations.tables.plan import claim_plan, make_plan, settle_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE as TABLE3
 from experiments.records.experiment import DATA_FILE
@@ -49,7 +49,7 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory(prefix="driver-") as folder:
         root = Path(folder)
         seeds = range(1, runs // len(TABLE3.rows) + 1)
-        claim_plan(root, make_plan(TABLE3, QUICK, TABLE3.rows, seeds), "fp32")
+        claim_plan(root, settle_plan(root, make_plan(TABLE3, QUICK, TABLE3.rows, seeds), "fp32"))
         cells, began = TableCells(root), time.monotonic()
         executor = LocalExecutor(
             [Place(number) for number in range(places)],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 # The bits of a result depend on the number of threads; torch reads this when it is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
+os.fsync = lambda fd: None  # takes much of the time, and is for power cuts
 
 _SHARED = Path(__file__).parents[2] / "shared"
 # Data that the tests may use but do not need.

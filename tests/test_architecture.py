@@ -122,7 +122,7 @@ ALLOWED = {
     ),
     "experiments.command_line": ("transformer", "experiments.records"),
     "experiments": BELOW,
-    "ablations.files": ("transformer.errors",),
+    "ablations.files": ("experiments.records.experiment", "transformer.errors"),
     "ablations.figures": BELOW,
     "ablations.runs": _above("files"),
     "ablations.tables": _above("files runs"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,15 +24,12 @@ from transformer.formats import MISSING, duration, millions, size
 
 # Weights and Adam's two moments, in fp32.
 _WEIGHT_BYTES, _STATE_BYTES = 4, 12
-# Resuming needs one checkpoint to fall back on, apart from the newest.
-_MIN_CHECKPOINTS = 2
+_MIN_CHECKPOINTS = 2  # the newest, and one to fall back on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowCost:
-    """One run of a row: seconds are those of each device that it trains on; ``left`` runs have no
-    result yet.
-    """
+    """The cost of one run of a row, in seconds of each of its devices; ``left`` have no result."""
 
     name: str
     parameters: int
@@ -47,10 +44,9 @@ class RowCost:
 class TableCost:
     """The cost of a table with ``at_once`` runs at a time; ``plan --json`` prints these fields.
 
-    ``settings`` says what the scale sets, ``basis`` how the speed of the ``device`` is known.
-    ``seconds`` are of wall-clock time until the last run ends, the longest started first, and
-    ``seconds_left`` those of the ``runs_left`` without a result; ``device_seconds`` are added up
-    over the ``devices``.
+    ``settings`` are the scale's in words; ``basis`` says how the speed of the ``device`` is known.
+    ``seconds`` are wall-clock time until the last run ends, ``seconds_left`` those for the
+    ``runs_left`` without a result, and ``device_seconds`` the sum over the ``devices``.
     """
 
     table: str
@@ -86,9 +82,8 @@ def plan_table(
     plan, root = wanted.plan(declared)
     seeds = parse_seeds(wanted.seeds)
     finished = read_finished(plan, root)
-    configs = {row.name: plan.configs[row.name] for row in plan.rows if row.seeds}
+    configs = {row.name: row.configure(plan.base) for row in plan.rows if row.seeds}
     speed = _find_speed(device, finished, root, configs)
-    each = len(seeds)
     if device is None and devices is None:
         here = places.here(plan.base.training.threads)
         gpus = {gpu for place in here for gpu in place.devices}
@@ -98,12 +93,22 @@ def plan_table(
         at_once = places.workers or count // ranks * places.trials_per_device
     at_once = min(len(plan.cells), at_once)
     sharing = max(1.0, at_once * ranks / count)
-    # Finished runs took as long as they took, as many at a time as there were.
+    # The times of finished runs have what they shared a device with.
     used = ranks if speed.as_ran else ranks / sharing
     costs = tuple(
-        _cost(name, config, speed.seconds(config, used), speed.memory.get(name), finished, seeds)
+        RowCost(
+            name=name,
+            parameters=count_parameters(config.model),
+            flops=run_flops(config),
+            seconds=speed.seconds(config, used),
+            memory_bytes=speed.memory.get(name),
+            disk_bytes=checkpoint_bytes(config),
+            left=sum(Cell(name, seed) not in finished for seed in seeds),
+        )
         for name, config in configs.items()
     )
+    each = [row.seconds for row in costs] * len(seeds)
+    left = [row.seconds for row in costs for _ in range(row.left)]
     return TableCost(
         table=plan.title,
         scale=plan.scale,
@@ -115,15 +120,13 @@ def plan_table(
         at_once=at_once,
         basis=speed.basis,
         rows=costs,
-        runs=each * len(costs),
-        flops=each * sum(row.flops for row in costs),
-        seconds=until_the_last([], [row.seconds for row in costs] * each, at_once),
-        device_seconds=each * sum(row.seconds for row in costs) * ranks / sharing,
-        disk_bytes=each * sum(row.disk_bytes for row in costs),
-        runs_left=sum(row.left for row in costs),
-        seconds_left=until_the_last(
-            [], [row.seconds for row in costs for _ in range(row.left)], at_once
-        ),
+        runs=len(each),
+        flops=len(seeds) * sum(row.flops for row in costs),
+        seconds=until_the_last([], each, at_once),
+        device_seconds=sum(each) * ranks / sharing,
+        disk_bytes=len(seeds) * sum(row.disk_bytes for row in costs),
+        runs_left=len(left),
+        seconds_left=until_the_last([], left, at_once),
     )
 
 
@@ -140,25 +143,6 @@ def _find_speed(
     return measured_speed(configs)
 
 
-def _cost(
-    name: str,
-    config: Config,
-    seconds: float,
-    memory: int | None,
-    finished: Collection[Cell],
-    seeds: Sequence[int],
-) -> RowCost:
-    return RowCost(
-        name=name,
-        parameters=count_parameters(config.model),
-        flops=run_flops(config),
-        seconds=seconds,
-        memory_bytes=memory,
-        disk_bytes=checkpoint_bytes(config),
-        left=sum(Cell(name, seed) not in finished for seed in seeds),
-    )
-
-
 def checkpoint_bytes(config: Config) -> int:
     """Disk space of a run: the checkpoints it keeps and the best one's weights."""
     training = config.training
@@ -166,7 +150,7 @@ def checkpoint_bytes(config: Config) -> int:
     return count_parameters(config.model) * (_STATE_BYTES * kept + _WEIGHT_BYTES)
 
 
-def describe(estimate: TableCost) -> Iterator[str]:
+def describe_cost(estimate: TableCost) -> Iterator[str]:
     """The lines of an estimate for a terminal."""
     rows, seeds, runs = len(estimate.rows), len(estimate.seeds), estimate.runs
     yield f"{estimate.table} at scale {estimate.scale} on {estimate.corpus}"

@@ -16,17 +16,16 @@ from transformer.evaluation.counts import step_flops
 from transformer.progress import show_progress
 from transformer.training.module import TransformerModule
 
-# A CPU takes tens of seconds for one of the paper's batches; per token, a part takes as long.
+# A CPU takes tens of seconds for one of the paper's batches; a part takes as long per token.
 _CPU_TOKENS = 2_000
 _MIN_STEPS, _MAX_STEPS = 2, 40
 _SECONDS = 1.5
-# Word-pieces of a sentence, between the captions of Multi30k and news.
-_LENGTH = 20
+_LENGTH = 20  # word-pieces of a sentence, between the captions of Multi30k and news
 
 
 def measured_speed(configs: Mapping[str, Config]) -> Speed:
-    """The speed of one GPU, or else of one core, by some steps as runs would do them: of the first
-    configuration and of those with the fewest and the most FLOPs.
+    """The speed of one GPU, or else of one core, in some training steps of the first configuration
+    and of those with the fewest and the most FLOPs.
     """
     device = default_device()
     torch.set_num_threads(1)
@@ -62,7 +61,6 @@ def _random_batch(vocab_size: int, tokens: int) -> Batch:
 
 
 def _median_seconds(name: str, config: Config, batch: Batch, device: torch.device) -> float:
-    """Seconds of a step, without the first."""
     module = TransformerModule(override(config, compile=False)).to(device).train()
     optimizer = module.configure_optimizers()["optimizer"]
     times: list[float] = []

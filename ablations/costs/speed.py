@@ -21,8 +21,7 @@ from transformer.evaluation.counts import run_flops, step_flops, training_flops
 # Section 5.2: 100,000 steps of the base model in 12 hours on 8 P100.
 _PAPER_DEVICE_SECONDS = 8 * 12 * 3_600
 _PAPER_TOKENS = 25_000
-# Without torch.compile a step of the base model launches about a thousand kernels, each of which
-# takes the CPU about 10 µs however small it is.
+# Without torch.compile a step of the base model launches about a thousand kernels of 10 µs or more.
 _MIN_STEP_SECONDS = 0.010
 # About ten seconds to load Lightning, CUDA and the data, and as many to translate 2,000 sentences.
 _OVERHEAD_SECONDS = 20.0
@@ -30,7 +29,7 @@ _OVERHEAD_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds that a run of ``config`` took, or will have taken, on one device."""
+    """Seconds that a run of ``config`` takes on one device."""
 
     config: Config
     seconds: float
@@ -39,8 +38,7 @@ class Timing:
 def predict(config: Config, known: Sequence[Timing]) -> float | None:
     """Seconds that a run of ``config`` takes; None if nothing is known.
 
-    A step takes a fixed time plus a time per FLOP, both fitted to the known runs: in small models
-    the fixed part outweighs the other.
+    A step takes a fixed time, most of it in small models, plus a time per FLOP: both are fitted.
     """
     if not known:
         return None
@@ -57,11 +55,11 @@ def predict(config: Config, known: Sequence[Timing]) -> float | None:
 
 
 def until_the_last(running: Sequence[float], waiting: Sequence[float], places: int) -> float:
-    """Seconds until the last run ends, if each free place takes the longest of ``waiting``.
+    """Seconds until the last run ends, if each free place starts the longest of those ``waiting``.
 
     Args:
-        running: seconds that the runs in progress still need
-        waiting: seconds that each of the others takes
+        running: the seconds left of each run in progress
+        waiting: the seconds of each of the others
     """
     free = [*running, *[0.0] * (places - len(running))]
     heapq.heapify(free)
@@ -74,9 +72,9 @@ def until_the_last(running: Sequence[float], waiting: Sequence[float], places: i
 class Speed:
     """The ``known`` times of runs on ``device``, from which those of others are predicted.
 
-    ``basis`` says how they are known; ``as_ran``: they are those of whole runs, as many at a time
-    as there were. A step takes at least ``min_step_seconds``. ``memory`` has the most
-    bytes that a process held, of the rows where that was measured.
+    ``basis`` says how they are known; ``as_ran``: from whole runs, with others at the same time. A
+    step takes at least ``min_step_seconds``. ``memory`` has the most bytes that a process held, for
+    the rows where that was measured.
     """
 
     device: str
@@ -95,9 +93,7 @@ class Speed:
 
 
 def nominal_speed(device: str, configs: Mapping[str, Config]) -> Speed:
-    """The speed of a GPU, such as ``H100``, by the share of its nominal peak that the paper's base
-    model reached.
-    """
+    """The speed of a GPU, such as ``H100``, at the share of its peak that the paper reached."""
     precision = next(iter(configs.values())).training.precision
     if precision == "auto":
         precision = "bf16" if nominal_peak(device, "bf16") else "fp32"

@@ -13,7 +13,7 @@ from ablations.figures.curves import Curve, draw_curves, read_curve
 from ablations.files import HTML_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.report.layout import render
 from ablations.runs.attempts import locate
-from ablations.search.report import describe, draw_search, shares_of_importance
+from ablations.search.report import describe_trial, draw_search, shares_of_importance
 from ablations.search.search import is_search, load_search
 from ablations.search.trials import best, read_trials
 from ablations.status import view
@@ -118,7 +118,7 @@ def _draw_search(directory: Path) -> tuple[Mapping[str, Spec], str]:
     search = load_search(directory)
     trials = read_trials(search, directory)
     figures = draw_search(search, trials, shares_of_importance(search, trials))
-    return figures, describe(search, best(trials))
+    return figures, describe_trial(search, best(trials))
 
 
 class Page:

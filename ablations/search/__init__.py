@@ -1,7 +1,6 @@
 """Hyper-parameter search.
 
-A space and a scale enter; trials, ``best.json`` and a report leave. A user's own file imports what
-it needs to declare a space from here.
+A file that declares a space imports these names.
 """
 
 from ablations.search.space import Parameter, Space, choice, uniform, whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,7 @@ from experiments.records.progress import RunState
 from transformer.errors import InputError
 
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
-# Hyperband has a TPE model for each bracket, and ten random trials for each would be most of a
-# search.
+# For each bracket of Hyperband, which has a TPE model: ten would be most of a search.
 _STARTUP_TRIALS = 5
 _MODEL_DRAWS = 20
 _EVEN_DRAWS = 1_000
@@ -45,11 +45,11 @@ _BEST = 0.25  # the trials with which PED-ANOVA compares all
 
 
 class SearchCells:
-    """The trials of the search in ``root``; see :class:`ablations.runs.study.Cells`.
+    """The trials of the search in ``root``, as :class:`ablations.runs.study.Cells` says.
 
-    A trial's number in the study is that in its name. They are pruned on the validation perplexity
-    by step, by default by Hyperband (https://arxiv.org/abs/1603.06560). Only the rungs that its
-    trials have passed, and the state of CMA-ES, are not in files: with a new study they are lost.
+    They minimise the perplexity of the validation set and are pruned on it, by default by Hyperband
+    (https://arxiv.org/abs/1603.06560). Only the rungs that they have passed, and the state of
+    CMA-ES, are not in files: a new study lacks them.
     """
 
     is_search = True
@@ -61,7 +61,6 @@ class SearchCells:
         self.title = f"search {self.search.space} at scale {self.search.scale}"
 
     def create_study(self, storage: BaseStorage) -> optuna.Study:
-        """The perplexity of the validation set is minimised."""
         study = optuna.create_study(
             storage=storage,
             sampler=FeasibleSampler(self.search),
@@ -73,7 +72,6 @@ class SearchCells:
         return study
 
     def name_of(self, trial: FrozenTrial) -> str:
-        """The trial's name by its number."""
         return trial_name(trial.number)
 
     def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]:
@@ -97,26 +95,25 @@ class SearchCells:
         return create_trial(state=TrialState.WAITING, params=values, distributions=of_space)
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
-        """The next trial, sampled given all that ended before; the first is the base."""
-        refuse_hopeless(self.search, read_trials(self.search, self.root))
+        """The next trial; the first is the base."""
+        known = study.get_trials(deepcopy=False)
+        if not any(x.value is not None and isfinite(x.value) for x in known):
+            refuse_hopeless(self.search, read_trials(self.search, self.root))
         first = self.search.first()
-        if first and not study.get_trials(deepcopy=False):
+        if first and not known:
             study.enqueue_trial(first)
         trial = study.ask(distributions(self.search))
         assert trial_name(trial.number) == name, f"trial {trial.number} is not {name}"
         return trial
 
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
-        """The trial's configuration."""
         return self.search.experiment(name, trial.params)
 
     def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None:
-        """A trial that finished, was pruned or diverged."""
         return to_optuna(self.search, ended_trial(name, ended))
 
 
 def _pruner(search: Search) -> BasePruner:
-    """Optuna's pruner that compares trials at the search's rungs alone."""
     rungs, last = search.rungs, search.base.training.max_steps
     if not rungs:
         return NopPruner()
@@ -141,9 +138,9 @@ def distributions(search: Search) -> dict[str, BaseDistribution]:
 class FeasibleSampler(BaseSampler):
     """Samples all parameters of a trial together until they make a valid model within the budget.
 
-    It draws by the search's sampler, and uniformly while there are too few trials or if that finds
-    no such model. CMA-ES models numbers alone, and so choices are always drawn uniformly. Random
-    numbers depend on the seed and the trial's number alone.
+    They are drawn by the search's sampler; uniformly while there are few trials, or if it finds no
+    such model. CMA-ES cannot draw choices, which are uniform then. Random numbers depend on the
+    seed and the trial's number alone.
     """
 
     def __init__(self, search: Search) -> None:
@@ -152,13 +149,11 @@ class FeasibleSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """All parameters, the same in each trial."""
         return distributions(self._search)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Values of all parameters."""
         digest = hashlib.sha256(f"{self._search.base.training.seed}/{trial.number}".encode())
         seed = int.from_bytes(digest.digest()[:4], "big")
         even = RandomSampler(seed=seed)
@@ -224,8 +219,8 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
 
 
 def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
-    """How much each parameter matters for being among the best quarter, the largest first, as
-    shares of 1, by PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
+    """The importance of each parameter for being among the best quarter, as a share of 1, the
+    largest first: PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study()

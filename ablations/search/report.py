@@ -56,11 +56,7 @@ _STATES = (
 
 
 def write_search_report(directory: Path) -> str:
-    """Write the report into a search's directory, HTML, Markdown and figures, and ``best.json``.
-
-    Returns:
-        The report for the terminal.
-    """
+    """Write the report of a search and ``best.json``; the report for the terminal."""
     search = load_search(directory)
     trials = read_trials(search, directory)
     write_best(search, trials, directory)
@@ -70,7 +66,7 @@ def write_search_report(directory: Path) -> str:
     return write_files(directory, TEMPLATE, _values(search, trials, shares, directory), figures)
 
 
-def describe(search: Search, trial: Trial | None) -> str:
+def describe_trial(search: Search, trial: Trial | None) -> str:
     """A trial in one line; empty for None."""
     if trial is None:
         return ""
@@ -79,7 +75,7 @@ def describe(search: Search, trial: Trial | None) -> str:
 
 
 def _in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
-    """Values in the units of the space, and in parentheses as trained where that differs."""
+    """Values in the units of the space, with the trained ones in parentheses if they differ."""
     found: dict[str, str] = {}
     for name, value in search.declare(values).items():
         ours, theirs = setting(name, value), setting(name, values[name])
@@ -88,7 +84,7 @@ def _in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
 
 
 def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
-    """How much each parameter matters as a share of 1, by its label; empty for too few trials."""
+    """The importance of each parameter by its label, as a share of 1; empty for too few trials."""
     ended = ranked(trials)
     finished = sum(trial.state == RunState.DONE for trial in ended)
     if len(ended) < LEAST_ENDED or finished < LEAST_FINISHED:
@@ -101,7 +97,7 @@ def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, f
 def draw_search(
     search: Search, trials: Sequence[Trial], shares: Mapping[str, float]
 ) -> dict[str, Spec]:
-    """The figures by name for which there are enough trials."""
+    """The figures, by name, that have enough trials."""
     records: list[Record] = [
         {
             "number": number,
@@ -150,8 +146,7 @@ def _values(
     counts = Counter(trial.state for trial in trials)
     states = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
     matters = (
-        f"What matters is told from {LEAST_ENDED} trials that ended, {LEAST_FINISHED} of them "
-        "finished."
+        f"Importances need {LEAST_ENDED} trials that ended, {LEAST_FINISHED} of them finished."
     )
     if shares:
         said = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
@@ -183,7 +178,7 @@ def _values(
 
 
 def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial]) -> Grid:
-    """The best trial next to the base, whose scores are known if a trial is the base itself."""
+    """The best trial next to the base, with the base's scores if a trial has its values."""
     if found is None:
         return Grid([])
     base = search.values(search.base)
@@ -203,7 +198,6 @@ def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial])
 
 
 def _scores(trial: Trial | None) -> dict[str, str]:
-    """The scores of a trial's end, or at which it was pruned."""
     perplexity = trial and trial.perplexity
     bleu = trial and trial.result and trial.result.bleu
     return {

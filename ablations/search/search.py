@@ -14,29 +14,27 @@ from typing import Any, Literal
 from ablations.files import SEARCH_FILE
 from ablations.search.space import Parameter, Space
 from ablations.tables.changes import Value, columns
-from ablations.tables.plan import share_arithmetic
+from ablations.tables.plan import check_same, share_arithmetic
 from ablations.tables.scale import Scale
 from ablations.tables.table3 import BASE
 from experiments.records.experiment import Experiment
-from transformer.config import Config, Precision, differences, from_dict, override, to_dict
+from transformer.config import Config, Precision, from_dict, override, to_dict
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 from transformer.files import make_directory, read_json, write_json
 
-FACTOR = 3  # of Hyperband: each rung lies at three times the step of the one before
-# Hyperband with a factor of three compares runs after one and three of nine parts, where the
-# warm-up allows it.
-_PARTS = 9
+FACTOR = 3  # of Hyperband: each rung is at three times the step of the one before
+_PARTS = 9  # Hyperband compares trials after one and three of them, where the warm-up allows it
 
 
 def trial_name(number: int) -> str:
-    """A trial, which is also a folder."""
+    """The name of a trial and its folder."""
     return f"trial-{number:04}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOptions:
-    """How to search; the fields' docstrings are the options' help."""
+    """Options of ``search``; the fields' docstrings are their help."""
 
     scale: str
     """what the sizes become; list prints them"""
@@ -58,8 +56,8 @@ class SearchOptions:
 class Search(SearchOptions):
     """A space at a scale.
 
-    ``base`` and ``parameters`` are those of the scale; all trials share the seed of ``base``.
-    ``declared`` are the parameters in the units of the space. No model has more than
+    ``base`` and ``parameters`` are mapped by the scale, ``declared`` are the parameters in the
+    units of the space. All trials share the seed of ``base``, and no model has more than
     ``max_parameters`` parameters.
     """
 
@@ -77,15 +75,15 @@ class Search(SearchOptions):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its trials, which are also folders in its directory."""
+        """The names of its trials."""
         return tuple(map(trial_name, range(self.trials)))
 
     @property
     def rungs(self) -> tuple[int, ...]:
         """The steps at which trials may be pruned.
 
-        The first is the first validation after the longest warm-up of the space, so that each trial
-        has ended its own, and all are compared at the same steps.
+        The first is the first validation after the longest warm-up of the space: all trials are
+        compared at the same steps, and none during its warm-up.
         """
         every, last = self.base.training.validate_every_steps, self.base.training.max_steps
         step = (self.longest_warm_up // every + 1) * every
@@ -104,7 +102,7 @@ class Search(SearchOptions):
         return self.base.training.warmup_steps
 
     def describe_rungs(self) -> str:
-        """Where trials are pruned, or why none is, in one line."""
+        """One line that says where trials are pruned, or why none is."""
         warm_up = f"the longest warm-up that the space allows ({self.longest_warm_up:,})"
         if self.rungs:
             steps = ", ".join(f"{step:,}" for step in self.rungs)
@@ -116,7 +114,7 @@ class Search(SearchOptions):
         return f"No trial is pruned: {'--pruner none' if self.pruner == 'none' else why}."
 
     def changes(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """What the ``values`` of the parameters change of the base."""
+        """The settings that these values of the parameters change."""
         return {field: values[each.name] for each in self.parameters for field in each.fields}
 
     def declare(self, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -202,17 +200,12 @@ def settle_search(
     search = replace(search, base=base)
     if found is None:
         return search
-    if changes := differences(_identity(found), _identity(search)):
-        by_name = [x for x in changes if x.startswith(("space:", "scale:"))]
-        raise InputError(
-            f"{directory} belongs to another search ({'; '.join(by_name or changes)}): "
-            "choose another --directory, or remove this one"
-        )
+    check_same("search", directory, _identity(found), _identity(search))
     return replace(found, trials=max(found.trials, search.trials))
 
 
 def claim_search(directory: Path, search: Search) -> Search:
-    """Make ``directory`` that of the settled search, or add trials to the search there."""
+    """Write ``search`` to ``directory``, or add its trials to the search there."""
     search = settle_search(directory, search)
     make_directory(directory)
     write_json(directory / SEARCH_FILE, to_dict(search))
@@ -220,11 +213,7 @@ def claim_search(directory: Path, search: Search) -> Search:
 
 
 def _identity(search: Search) -> dict[str, Any]:
-    """What must not change."""
+    """The settings that must not change."""
     parameters = {each.name: to_dict(each) for each in search.parameters}
-    return to_dict(search) | {
-        "parameters": parameters,
-        "declared": None,
-        "trials": None,
-        "title": None,
-    }
+    free = dict.fromkeys(("declared", "trials", "title"))
+    return to_dict(search) | {"parameters": parameters} | free

@@ -56,7 +56,7 @@ class Parameter:
     ``choices``.
 
     Raises:
-        InputError: for a setting that cannot be searched, or bounds with nothing between them.
+        InputError: for a setting that cannot be searched, an empty range or fewer than two choices
     """
 
     name: str
@@ -89,15 +89,12 @@ class Parameter:
         return self.choices or (self.low, self.high)
 
     def holds(self, value: Value) -> bool:
-        """Whether ``value`` is within the bounds."""
         if self.kind == "choice":
             return value in self.choices
         return isinstance(value, (int, float)) and self.low <= value <= self.high
 
     def at(self, scale: Scale, base: Config) -> Parameter:
-        """The parameter with its bounds mapped by ``scale`` as in a row on ``base``; the warm-up is
-        scaled like the steps.
-        """
+        """The parameter with its bounds mapped like a row's settings, and a warm-up like steps."""
         mapped: list[Value] = []
         for value in self.bounds:
             if self.name == "warmup_steps" and isinstance(value, int):
@@ -110,7 +107,7 @@ class Parameter:
         return replace(self, low=low, high=high)
 
     def declare(self, value: Value, declared: Parameter) -> Value:
-        """The ``value`` in the units of ``declared``, of which this is the parameter at a scale."""
+        """The value in the units of the space, where this parameter is ``declared``."""
         if value in self.choices:
             return declared.choices[self.choices.index(value)]
         ours, theirs = self.bounds[-1], declared.bounds[-1]
@@ -122,20 +119,12 @@ class Parameter:
 
 
 def uniform(name: str, low: float, high: float, *, log: bool = False) -> Parameter:
-    """A real number from ``low`` to ``high``.
-
-    Raises:
-        InputError: for a setting that cannot be searched, or an empty range.
-    """
+    """A real number from ``low`` to ``high``."""
     return Parameter(name=name, kind="float", low=float(low), high=float(high), log=log)
 
 
 def whole(name: str, low: int, high: int, *, log: bool = False) -> Parameter:
-    """A whole number from ``low`` to ``high``.
-
-    Raises:
-        InputError: for a setting that cannot be searched, or an empty range.
-    """
+    """A whole number from ``low`` to ``high``."""
     return Parameter(name=name, kind="int", low=low, high=high, log=log)
 
 
@@ -143,9 +132,6 @@ def choice(name: str, *choices: Value | type[Transformer], sets: tuple[str, ...]
     """One of a few values; the settings in ``sets`` take the same one.
 
     For ``model`` they are variants, as for a table's row, and None for the paper's.
-
-    Raises:
-        InputError: for a setting that cannot be searched, or fewer than two different values.
     """
     values = tuple(
         variant_name(x) if isinstance(x, type) or (name == "model" and isinstance(x, str)) else x
@@ -158,11 +144,10 @@ def choice(name: str, *choices: Value | type[Transformer], sets: tuple[str, ...]
 class Space(Declaration):
     """Parameters around a base, the paper's if it is not given, in the paper's units.
 
-    A ``budget`` limits the size of models, as a multiple of the base's parameters at the same
-    scale.
+    A ``budget`` limits the size of models, as a multiple of the base's parameters at the scale.
 
     Raises:
-        InputError: if two parameters set the same field.
+        InputError: if two parameters set the same field
     """
 
     parameters: tuple[Parameter, ...]
@@ -178,7 +163,6 @@ class Space(Declaration):
             raise InputError(f"space {self.name!r}: budget is {self.budget}, but must be above 0")
 
     def at(self, scale: Scale) -> tuple[Parameter, ...]:
-        """The parameters with their bounds mapped by ``scale``."""
         try:
             return tuple(parameter.at(scale, self.base) for parameter in self.parameters)
         except InputError as error:

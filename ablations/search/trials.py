@@ -30,8 +30,8 @@ _HOPELESS = 10  # trials without a finite perplexity, after which a search ends
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """One trial. ``perplexity`` is that of the validation set at the end or, if it was pruned, at
-    ``step``; None if it is not finite or not known yet. ``curve`` has it by step.
+    """One trial. ``perplexity`` is that of the validation set at ``step``, where it finished or was
+    pruned; None if it is not finite or not known yet. ``curve`` has it by step.
     """
 
     name: str
@@ -45,14 +45,12 @@ class Trial:
 
 
 def read_trials(search: Search, root: Path) -> tuple[Trial, ...]:
-    """All trials of the search in ``root``, those that have not begun too."""
+    """All trials of the search in ``root``, begun or not."""
     return tuple(read_trial(search, root, name) for name in search.names)
 
 
 def read_trial(search: Search, root: Path, name: str) -> Trial:
-    """The trial ``name``, finished or as its newest attempt has left it; failed if a file of it has
-    changed or cannot be read.
-    """
+    """The trial as its newest attempt left it; failed if a file of it changed or is unreadable."""
     while True:
         directory = locate(root / name)
         if not (directory / CONFIG_FILE).is_file():
@@ -85,7 +83,7 @@ def _read(search: Search, directory: Path, name: str) -> Trial:
 
 
 def ended_trial(name: str, ended: Ended) -> Trial:
-    """The trial that has left ``ended``, without its values."""
+    """The trial of a run that ended, without its values."""
     result, pruned = ended.result, ended.pruned
     if result is not None:
         state, step, perplexity = RunState.DONE, result.steps, result.perplexity
@@ -105,8 +103,8 @@ def ended_trial(name: str, ended: Ended) -> Trial:
 
 
 def ranked(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials that have a value, the best first: finished ones by perplexity, then pruned ones,
-    the latest first, then diverged ones.
+    """The trials that ended, the best first: finished ones by perplexity, then pruned ones, the
+    latest first, then diverged ones.
     """
     order = {RunState.DONE: 0, RunState.PRUNED: 1, RunState.DIVERGED: 2}
 
@@ -152,8 +150,8 @@ def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:
 
 
 def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, root: Path) -> Plan:
-    """A table that trains the ``count`` best trials and the base again with fresh seeds, and those
-    that it had before: luck, to which the best owes a part of its perplexity, is not shared.
+    """A table that trains the ``count`` best trials and the base again with fresh seeds, as the
+    best owes a part of its perplexity to luck; rows that the table already has stay.
     """
     base = search.values(search.base)
     finished = [x for x in ranked(trials) if x.state == RunState.DONE and x.values != base]

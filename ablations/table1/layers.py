@@ -27,11 +27,10 @@ def make_layer(name: str, d: int, device: torch.device | None = None) -> nn.Modu
 
 
 class SelfAttention(nn.Module):
-    """softmax(QKᵀ/√d_k)V with heads of width 64 (equation 1), of which Table 1 says n²·d.
+    """softmax(QKᵀ/√d_k)V with heads of width 64 (equation 1), for which Table 1 has n²·d.
 
-    Queries, keys and values are the input itself: their projections cost n·d² and are measured in
-    :class:`ProjectedAttention`. A head's width stays the same as d grows, as it does in the
-    paper's models.
+    Queries, keys and values are the input itself: :class:`ProjectedAttention` adds the projections.
+    As d grows there are more heads, as in the paper's models, not wider ones.
     """
 
     def forward(self, x: Tensor) -> Tensor:

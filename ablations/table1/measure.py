@@ -17,7 +17,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from ablations.report.layout import print_page
 from ablations.table1 import paper
 from ablations.table1.layers import Convolution, make_layer
-from ablations.table1.measurements import Measurements, Point, claim, wanted_points
+from ablations.table1.measurements import (
+    Measurements,
+    Point,
+    continue_measurements,
+    wanted_points,
+)
 from ablations.table1.paper import NAMES, PATHS, STEP_LENGTHS
 from ablations.table1.report import write_layers_report
 from experiments.devices import default_device, device_name
@@ -29,10 +34,10 @@ from transformer.kernels.threads import torch_threads
 from transformer.progress import show_progress
 
 _SAMPLES = 5
-# A sample is the mean over as many passes as take this long, so that a clock's ticks do not matter.
-_SAMPLE_SECONDS = 0.005
-# Of a CPU: how much one layer gains by several depends on how torch divides it, not on Table 1.
-_THREADS = 1
+_SAMPLE_SECONDS = (
+    0.005  # a sample is the mean over as many passes, so that clock ticks do not matter
+)
+_THREADS = 1  # as the gain by several depends on how torch divides a layer, not on Table 1
 _WIDTH = 64  # of layers whose steps are counted
 # The operations of autograd's graph that multiply matrices.
 _PRODUCTS = ("AddmmBackward", "MmBackward", "BmmBackward", "ConvolutionBackward")
@@ -53,7 +58,7 @@ def run_layers(directory: Path | None, device_type: str | None, *, quick: bool =
     with lock_directory(root, make=False), torch_threads(_THREADS):
         kind = "cuda" if device.type == "cuda" else "cpu"
         here = Measurements(kind=kind, device=device_name(device), torch=torch.__version__)
-        found = claim(root, here)
+        found = continue_measurements(root, here)
         print(f"Table 1 in {root}: {found.device}, fp32", flush=True)
         try:
             if not found.sequential:
@@ -80,14 +85,10 @@ def _measure(root: Path, found: Measurements, device: torch.device, *, quick: bo
     with show_progress("timing layers", sum(d * n for d, n in lacking)) as show:
         for d, n in lacking:
             flops = {name: count_flops(name, n, d) for name in NAMES}
-            kept = [x for x in NAMES if device.type == "cuda" or _is_quick(x, flops[x])]
-            found.points.append(measure_layers(kept, n, d, device, flops))
+            names = [x for x in NAMES if device.type == "cuda" or flops[x] <= paper.most_flops(x)]
+            found.points.append(measure_layers(names, n, d, device, flops))
             found.save(root)
             show(done := done + d * n)
-
-
-def _is_quick(name: str, flops: int) -> bool:
-    return flops <= (paper.MOST_FLOPS_RECURRENT if name == paper.RECURRENT else paper.MOST_FLOPS)
 
 
 def measure_layers(
@@ -95,8 +96,7 @@ def measure_layers(
 ) -> Point:
     """Time each layer forward and backward on one sequence, and measure its memory.
 
-    A sample is taken of every layer in turn, so that a slow spell of the machine affects all alike,
-    and samples of the same number can be compared.
+    Samples are taken of all layers in turn, so that a slow spell of the machine affects all alike.
     """
     torch.manual_seed(0)
     layers = {name: make_layer(name, d, device) for name in names}
@@ -142,9 +142,8 @@ def _clock(device: torch.device) -> float:
 def memory(layer: nn.Module, x: Tensor) -> int:
     """Bytes that training needs in addition to weights and input.
 
-    On a GPU, the peak of what is allocated during a pass less what was before. On a CPU, where
-    torch keeps no such account: what the forward pass saves for the backward one, each piece of
-    memory once, with the input if it is saved.
+    On a GPU, the peak allocated during a pass less what was allocated before. On a CPU, for which
+    torch counts no peaks: what the forward pass saves for the backward one, the input included.
     """
     if x.device.type == "cuda":
         before = torch.cuda.memory_allocated(x.device)
@@ -167,11 +166,11 @@ def memory(layer: nn.Module, x: Tensor) -> int:
 
 
 def count_flops(name: str, n: int, d: int) -> int:
-    """FLOPs of the products of a pass forward and backward, a multiplication and addition as two.
+    """FLOPs of the matrix products of a pass forward and backward; a multiply-add is two.
 
     torch counts those forward on its ``meta`` device, which computes nothing and has no fused
-    attention that would hide them; backward, each has two of the same size. An LSTM, which would
-    be unrolled in minutes, does at every position what it does at one.
+    attention that would hide them; backward, each has two of the same size. An LSTM, which torch
+    would unroll for minutes, is counted at one position.
     """
     device = torch.device("meta")
     length = 1 if name == paper.RECURRENT else n
@@ -183,8 +182,7 @@ def count_flops(name: str, n: int, d: int) -> int:
 def sequential_operations(name: str, n: int) -> int:
     """The longest chain of matrix products in a layer, each of which needs the one before.
 
-    It is read from the graph that autograd records of the layer on a CPU in double precision, for
-    which torch has no fused LSTM: it is carried out position by position.
+    It is read from autograd's graph on a CPU in double precision, where torch fuses no LSTM.
     """
     x = torch.randn(1, n, _WIDTH, dtype=torch.float64, requires_grad=True)
     with sdpa_kernel(SDPBackend.MATH):
@@ -207,9 +205,7 @@ def sequential_operations(name: str, n: int) -> int:
 def path_length(name: str, n: int) -> int:
     """Layers until the last of ``n`` positions depends on the first, by the support of gradients.
 
-    The gradient of the last output is taken back layer by layer, keeping only where it is not zero,
-    until it reaches the first input. One recurrent layer is enough, but within it the signal passes
-    through all of its sequential operations.
+    One recurrent layer is enough, but within it the signal passes through all of its steps.
     """
     if name == paper.RECURRENT:
         return sequential_operations(name, n)
@@ -228,10 +224,9 @@ def path_length(name: str, n: int) -> int:
 
 @cache
 def _layer_of_stack(name: str, number: int) -> nn.Module:
-    """A layer by its number from 0 on, on which only the gaps of dilated convolutions depend.
+    """Layer ``number`` of a stack, from 0: only the gaps of dilated convolutions depend on it.
 
-    Convolutions look back, as in the decoders of section 4: with a kernel around the position, wide
-    gaps would leave the sequence at both ends.
+    Convolutions look back, as in a decoder: on both sides, wide gaps would leave the sequence.
     """
     if name != paper.DILATED:
         return make_layer(name, _WIDTH)

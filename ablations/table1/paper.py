@@ -22,15 +22,12 @@ CONVOLUTION = "convolutional"
 RESTRICTED = "self-attention (restricted)"
 SEPARABLE = "separable convolution"
 PROJECTED = "self-attention, projected"
-DILATED = "convolutional, dilated"  # a stack of them, whose path length is measured
+DILATED = "convolutional, dilated"  # a stack, for the path length alone
 
 
 @dataclass(frozen=True, slots=True)
 class LayerType:
-    """A layer type with the paper's figures for it.
-
-    ``powers`` are the exponents of n and d; None where no term of the complexity dominates.
-    """
+    """A row of Table 1; ``powers`` are the exponents of n and d, if one term dominates."""
 
     name: str
     complexity: str
@@ -51,4 +48,9 @@ LAYER_TYPES = (
 )
 NAMES = tuple(each.name for each in LAYER_TYPES)
 NOT_IN_TABLE = (SEPARABLE, PROJECTED)
-PATHS = (ATTENTION, RECURRENT, DILATED, RESTRICTED)  # of which the path length is measured
+PATHS = (ATTENTION, RECURRENT, DILATED, RESTRICTED)  # the layers with a measured path length
+
+
+def most_flops(name: str) -> float:
+    """The FLOPs of a pass above which a CPU does not measure a layer."""
+    return MOST_FLOPS_RECURRENT if name == RECURRENT else MOST_FLOPS

@@ -14,7 +14,12 @@ from ablations.files import CSV_FILE
 from ablations.report.layout import Column, Figure, Grid, write_files
 from ablations.report.statistics import CONFIDENCE, t_quantile
 from ablations.table1 import paper
-from ablations.table1.measurements import Measurements, Point, load
+from ablations.table1.measurements import (
+    Measurements,
+    Point,
+    load_measurements,
+    wanted_points,
+)
 from ablations.table1.paper import ATTENTION, LAYER_TYPES, NAMES, PROJECTED, RECURRENT, WIDTHS
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
@@ -36,7 +41,7 @@ _EXACT = 0.005  # a slope whose interval rounds to nothing is shown without it
 
 def write_layers_report(directory: Path) -> str:
     """Write the report into a directory, finished or not; the report for the terminal."""
-    found = load(directory)
+    found = load_measurements(directory)
     rows = _rows(found)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -59,7 +64,8 @@ def compose(found: Measurements) -> dict[str, object]:
     commits = dict.fromkeys(point.commit for point in found.points)
     return {
         "title": paper.TITLE,
-        "headline": f"{found.summary}, torch {found.torch}, fp32, one sequence at a time.",
+        "headline": f"{len(found.points)} of {len(wanted_points())} pairs of length n and width d "
+        f"measured on {found.device}, torch {found.torch}, fp32, one sequence at a time.",
         "results": _results(found),
         "crossings": _crossings(found),
         "exponents": _exponents(found),
@@ -96,12 +102,12 @@ def _results(found: Measurements) -> Grid:
 
 
 def _ends(counts: Sequence[int]) -> str:
-    """The dependent steps at the least and at the greatest length."""
+    """The counts at the least and at the greatest length."""
     return " to ".join(dict.fromkeys(map(formats.count, (*counts[:1], *counts[-1:]))))
 
 
 def _costs(found: Measurements) -> dict[str, list[Costs]]:
-    """Every cost of each layer at the large points, by n and d."""
+    """Each cost, for each layer: its values at the large sizes by n and d."""
     large = [x for x in found.points if x.n >= paper.LEAST_N and x.d >= paper.LEAST_D]
     timed = {name: [point for point in large if name in point.memory] for name in NAMES}
     return {
@@ -115,12 +121,8 @@ def _costs(found: Measurements) -> dict[str, list[Costs]]:
 
 def _powers(costs: Costs) -> str:
     """The exponents of n and d in a cost by both: ``n^1.98·d^1.02``."""
-    fitted = zip("nd", (fit_exponent(costs), fit_exponent(_by_width(costs))), strict=True)
+    fitted = ((letter, fit_exponent(costs, of)) for of, letter in enumerate("nd"))
     return "·".join(f"{letter}^{found[0]:.2f}" for letter, found in fitted if found)
-
-
-def _by_width(costs: Costs) -> Costs:
-    return {(d, n): cost for (n, d), cost in costs.items()}
 
 
 def _exponents(found: Measurements) -> Grid:
@@ -130,8 +132,7 @@ def _exponents(found: Measurements) -> Grid:
         powers = [str(x.powers[index] or "") for x in LAYER_TYPES]
         columns.append(Column("paper", powers, f"exponent of {letter}", "theirs"))
         for name, costs in _costs(found).items():
-            fitted = [fit_exponent(_by_width(x) if index else x) for x in costs]
-            cells = [_with_interval(x) for x in fitted]
+            cells = [_with_interval(fit_exponent(x, index)) for x in costs]
             rank = int(name in ("forward", "backward"))
             columns.append(Column(name, cells, f"exponent of {letter}", "ours", optional=rank))
     return Grid(columns if found.points else [])
@@ -145,16 +146,15 @@ def _with_interval(fitted: tuple[float, float] | None) -> str:
     return f"{slope:.2f}" + (f" ± {half:.2f}" if half >= _EXACT else "")
 
 
-def fit_exponent(costs: Costs) -> tuple[float, float] | None:
-    """The exponent with which a cost grows with its first key, at each value of the second, and
-    half of its 95 % interval.
+def fit_exponent(costs: Costs, of: int = 0) -> tuple[float, float] | None:
+    """The exponent of n in a cost, or of d for 1, and half of its 95 % interval.
 
-    The common slope of lines on logarithmic axes, and Student's t of the residuals, which takes any
-    bend for noise; None if no residual is free.
+    The common slope of lines on logarithmic axes, one for each value of the other, and Student's t
+    of the residuals, which takes any bend for noise; None if no residual is free.
     """
     lines: dict[int, list[tuple[float, float]]] = {}
-    for (size, held), cost in costs.items():
-        lines.setdefault(held, []).append((math.log(size), math.log(cost)))
+    for sizes, cost in costs.items():
+        lines.setdefault(sizes[1 - of], []).append((math.log(sizes[of]), math.log(cost)))
     freedom = len(costs) - len(lines) - 1
     if freedom < 1:
         return None

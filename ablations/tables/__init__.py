@@ -1,7 +1,6 @@
 """Ablation tables and their scales.
 
-A declaration and the seeds asked for enter; a plan leaves, which ``table.json`` keeps. A user's own
-file imports what it needs to declare a table from here.
+A file that declares a table imports these names.
 """
 
 from ablations.tables.scale import Scale, scale

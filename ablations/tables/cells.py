@@ -20,7 +20,10 @@ from transformer.evaluation.counts import run_flops
 
 
 class TableCells:
-    """The runs of the plan in ``root``; see :class:`ablations.runs.study.Cells`."""
+    """The runs of the plan in ``root``, as :class:`ablations.runs.study.Cells` says.
+
+    Optuna's trials have the measures of the validation set as values; it samples and prunes none.
+    """
 
     is_search = False
 
@@ -40,7 +43,6 @@ class TableCells:
         self._measures = [MEASURES[name] for name in plan.valid_measures]
 
     def create_study(self, storage: BaseStorage) -> optuna.Study:
-        """The measures of the validation set are the values; nothing is sampled or pruned."""
         study = optuna.create_study(
             storage=storage,
             sampler=optuna.samplers.RandomSampler(seed=0),
@@ -52,11 +54,10 @@ class TableCells:
         return study
 
     def name_of(self, trial: FrozenTrial) -> str:
-        """The cell of a trial."""
         return str(trial.user_attrs.get("cell", ""))
 
     def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]:
-        """The runs that have ended, those of ``known`` first and as they are."""
+        # The trials that are known come first and stay as they are.
         ended = {name: read_ended(self.root / name) for name in self.names}
         found = {x: trial for x, trial in known.items() if ended.get(x) and trial.values}
         for name, end in ended.items():
@@ -65,17 +66,14 @@ class TableCells:
         return list(found.values())
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
-        """A trial whose attributes are the cell's settings."""
         study.add_trial(self._trial(name, TrialState.WAITING))
         return study.ask()
 
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
-        """The scaled row with its seed."""
         del trial
         return self.plan.experiment(self._cells[name])
 
     def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None:
-        """A trial with the run's scores on the validation set; None if they are not finite."""
         found = [getattr(ended.result, measure.name, None) for measure in self._measures]
         values = [value for value in found if value is not None and isfinite(value)]
         if len(values) < len(found):

@@ -13,7 +13,7 @@ Value = int | float | str | None  # and bool, an int
 
 
 class Settings(TypedDict, total=False):
-    """The fields of a configuration that a scale may set for all rows, and a row for itself."""
+    """The settings that a scale may replace for all rows, and a row for itself."""
 
     vocab_size: int
     num_heads: int
@@ -47,9 +47,7 @@ class Settings(TypedDict, total=False):
 
 
 class Changes(Settings, total=False):
-    """What a row may change: also what a scale divides or takes in proportion, and the language
-    into which Table 2 translates.
-    """
+    """The settings that a row may change: also those that a scale maps, and the target language."""
 
     num_layers: int
     d_model: int
@@ -81,7 +79,7 @@ COLUMNS = {
 
 
 def check_change(of: str, known: Mapping[str, object], name: str, value: object) -> None:
-    """Check that a change ``of`` a row, a scale or a search is ``known``, and of its type."""
+    """Check the name and the type of a change ``of`` a row, a scale or a search."""
     if name not in known and name in config_fields():
         page = "search" if of == "search" else "tables"
         raise InputError(f"a {of} cannot change {name}: docs/{page}.md says what it can")
@@ -92,7 +90,7 @@ def check_change(of: str, known: Mapping[str, object], name: str, value: object)
 
 
 def columns(config: Config) -> dict[str, Value]:
-    """What a row may change, as it is in ``config``, by name."""
+    """The settings that a row may change, as they are in ``config``."""
     found = {
         name: getattr(getattr(config, section), name)
         for name, (section, _) in config_fields().items()

@@ -1,7 +1,6 @@
 """Copy finished runs without their checkpoints.
 
-The copy has what a report reads and what a later run can add to, a few hundred kilobytes per run,
-small enough to commit or to send to another machine.
+A copy has a few hundred kilobytes per run: enough for a report, and for a later run to add to.
 """
 
 from __future__ import annotations
@@ -32,13 +31,10 @@ _KEPT = (
 )
 
 
-def collect(source: Path, target: Path) -> list[Cell]:
-    """Copy the finished runs of ``source`` that ``target`` has not begun, and add them to its plan.
+def copy_finished(source: Path, target: Path) -> list[Cell]:
+    """Copy the finished runs of ``source`` that ``target`` has not begun; returns them.
 
     A run that a report would leave out is left out here too, with a warning.
-
-    Returns:
-        The runs that were copied.
     """
     plan = load_plan(source)
     finished: set[Cell] = set()

@@ -19,10 +19,9 @@ from ablations.tables.table4 import TABLE as TABLE4
 from transformer.errors import InputError, unknown_name
 from transformer.files import load_file
 
-# A longer range is taken for a typing error.
-_MOST_SEEDS = 1_000
+_MOST_SEEDS = 1_000  # a longer range is taken for a typing error
 TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4, SINCE)}
-# It has no rows to train; ablations.table1 measures it.
+# Measured by ablations.table1 instead of trained.
 LAYERS_TABLE = "table1"
 
 Declared = TypeVar("Declared", bound=Declaration)
@@ -30,7 +29,7 @@ Declared = TypeVar("Declared", bound=Declaration)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """Which runs of a table a command is for; the fields' docstrings are the options' help."""
+    """The runs of a table that a command is for; the fields' docstrings are the options' help."""
 
     scale: str | None = None
     """what the sizes become; list prints them"""
@@ -59,9 +58,9 @@ def load_table(name: str) -> Table:
 
 
 def load_declared(kind: type[Declared], name: str, known: Mapping[str, Declared]) -> Declared:
-    """The one of that name, or the ``TABLE`` or ``SPACE`` of a Python file.
+    """The declaration of that name, or the ``TABLE`` or ``SPACE`` of a Python file.
 
-    Relative paths of the corpora of its scales start at the file's folder.
+    Relative paths of its corpora start at the file's folder.
     """
     word = kind.__name__.lower()
     if name in known:

@@ -6,7 +6,7 @@ may have changed since.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,7 @@ _LOCK_FILE = ".plan.lock"
 class PlannedRow(Row):
     """A row with ``scaled``: its changes as run, with what the scale sets for this row only.
 
-    ``corpus`` is None where it is the base's. ``seeds`` is empty for a row that has not been asked
-    for yet, and for ``published`` systems, which are never run.
+    ``corpus`` is None where it is the base's. ``seeds`` is empty for a row that is not to be run.
     """
 
     scaled: dict[str, Value]
@@ -41,11 +40,11 @@ class PlannedRow(Row):
     corpus: Corpus | None = None
 
     def settings(self, base: Config) -> dict[str, Value]:
-        """The row on top of ``base``; of a published one only the language is known."""
+        """The row's settings on ``base``; of a published one only its changes are known."""
         return columns(self.configure(base)) | (self.changes if self.published else {})
 
     def changed(self, base: Config) -> frozenset[str]:
-        """What differs from ``base`` of Table 3's columns and of what the row itself changes."""
+        """The columns of Table 3, and the row's own changes, that differ from ``base``."""
         theirs = columns(base)
         return frozenset(
             name
@@ -78,7 +77,7 @@ class Plan(Divisors):
                 raise unknown_name("measure", name, MEASURES)
         for row in self.rows:
             if not row.published:
-                row.configure(self.base)  # refuses what is no configuration
+                row.configure(self.base)  # which refuses an invalid configuration
 
     @property
     def name(self) -> str:
@@ -87,7 +86,7 @@ class Plan(Divisors):
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All rows and seeds asked for, in the table's order."""
+        """The runs: each row with each of its seeds, in the table's order."""
         return tuple(Cell(row.name, seed) for row in self.rows for seed in row.seeds)
 
     @property
@@ -102,7 +101,7 @@ class Plan(Divisors):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Table 3's columns, and what else rows change."""
+        """Table 3's columns, and the other settings that rows change."""
         changed = {name for row in self.rows for name in row.changed(self.base)}
         return (*COLUMNS, *(x for x in columns(self.base) if x in changed and x not in COLUMNS))
 
@@ -176,15 +175,16 @@ def load_plan(directory: Path) -> Plan:
             f"{directory} is not the directory of a table: it has no {PLAN_FILE}{hint}"
         )
     values = read_json(path)
-    values.pop("study", None)  # of directories that had a database
+    values.pop("study", None)  # which earlier versions wrote
     return from_dict(Plan, values, str(path))
 
 
 def share_arithmetic(
     base: Config, found: Config | None, precision: Precision | None, threads: int | None
 ) -> Config:
-    """``base`` with the precision and the number of threads that all runs share, as both change
-    the rounding: those given, else its own, those of ``found``, the base of earlier runs, or else
+    """``base`` with the precision and threads that all runs share, as both change the rounding.
+
+    They are those given, else those of ``base``, of earlier runs on the base ``found``, or else
     this machine's native precision and one thread.
     """
     own, earlier = base.training, found and found.training
@@ -193,6 +193,18 @@ def share_arithmetic(
         precision = earlier.precision if earlier else native_precision()
     threads = threads or own.threads or (earlier.threads if earlier else 1)
     return override(base, threads=threads, precision=precision)
+
+
+def check_same(
+    kind: str, directory: Path, found: Mapping[str, Any], new: Mapping[str, Any]
+) -> None:
+    """Check that a new table or search has the settings of that ``found`` in the directory."""
+    if changes := differences(found, new):
+        by_name = [x for x in changes if x.startswith(("table:", "space:", "scale:"))]
+        raise InputError(
+            f"{directory} belongs to another {kind} ({'; '.join(by_name or changes)}): "
+            "choose another --directory, or remove this one"
+        )
 
 
 def settle_plan(
@@ -204,30 +216,23 @@ def settle_plan(
     if found is None:
         return plan
     taken = [row.name for row in found.rows if row.seeds]  # others may have changed
-    if changes := differences(_identity(found, taken), _identity(plan, taken)):
-        by_name = [x for x in changes if x.startswith(("table:", "scale:"))]
-        raise InputError(
-            f"{directory} belongs to another table ({'; '.join(by_name or changes)}): "
-            "choose another --directory, or remove this one"
-        )
+    check_same("table", directory, _identity(found, taken), _identity(plan, taken))
     seeds = {row.name: row.seeds for row in found.rows}
     rows = (replace(x, seeds=tuple(sorted({*x.seeds, *seeds.get(x.name, ())}))) for x in plan.rows)
     return replace(plan, rows=tuple(rows))
 
 
-def claim_plan(
-    directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
-) -> Plan:
-    """Make ``directory`` that of the settled plan, or add rows and seeds to the plan there."""
+def claim_plan(directory: Path, plan: Plan) -> Plan:
+    """Write ``plan`` to ``directory``, or add its rows and seeds to the plan there."""
     directory.mkdir(parents=True, exist_ok=True)
     with FileLock(directory / _LOCK_FILE):
-        plan = settle_plan(directory, plan, precision, threads)
+        plan = settle_plan(directory, plan)
         write_json(directory / PLAN_FILE, to_dict(plan))
     return plan
 
 
 def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:
-    """What must not change once the rows ``taken`` have been asked for."""
+    """The settings that must not change once the rows ``taken`` have seeds."""
     base = columns(plan.base)
     return {
         "table": plan.table,

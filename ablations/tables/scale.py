@@ -23,7 +23,7 @@ _WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Divisors:
-    """By what a scale divides the paper's sizes."""
+    """The numbers by which a scale divides the paper's sizes."""
 
     divide_widths: int = 1
     divide_layers: int = 1
@@ -31,13 +31,10 @@ class Divisors:
 
     @property
     def division(self) -> str:
-        """What is divided by how much, as ``widths / 8, N / 2``."""
-        divisors = {
-            "widths": self.divide_widths,
-            "N": self.divide_layers,
-            "dropout": self.divide_dropout,
-        }
-        divided = (f"{name} / {divisor}" for name, divisor in divisors.items() if divisor > 1)
+        """The divisors in words, as ``widths / 8, N / 2``."""
+        divisors = (self.divide_widths, self.divide_layers, self.divide_dropout)
+        named = zip(("widths", "N", "dropout"), divisors, strict=True)
+        divided = [f"{name} / {divisor}" for name, divisor in named if divisor > 1]
         return ", ".join(divided) or "sizes undivided"
 
 
@@ -86,7 +83,7 @@ class Scale(Divisors):
         return override(base, **{**self._replaced(base, settings), **kept, **divided, **mapped})
 
     def describe(self, base: Config) -> Iterator[str]:
-        """What it sets in a table with this base, and what it keeps."""
+        """Lines that say what it sets in a table with this base, and what it leaves."""
         settings = cast(Mapping[str, Value], self.settings)
         replaced, ours = self._replaced(base, self.settings), columns(base)
         steps = base.training.max_steps
@@ -106,11 +103,11 @@ class Scale(Divisors):
             yield f"kept as the table's base sets it: {', '.join(kept)}"
 
     def steps(self, steps: int) -> int:
-        """What it makes of a number of steps, which are 100,000 in the paper."""
+        """The steps for a number of ``steps`` that are 100,000 in the paper's base."""
         return max(1, steps * self.max_steps // _PAPER_STEPS)
 
     def _replaced(self, config: Config, settings: Settings) -> dict[str, Value]:
-        """Those of ``settings`` in which ``config`` still has the paper's values."""
+        """The ``settings`` that replace the paper's values in ``config``."""
         ours, corpus = columns(config), config.data.corpus
         is_parsing = corpus.task == "parsing"
         of_paper = parsing.paper(corpus) if is_parsing else Config(data=DataConfig(corpus=corpus))
@@ -119,7 +116,7 @@ class Scale(Divisors):
         return {name: value for name, value in found.items() if ours[name] == paper[name]}
 
     def _corpus(self, of_base: str, language: Value) -> Corpus:
-        """The corpus in this language; that of the base must be the paper's, or one of its own."""
+        """The corpus in this language, if the base has the paper's corpus or one of the scale's."""
         own = (self.corpus, *self.other_corpora)
         if of_base not in [corpus.name for corpus in (WMT14_EN_DE, PENN, *own)]:
             raise InputError(
@@ -166,7 +163,7 @@ def scale(
         other_corpora: for rows in other target languages
 
     Raises:
-        InputError: for a setting that a scale does not have, or of the wrong type.
+        InputError: for an unknown setting, or one of the wrong type.
     """
     check_name("scale", name)
     for setting, value in (*settings.items(), *(longer or {}).items(), *(other or {}).items()):

@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A row's figures in the paper; None if it gives none. ``flops`` are those of training, counted
-    as in Table 2.
-    """
+    """A row's figures in the paper, if it gives them."""
 
     perplexity: float | None = None
     bleu: float | None = None
@@ -53,11 +51,7 @@ class Reported:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One row of a table: what differs from the base, in the paper's units.
-
-    A ``published`` system is listed with the paper's figures and never run. ``reference`` says in
-    a word or two what others found.
-    """
+    """One row of a table, as :func:`row` makes it."""
 
     name: str
     reported: Reported
@@ -85,15 +79,14 @@ def row(
 
     Args:
         model: a variant, as its class or as ``module:Class``, which imports nothing yet
-        published: it is a system of other authors that the paper quotes
-        reference: what others found, such as "better"
+        published: a system of other authors, listed with the paper's figures and never run
+        reference: in a word or two, the result of others, such as "better"
         test_bleu: of the test set, as in Table 2
         test_f1: of the test set, as in Table 4
         flops: of training, as in Table 2
 
     Raises:
-        InputError: for an unknown change or one of the wrong type, or a name that cannot be a
-            folder's.
+        InputError: for an unknown change or one of the wrong type, or a name no folder can have
     """
     if not published:
         check_name("row", name)
@@ -111,9 +104,7 @@ def row(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
-    """What tables and search spaces share: a base in the paper's units, and scales that are added
-    to the built-in ones of :mod:`ablations.tables.scales`.
-    """
+    """A table or a search space around a base in the paper's units, with scales of its own."""
 
     name: str
     title: str
@@ -123,13 +114,12 @@ class Declaration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table(Declaration):
-    """Rows that differ from one base, whose configuration is in the paper's units.
+    """Rows that differ from one base, in the paper's units.
 
-    ``measures`` are the scores that it compares, by their names in
-    :mod:`experiments.records.result`.
+    ``measures`` are the scores that it compares, as :mod:`experiments.records.result` names them.
 
     Raises:
-        InputError: if there is no row, or two rows share a name.
+        InputError: if there is no row, or two rows share a name
     """
 
     rows: tuple[Row, ...]

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
-
-from experiments.devices import native_precision
-
-_ask_once = functools.cache(native_precision)
 
 
 @pytest.fixture(autouse=True)
-def _one_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine's precision takes a process that imports torch."""
-    monkeypatch.setattr("ablations.tables.plan.native_precision", _ask_once)
+def _fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To ask for this machine's precision takes a process that imports torch."""
+    monkeypatch.setattr("ablations.tables.plan.native_precision", lambda: "fp32")
 
 
 @pytest.fixture

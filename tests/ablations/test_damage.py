@@ -22,7 +22,6 @@ from experiments.records.ownership import claim
 from experiments.records.progress import Progress, RunState, write_progress
 from experiments.records.result import save_result
 from tests.ablations.samples import result, small_plan
-from tests.samples import DAMAGED_JSON
 from transformer.errors import InputError
 from transformer.files import write_json
 
@@ -80,25 +79,20 @@ def _commands(root: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE, DRIVER_FILE])
 def test_a_damaged_file_is_named_or_does_not_matter(
-    name: str,
-    sound: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    name: str, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = shutil.copytree(sound, tmp_path / "table")
-    for label, content in DAMAGED_JSON.items():
-        (root / name).write_bytes(content)
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            codes = _commands(root)
-        printed = capsys.readouterr()
-        assert set(codes.values()) <= {0, 2}, (label, codes)
-        said = "".join([printed.out, printed.err, *(str(each.message) for each in warned)])
-        if not name.endswith(("progress.json", "samples.json", DRIVER_FILE)):
-            assert str(root / name) in said, label
-        if name != PLAN_FILE:  # without which there is no table
-            for command in ("status", "report", "collect"):
-                assert codes[command] == 0, (label, command)
+    (root / name).write_bytes(b"\xff\xfe{}")  # tests/test_files.py has other damage
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        codes = _commands(root)
+    printed = capsys.readouterr()
+    assert set(codes.values()) <= {0, 2}, codes
+    said = "".join([printed.out, printed.err, *(str(each.message) for each in warned)])
+    if not name.endswith(("progress.json", "samples.json", DRIVER_FILE)):
+        assert str(root / name) in said
+    if name != PLAN_FILE:  # without which there is no table
+        assert codes["status"] == codes["report"] == codes["collect"] == 0
 
 
 @pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE])

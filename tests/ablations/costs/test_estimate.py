@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import torch
 
 from ablations.cli import PROGRAM
 from ablations.costs import measure
-from ablations.costs.estimate import TableCost, checkpoint_bytes, describe, plan_table
+from ablations.costs.estimate import TableCost, checkpoint_bytes, describe_cost, plan_table
 from ablations.runs.options import Places
 from ablations.status.status import DirectoryReader
 from ablations.tables.find import Wanted
@@ -136,7 +135,7 @@ def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     assert 200e6 < base <= first <= last < 4e9  # of a process with torch
     monkeypatch.setattr(measure, "_CPU_TOKENS", 100)  # of a part of a batch it is not known
     found = plan(scale="quick", rows="base")
-    assert found.rows[0].memory_bytes is None and "memory: not measured" in describe(found)
+    assert found.rows[0].memory_bytes is None and "memory: not measured" in describe_cost(found)
 
 
 def test_what_is_left_is_what_has_no_result(pair: Path) -> None:
@@ -147,9 +146,11 @@ def test_what_is_left_is_what_has_no_result(pair: Path) -> None:
     base, narrow = found.rows
     assert (base.left, narrow.left, found.runs_left) == (1, 3, 4)
     assert (base.memory_bytes, narrow.memory_bytes) == (700_000_000, None)
-    assert any(line.startswith("memory: the most that a process held") for line in describe(found))
+    assert any(
+        line.startswith("memory: the most that a process held") for line in describe_cost(found)
+    )
     assert found.seconds_left == pytest.approx(base.seconds + 3 * narrow.seconds)
-    assert any(line.startswith("done: 2 runs; left: 4, ") for line in describe(found))
+    assert any(line.startswith("done: 2 runs; left: 4, ") for line in describe_cost(found))
     # The same figures as status has of the runs that wait, one of them having just begun.
     claim_plan(pair, small_plan(seeds=(1, 2, 3)))
     begin(pair, "base/seed-3", Progress(stage=RunState.PREPARE, updated_at=time.time()))
@@ -157,26 +158,17 @@ def test_what_is_left_is_what_has_no_result(pair: Path) -> None:
     assert status.seconds_left == pytest.approx(found.seconds_left)
 
 
-def test_lines_and_json_have_all_of_the_estimate(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_and_json_have_all_of_the_estimate(capsys: pytest.CaptureFixture[str]) -> None:
     words = "table3 --scale paper --device P100 --devices 8 --devices-per-trial 2 --seeds 1,2,3"
-    monkeypatch.setattr(sys, "argv", ["ablations", "plan", *words.split()])
-    assert PROGRAM.run() == 0
+    assert PROGRAM.run(["plan", *words.split()]) == 0
     printed = capsys.readouterr().out
     assert "\nthe scale: sizes undivided; 100,000 steps for the base's 100,000; it sets " in printed
     assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in printed
     assert "based on 29% of its 9.5 TFLOP/s in fp32, as the paper's base model" in printed
     assert "big     " in printed
-    monkeypatch.setattr(sys, "argv", ["ablations", "plan", *words.split(), "--json"])
-    assert PROGRAM.run() == 0
+    assert PROGRAM.run(["plan", *words.split(), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["device"], found["devices"], found["at_once"], found["runs"]) == (
-        "P100",
-        8,
-        4,
-        60,
-    )
+    assert [found[x] for x in ("device", "devices", "at_once", "runs")] == ["P100", 8, 4, 60]
     assert found["rows"][0]["name"] == "base"
 
 

@@ -83,14 +83,8 @@ def give_up(search: Search, root: Path, name: str, values: Mapping[str, Value], 
     directory = root / f"{name}.attempt-2"
     leave(search, directory, values, until=0)
     failure = Failure(attempt=1, reason=why, lines=("Traceback", why), at=1.0)
-    made: dict[str, Any] = {
-        "cell": name,
-        "number": 2,
-        "worker": "here-1",
-        "host": "here",
-        "started_at": 2.0,
-    }
-    write_attempt(directory, Attempt(**made, failures=(failure,), given_up=True))
+    made: dict[str, Any] = {"cell": name, "number": 2, "worker": "here-1", "host": "here"}
+    write_attempt(directory, Attempt(**made, started_at=2.0, failures=(failure,), given_up=True))
 
 
 def work_on(root: Path, objective: Objective, *, count: int | None = None) -> None:

@@ -99,6 +99,7 @@ def test_the_parameter_that_matters_is_found(root: Path) -> None:
     assert shares["learning_rate_factor"] > 0.6
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     text = write_search_report(tmp_path)
@@ -106,8 +107,8 @@ def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     fill(tmp_path, search, 5)
     text = write_search_report(tmp_path)
     assert "The best is trial-0003" in text
-    assert "What matters is told from 30 trials that ended, 5 of them finished." in text
-    assert "importances" not in drawn(tmp_path)
+    assert "Importances need 30 trials that ended, 5 of them finished." in text
+    assert "importances.svg" not in (tmp_path / "report.md").read_text()
 
 
 def test_the_examples_have_as_many_trials_as_the_importances_need() -> None:
@@ -139,15 +140,15 @@ def test_importances_find_one_of_five_with_ten_times_the_effect(
     assert low <= first <= high, first
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_notes_depend_on_the_space(tmp_path: Path) -> None:
-    small_search(tmp_path / "a", REGULARISATION)
-    write_search_report(tmp_path / "a")
-    assert "can raise BLEU" in (tmp_path / "a" / "report.md").read_text()
-    search = small_search(tmp_path / "b", SHAPE)
-    write_search_report(tmp_path / "b")
-    notes = (tmp_path / "b" / "report.md").read_text()
-    assert f"\n- No model has more than {search.max_parameters:,} parameters" in notes
-    assert "\n- d_v takes the value of d_k.\n" in notes
+    searches = [small_search(tmp_path / space.name, space) for space in (REGULARISATION, SHAPE)]
+    for search in searches:
+        write_search_report(tmp_path / search.space)
+    smoothing, shape = ((tmp_path / x.space / "report.md").read_text() for x in searches)
+    assert "can raise BLEU" in smoothing and "can raise BLEU" not in shape
+    assert f"\n- No model has more than {searches[1].max_parameters:,} parameters" in shape
+    assert "\n- d_v takes the value of d_k.\n" in shape
 
 
 def test_the_best_is_found_by_its_file_exactly_as_it_was_trained(tmp_path: Path) -> None:
@@ -166,6 +167,7 @@ def test_the_best_is_found_by_its_file_exactly_as_it_was_trained(tmp_path: Path)
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_best_is_found_by_name_where_nothing_is_executed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +196,7 @@ def test_the_best_is_found_by_name_where_nothing_is_executed(
     assert not Path("executed").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_best_are_trained_again_with_fresh_seeds_and_reported(tmp_path: Path) -> None:
     search = small_search(tmp_path, trials=5)
     leave(search, tmp_path / search.names[0], search.first(), perplexity=3.1)  # the base, second

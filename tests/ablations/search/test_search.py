@@ -11,7 +11,7 @@ import pytest
 
 from ablations.search.cells import FeasibleSampler, check_feasible, distributions
 from ablations.search.search import claim_search, load_search
-from ablations.search.space import BASE_LR, REGULARISATION, SHAPE, Space, choice, uniform
+from ablations.search.space import BASE_LR, REGULARISATION, SHAPE, Space, choice, uniform, whole
 from ablations.tables.scales import QUICK, SCALES, SMALL
 from tests.ablations.samples import TINY
 from tests.ablations.search.samples import search_of, small_search
@@ -21,18 +21,15 @@ from transformer.evaluation.counts import count_parameters
 from transformer.variants.layers import GeluTransformer
 
 
-def test_a_search_is_read_back_as_it_was_claimed(tmp_path: Path) -> None:
+def test_a_search_is_read_back_as_it_was_claimed_and_extended(tmp_path: Path) -> None:
     claimed = small_search(tmp_path, SHAPE, seed=5, sampler="random", pruner="none")
     assert load_search(tmp_path) == claimed
     assert claimed.base.training.seed == 5
     assert claimed.max_parameters == count_parameters(claimed.base.model)
     assert claimed.names[::6] == ("trial-0000", "trial-0006")
-
-
-def test_more_trials_extend_it_and_fewer_do_not_shorten_it(tmp_path: Path) -> None:
-    small_search(tmp_path, trials=7)
-    assert small_search(tmp_path, trials=11).trials == 11
-    assert small_search(tmp_path, trials=3).trials == 11
+    for asked in (11, 3):  # fewer do not shorten it
+        more = small_search(tmp_path, SHAPE, seed=5, sampler="random", pruner="none", trials=asked)
+        assert more == replace(claimed, trials=11)
 
 
 def test_a_space_may_say_how_often_its_trials_are_validated() -> None:
@@ -100,20 +97,17 @@ def test_where_trials_are_pruned_or_why_not_is_said() -> None:
     told = replace(search, pruner="median").describe_rungs()
     assert told.startswith("Trials worse than the median") and "(1,600): at step 2,668, 4" in told
     assert "--pruner none" in replace(search, pruner="none").describe_rungs()
+    whole_warm_up = replace(BASE_LR, parameters=(whole("warmup_steps", 500, 95_000),))
+    assert search_of(whole_warm_up).rungs == replace(search, pruner="none").rungs == ()
     long = replace(search, base=override(search.base, warmup_steps=11_000))
     assert long.rungs == ()
     assert "(11,000) leaves no validation before the last step" in long.describe_rungs()
 
 
-def test_choices_alone_are_not_for_cma_es() -> None:
-    with pytest.raises(InputError, match="'shape' has choices alone, and CMA-ES models numbers"):
-        search_of(SHAPE, sampler="cmaes")
-
-
 def test_samples_stay_within_the_budget() -> None:
     search = search_of(SHAPE, trials=30, seed=3)
     study = optuna.create_study(sampler=FeasibleSampler(search))
-    for _ in range(23):
+    for _ in range(13):
         trial = study.ask(distributions(search))
         assert search.is_feasible(trial.params)
         study.tell(trial, float(trial.params["d_model"]))
@@ -148,7 +142,9 @@ def test_samples_depend_on_the_seed_and_the_trial_only() -> None:
     assert draw(1, skip=1)[:2] == drawn[1:]
 
 
-def test_a_space_without_a_model_within_its_budget_is_refused() -> None:
+def test_a_space_that_cannot_be_sampled_is_refused() -> None:
+    with pytest.raises(InputError, match="'shape' has choices alone, and CMA-ES models numbers"):
+        search_of(SHAPE, sampler="cmaes")
     large = Space(name="large", title="", parameters=(choice("d_model", 1024, 2048),), budget=1.0)
     search = search_of(large, TINY)
     assert search.first() == {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from ablations.cli import PROGRAM
 from ablations.report.layout import Grid
 from ablations.table1 import measure, measurements, paper
-from ablations.table1.measurements import Measurements, Point, load
+from ablations.table1.measurements import Measurements, Point, load_measurements
 from ablations.table1.paper import ATTENTION, NAMES, RECURRENT
 from ablations.table1.report import compose, find_crossing, fit_exponent, write_layers_report
 from transformer import formats
@@ -25,11 +24,11 @@ COMMITTED = Path(__file__).parents[3] / "experiments" / "results" / "table1"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
     """A working directory, and sizes that take a second."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measurements, "LENGTHS", (16, 32))
-    monkeypatch.setattr(measurements, "WIDTHS", (64,))
+    monkeypatch.setattr(measurements, "WIDTHS", (64, 512))
     monkeypatch.setattr(measure, "STEP_LENGTHS", (4, 8))
     return tmp_path / "out"
 
@@ -38,15 +37,15 @@ def sizes(found: Measurements) -> list[tuple[int, int]]:
     return [(point.d, point.n) for point in found.points]
 
 
-def call(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(sys, "argv", ["ablations", *arguments.split()])
-    return PROGRAM.run()
+def call(arguments: str) -> int:
+    return PROGRAM.run(arguments.split())
 
 
-def test_it_measures_and_after_ctrl_c_continues(
+def test_it_measures_small_sizes_first_and_after_ctrl_c_continues(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measure_layers = measure.measure_layers
+    monkeypatch.setattr(paper, "MOST_FLOPS_RECURRENT", 48 * 16 * 64**2)  # of the first size alone
 
     def interrupted(names: list[str], n: int, *words: Any) -> object:
         if n == 32:
@@ -55,47 +54,22 @@ def test_it_measures_and_after_ctrl_c_continues(
 
     with monkeypatch.context() as patch:
         patch.setattr(measure, "measure_layers", interrupted)
-        assert call(RUN, patch) != 0
+        assert call(RUN) != 0
     assert "stopped; the same command continues from here" in capsys.readouterr().out
-    before = load(place)
+    before = load_measurements(place)
     assert sizes(before) == [(64, 16)]
     monkeypatch.setattr(measure, "path_length", None)  # what is counted is not counted again
-    assert call(RUN, monkeypatch) == 0
-    found = load(place)
-    assert sizes(found) == [(64, 16), (64, 32)]
+    assert call(f"{RUN} --quick") == 0
+    assert "2 of 4 pairs of length n and width d measured" in capsys.readouterr().out
+    assert call(RUN) == 0
+    found = load_measurements(place)
+    assert sizes(found) == [(64, 16), (64, 32), (512, 16), (512, 32)]
     assert (found.paths, found.points[0]) == (before.paths, before.points[0])
-    assert all(
-        set(x.forward) == set(x.backward) == set(x.memory) == set(NAMES) for x in found.points
-    )
     assert found.paths[RECURRENT] == [4, 8]
-    for name in (
-        "report.md",
-        "report.html",
-        "results.csv",
-        "figures/time.svg",
-        "figures/memory.svg",
-    ):
-        assert (place / name).stat().st_size > 500, name
-    assert "2 of 2 pairs of length n and width d measured" in capsys.readouterr().out
-
-
-def test_a_layer_with_too_many_flops_is_left_out(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paper, "MOST_FLOPS_RECURRENT", 48 * 16 * 64**2)
-    assert call(RUN, monkeypatch) == 0
-    short, long = load(place).points
-    assert set(short.memory) == set(NAMES) == {*long.memory, RECURRENT}
-
-
-def test_quick_measures_small_sizes_and_a_later_call_adds_the_others(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(measurements, "WIDTHS", (64, 512))
-    assert call(f"{RUN} --quick", monkeypatch) == 0
-    assert "2 of 4 pairs of length n and width d" in capsys.readouterr().out
-    assert call(RUN, monkeypatch) == 0
-    assert sizes(load(place)) == [(64, 16), (64, 32), (512, 16), (512, 32)]
+    for point in found.points:
+        assert set(point.forward) == set(point.backward) == set(point.memory)
+        assert {*point.memory, RECURRENT} == set(NAMES)
+        assert (RECURRENT in point.memory) == ((point.d, point.n) == (64, 16))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +107,7 @@ def test_what_cannot_be_done_is_one_line(
     for name, content in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(content)
-    assert call(arguments, monkeypatch) == 2
+    assert call(arguments) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -144,6 +118,8 @@ def test_the_committed_report_is_that_of_the_committed_measurements(tmp_path: Pa
     write_layers_report(tmp_path)
     for name in ("report.md", "results.csv"):
         assert (tmp_path / name).read_text() == (COMMITTED / name).read_text()
+    for name in ("report.html", "figures/time.svg", "figures/memory.svg"):
+        assert (tmp_path / name).stat().st_size > 500, name
 
 
 def made_up() -> Measurements:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablations.report.numbers import compute_numbers
-from ablations.tables.collect import collect
+from ablations.tables.collect import copy_finished
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import read_checksums, record_checksums
@@ -41,7 +41,11 @@ def source(tmp_path: Path) -> Path:
 
 def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
-    assert collect(source, target) == [BASE, NARROW]
+    part = target / "base/.seed-1.part"  # of a copy that was cut short
+    part.mkdir(parents=True)
+    (part / "result.json").write_text("{")
+    assert copy_finished(source, target) == [BASE, NARROW]
+    assert not part.exists()
     kept = {path.name for path in BASE.directory(target).iterdir()}
     files = {"config.json", "data.json", "metrics.csv", "result.json", "valid.hypotheses.txt"}
     assert kept == files
@@ -55,19 +59,10 @@ def test_what_was_begun_there_stays(source: Path, tmp_path: Path) -> None:
     plan = claim_plan(target, small_plan(rows=["base"], seeds=[3]))
     finish(target, plan, Cell("base", 3))
     BASE.directory(target).with_name("seed-1.attempt-2").mkdir()
-    assert collect(source, target) == [NARROW]
+    assert copy_finished(source, target) == [NARROW]
     assert load_result(BASE.directory(target)) is None
     assert load_plan(target).cells == (BASE, Cell("base", 3), NARROW)
-    assert collect(source, target) == []
-
-
-def test_a_copy_that_was_cut_short_is_made_again(source: Path, tmp_path: Path) -> None:
-    part = tmp_path / "target/base/.seed-1.part"
-    part.mkdir(parents=True)
-    (part / "result.json").write_text("{")
-    collect(source, tmp_path / "target")
-    assert load_result(BASE.directory(tmp_path / "target")) is not None
-    assert not part.exists()
+    assert copy_finished(source, target) == []
 
 
 def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -> None:
@@ -78,7 +73,7 @@ def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -
     claim(BASE.directory(source), other.experiment(BASE))
     why = r"left out: .*base/seed-1 belongs to another configuration .*warmup_steps: 7 -> 300"
     with pytest.warns(UserWarning, match=why):
-        assert collect(source, tmp_path / "target") == [NARROW]
+        assert copy_finished(source, tmp_path / "target") == [NARROW]
 
 
 def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_path: Path) -> None:
@@ -90,7 +85,7 @@ def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_pat
     path = directory / "result.json"
     path.write_text(path.read_text().replace('"bleu": 20.0', '"bleu": 30.0'))
     with pytest.warns(UserWarning, match=rf"left out: {path} changed since the run finished"):
-        assert collect(source, target) == [BASE]
+        assert copy_finished(source, target) == [BASE]
     base, narrow = compute_numbers(source).rows
     assert len(base.results) == 1 and not narrow.results
     assert f"{path} changed since the run finished" in str(narrow.unfinished[0])

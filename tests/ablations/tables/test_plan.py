@@ -23,10 +23,8 @@ from transformer.errors import InputError
 
 def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     plan = make_plan(TABLE, TINY, TABLE.rows, (1, 2))
-    claimed = claim_plan(tmp_path, plan)
-    assert load_plan(tmp_path) == claimed
-    base = override(plan.base, threads=1)
-    assert claimed == replace(plan, base=base)
+    expected = replace(plan, base=override(plan.base, threads=1))
+    assert claim_plan(tmp_path, plan) == load_plan(tmp_path) == expected
     assert len(plan.cells) == 40
 
 
@@ -43,37 +41,34 @@ def test_all_runs_of_a_table_share_precision_and_threads(
 ) -> None:
     training = claim_plan(tmp_path, any_precision).base.training
     assert (training.precision, training.threads) == ("bf16", 1)
-    another_machine = "ablations.tables.plan.native_precision"
-    monkeypatch.setattr(another_machine, lambda: "fp32")
+    monkeypatch.setattr("ablations.tables.plan.native_precision", lambda: "fp32")  # elsewhere
     assert claim_plan(tmp_path, any_precision).base.training == training
 
 
 def test_a_user_chooses_precision_and_threads_once(tmp_path: Path, any_precision: Plan) -> None:
-    training = claim_plan(tmp_path, any_precision, "fp32", 3).base.training
-    assert (training.precision, training.threads) == ("fp32", 3)
-    assert claim_plan(tmp_path, any_precision).base.training == training
+    chosen = settle_plan(tmp_path, any_precision, "fp32", 3)
+    assert (chosen.base.training.precision, chosen.base.training.threads) == ("fp32", 3)
+    claim_plan(tmp_path, chosen)
+    assert claim_plan(tmp_path, any_precision).base == chosen.base
     with pytest.raises(InputError, match=r"base\.training\.precision: 'fp32' -> 'bf16'"):
-        claim_plan(tmp_path, any_precision, "bf16")
+        settle_plan(tmp_path, any_precision, "bf16")
     with pytest.raises(InputError, match=r"base\.training\.threads: 3 -> 2"):
-        claim_plan(tmp_path, any_precision, threads=2)
+        settle_plan(tmp_path, any_precision, threads=2)
 
 
-def test_the_experiment_of_a_cell_is_the_scaled_row() -> None:
-    plan = make_plan(TABLE, TINY, TABLE.rows, (7,))
-    experiment = plan.experiment(Cell("A-h1", 7))
-    one_head = next(row for row in TABLE.rows if row.name == "A-h1")
-    assert experiment.config == override(TABLE.configure(one_head, TINY), seed=7)
-    assert experiment.name == experiment.group == "table3-tiny/A-h1"
-    assert experiment.tags == ("table3", "tiny", "A-h1", "seed-7")
-
-
-@pytest.mark.parametrize("name", ["base", "big"])
-def test_settings_of_the_scale_for_one_row_are_part_of_its_run(tmp_path: Path, name: str) -> None:
-    claim_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (1,)), "fp32")
-    plan = load_plan(tmp_path)
+@pytest.mark.parametrize("name", ["base", "A-h1", "big"])
+def test_the_experiment_of_a_cell_is_the_row_with_what_the_scale_sets_for_it(
+    tmp_path: Path, name: str
+) -> None:
+    plan = settle_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (7,)), "fp32")
+    claim_plan(tmp_path, plan)
     (found,) = (row for row in TABLE.rows if row.name == name)
-    expected = override(TABLE.configure(found, PAPER), seed=1, precision="fp32", threads=1)
-    assert plan.experiment(Cell(name, 1)).config == plan.configs[name] == expected
+    expected = override(TABLE.configure(found, PAPER), precision="fp32", threads=1)
+    assert plan.configs[name] == expected
+    experiment = plan.experiment(Cell(name, 7))
+    assert experiment.config == override(expected, seed=7)
+    assert experiment.name == experiment.group == f"table3-paper/{name}"
+    assert experiment.tags == ("table3", "paper", name, "seed-7")
     assert name in [row.name for row in compute_numbers(tmp_path).rows]
 
 

@@ -148,6 +148,7 @@ def test_a_scale_says_what_it_sets_and_what_it_leaves() -> None:
     assert "warmup_steps" not in sets and "clip_norm=1.0" in sets
     assert kept == "kept as the table's base sets it: warmup_steps=2000 (the scale's: 1600)"
     (sets,) = PAPER.describe(BASE)
+    assert sets.startswith("the scale: sizes undivided; ")
     assert sets.endswith("in longer rows also_average=20, checkpoint_every_steps=600")
 
 
@@ -166,11 +167,6 @@ def test_every_row_fits_every_scale_and_keeps_its_order(chosen: Any) -> None:
     assert steps[-1] == 3 * steps[0] and set(steps[:-1]) == {chosen.max_steps}
 
 
-def test_a_scale_says_what_it_divides() -> None:
-    assert QUICK.division == "widths / 8, N / 2, dropout / 2"
-    assert PAPER.division == "sizes undivided"
-
-
 def test_the_scale_paper_is_the_identity_but_for_averages() -> None:
     # As the paper's two models of Table 2, see tests/experiments/catalog/test_paper.py.
     of_base = {"also_average": 5, "checkpoint_every_steps": 1_500}
@@ -181,27 +177,20 @@ def test_the_scale_paper_is_the_identity_but_for_averages() -> None:
         assert to_dict(TABLE.configure(row_, PAPER)) == to_dict(expected)
 
 
-def test_a_users_file_declares_a_table(tmp_path: Path) -> None:
+def test_a_users_file_declares_a_table_and_if_it_fails_is_bad_input(tmp_path: Path) -> None:
     path = tmp_path / "my_table.py"
     path.write_text(OWN_TABLE)
     found = load_table(str(path))
     assert [r.name for r in found.rows] == ["base", "deep"]
     assert columns(found.configure(found.rows[1], QUICK))["num_layers"] == 6
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+    for text, message in (
         ("TABLE = 3", "declares no TABLE"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("from ablations.tables import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
-    ],
-)
-def test_a_users_file_that_fails_is_bad_input(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "broken.py"
-    path.write_text(text)
-    with pytest.raises(InputError, match=message):
-        load_table(str(path))
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=message):
+            load_table(str(path))
 
 
 def test_rows_and_scales_are_found_by_name() -> None:

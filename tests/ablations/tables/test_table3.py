@@ -6,11 +6,13 @@ import pytest
 
 from ablations.tables.changes import columns
 from ablations.tables.scales import PAPER
+from ablations.tables.table import Reported
 from ablations.tables.table3 import BASE, TABLE
 from transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 
-# row, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps, PPL, BLEU, parameters
+# After the settings: PPL, BLEU and millions of parameters.
 FIGURES = """
+row num_layers d_model d_ff num_heads d_k d_v dropout label_smoothing max_steps
 base     6  512 2048  8  64  64 0.1 0.1 100000 4.92 25.8  65
 A-h1     6  512 2048  1 512 512 0.1 0.1 100000 5.29 24.9   -
 A-h4     6  512 2048  4 128 128 0.1 0.1 100000 5.00 25.5   -
@@ -32,11 +34,7 @@ D-ls0.2  6  512 2048  8  64  64 0.1 0.2 100000 5.47 25.7   -
 E        6  512 2048  8  64  64 0.1 0.1 100000 4.92 25.7   -
 big      6 1024 4096 16  64  64 0.3 0.1 300000 4.33 26.4 213
 """
-ROWS = [line.split() for line in FIGURES.strip().splitlines()]
-
-
-def test_the_rows_are_the_papers_in_its_order() -> None:
-    assert [row.name for row in TABLE.rows] == [figures[0] for figures in ROWS]
+HEAD, *ROWS = [line.split() for line in FIGURES.strip().splitlines()]
 
 
 @pytest.mark.parametrize("figures", ROWS, ids=lambda figures: figures[0])
@@ -45,25 +43,13 @@ def test_a_row_has_the_papers_settings_and_figures(figures: list[str]) -> None:
     found = columns(TABLE.configure(row, PAPER))
     positions = found.pop("positions")
     assert positions == ("learned" if row.name == "E" else "sinusoidal")
-    names = [
-        "num_layers",
-        "d_model",
-        "d_ff",
-        "num_heads",
-        "d_k",
-        "d_v",
-        "dropout",
-        "label_smoothing",
-        "max_steps",
-    ]
-    assert [found[name] for name in names] == [float(figure) for figure in figures[1:10]]
-    reported = row.reported
-    assert reported.perplexity == float(figures[10])
-    assert reported.bleu == float(figures[11])
-    assert reported.parameters_millions == (None if figures[12] == "-" else int(figures[12]))
+    assert [found[name] for name in HEAD[1:]] == [float(figure) for figure in figures[1:10]]
+    millions = None if figures[12] == "-" else int(figures[12])
+    assert row.reported == Reported(float(figures[10]), float(figures[11]), millions)
 
 
-def test_a_row_names_only_what_differs_from_the_base() -> None:
+def test_rows_are_in_the_papers_order_and_name_only_what_differs_from_the_base() -> None:
+    assert [row.name for row in TABLE.rows] == [figures[0] for figures in ROWS]
     base = columns(BASE)
     for row in TABLE.rows:
         assert all(value != base[name] for name, value in row.changes.items()), row.name
