@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from bench import common, decode
+from bench import common, decode, train
 from bench.common import SIZES, config_of, ratio_of, workload
 from bench.decode import measure_decoding
 from bench.kernels import profile
 from bench.plain import PlainTransformer, plain_beam_search
 from bench.prepare import measure_preparation
 from bench.train import PARSER, measure_training
-from bench.workload import make_step
+from bench.workload import Workload, make_step
 from tests.samples import number_pairs, random_sentences
 from transformer.config import BOS_ID, EOS_ID, ModelConfig
 from transformer.evaluation.counts import count_parameters
@@ -31,6 +31,8 @@ SMALL = ModelConfig(num_layers=1, d_model=14, d_ff=22, num_heads=2, d_k=7, d_v=7
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "tiny", SMALL)
+    load = Workload(text="multi30k", vocab_size=97, tokens_per_batch=300)
+    monkeypatch.setattr(train, "workload", lambda _: load)
 
 
 def test_training() -> None:

@@ -98,7 +98,7 @@ def test_only_settings_that_change_the_contents_change_the_folder(
     assert prepare(override(tiny_config, tokens_per_batch=211, seed=7, d_ff=5)) == first
 
 
-# For each operation on files: an empty cache, a process that is killed before it, and a second one.
+# For every n-th operation on files: an empty cache, a process killed before it, and a second one.
 KILL_AND_PREPARE = """
 import json, os, signal, sys
 from transformer.config import Config, from_dict
@@ -121,7 +121,7 @@ def hook(event, arguments):
 sys.addaudithook(hook)
 killed, number = True, 0
 while killed:
-    number += 1
+    number += int(sys.argv[3])
     os.environ["DATA_CACHE"] = f"{sys.argv[2]}/{number}"
     if (child := os.fork()) == 0:
         left = number
@@ -132,16 +132,17 @@ while killed:
 """
 
 
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_after_a_kill_at_any_moment_the_next_start_gives_the_same_bytes(
-    tiny_config: Config, tmp_path: Path
+    every: int, tiny_config: Config, tmp_path: Path
 ) -> None:
     undisturbed = files_in(prepare(tiny_config).directory)
-    arguments = [json.dumps(to_dict(tiny_config)), str(tmp_path)]
+    arguments = [json.dumps(to_dict(tiny_config)), str(tmp_path), str(every)]
     output = subprocess.run(
         [sys.executable, "-c", KILL_AND_PREPARE, *arguments],
         cwd=ROOT, capture_output=True, text=True, timeout=240, check=True,
     ).stdout.splitlines()  # fmt: skip
-    assert len(output) > 30
+    assert len(output) > 30 // every
     for directory in map(Path, output):
         assert files_in(directory) == undisturbed
         assert [path for path in directory.parent.iterdir() if path.is_dir()] == [directory]
