@@ -313,30 +313,20 @@ LIGHT = [
 ]
 
 
-def test_reading_a_configuration_imports_nothing_slow() -> None:
-    code = f"import sys, {', '.join(LIGHT)}\nprint(*sorted(set({SLOW}) & set(sys.modules)))"
+RECORDS = [module for module in MODULES if within(module, "experiments.records")]
+USED = ["experiments.evaluate.trained", "experiments.attention.command"]
+
+
+@pytest.mark.parametrize(
+    ("imported", "absent"), [(LIGHT, SLOW), (RECORDS, SLOW[:2]), (USED, ["lightning"])]
+)
+def test_what_is_not_needed_is_not_imported(imported: list[str], absent: list[str]) -> None:
+    """A configuration and records are read without torch, a model is used without lightning."""
+    code = f"import sys, {', '.join(imported)}\nprint(*{{*{absent}}} & {{*sys.modules}})"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
     )
     assert run.stdout.split() == []
-
-
-def test_records_are_read_without_torch() -> None:
-    records = [module for module in MODULES if within(module, "experiments.records")]
-    code = f"import sys, {', '.join(records)}\nprint(*{{'torch', 'lightning'}} & {{*sys.modules}})"
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    assert run.stdout.split() == []
-
-
-def test_a_trained_model_is_used_without_lightning() -> None:
-    used = "experiments.evaluate.trained, experiments.attention.command"
-    code = f"import sys, {used}\nprint('lightning' in sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    assert run.stdout.split() == ["False"]
 
 
 def test_every_exported_name_is_there() -> None:

@@ -6,6 +6,7 @@ import ast
 import csv
 import dataclasses
 import importlib
+import itertools
 import re
 import shlex
 import subprocess
@@ -31,20 +32,17 @@ from transformer.variant import build, class_name, variant_name
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCKS = [
-    block
+BLOCKS = {
+    page.stem: re.findall(r"```(\w*)\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
     for page in PAGES
-    for block in re.findall(r"```(\w*)\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
-]
+}
 COMMANDS = [
     shlex.split(line.partition(" < ")[0], comments=True)
-    for language, block in BLOCKS
+    for language, block in itertools.chain(*BLOCKS.values())
     if not language
     for line in block.splitlines()
     if line
 ]
-
-
 LINKS = [
     (page, link)
     for page in (*PAGES, ROOT / "experiments" / "results" / "HISTORY.md")
@@ -58,18 +56,10 @@ def test_each_link_leads_somewhere(page: Path, link: str) -> None:
     assert (page.parent / link).exists()
 
 
-# What teaches by whole files of one's own.
-TEACHING = [
-    block
-    for page in ("tutorial", "adding")
-    for block in re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), flags=re.DOTALL
-    )
-]
-
-
-def snippet(word: str) -> str:
-    (found,) = (block for language, block in BLOCKS if language == "python" and word in block)
+def snippet(word: str, *pages: str) -> str:
+    """The one block of Python with this text, on these pages or on all."""
+    blocks = itertools.chain(*(BLOCKS[page] for page in pages or BLOCKS))
+    (found,) = (block for language, block in blocks if language == "python" and word in block)
     return found
 
 
@@ -144,9 +134,8 @@ def test_the_tables_of_ones_own_are_tables(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gelu", "relu2"])
 def test_each_table_of_a_variant_builds_it(tmp_path: Path, name: str) -> None:
-    (block,) = (x for x in TEACHING if f'row("{name}", model=' in x)
     path = tmp_path / f"{name}_table.py"
-    path.write_text(block)
+    path.write_text(snippet(f'row("{name}", model=', "tutorial", "adding"))
     table = load_table(str(path))
     assert [row.name for row in table.rows] == ["base", name]
     config = table.configure(table.rows[1], QUICK)
@@ -244,15 +233,10 @@ def test_the_library_example_trains_scores_loads_and_translates(
     assert len(found) == 2 and all(line.startswith("drei vier") for line in found)
 
 
-VARIANTS = (ROOT / "docs" / "variants.md").read_text("utf-8")
-
-
 @pytest.mark.parametrize("name", ["Gelu", "ScaleNorm", "Tempered", "NAdam"])
 def test_each_variant_of_the_docs_trains_and_decodes(name: str, tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", VARIANTS, flags=re.DOTALL)
-    (block,) = (block for block in blocks if f"class {name}Transformer" in block)
     path = tmp_path / f"{name.lower()}_example.py"
-    path.write_text(block)
+    path.write_text(snippet(f"class {name}Transformer", "variants"))
     config = dataclasses.replace(TINY_MODEL, model=variant_name(f"{path}:{name}Transformer"))
     model = build(config)
     check_cache(model)

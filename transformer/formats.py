@@ -8,12 +8,7 @@ MISSING = "\u2013"  # an en dash
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time in its two largest units.
-
-    Example:
-        >>> duration(185.2)
-        '3 min 05 s'
-    """
+    """A length of time in its two largest units: ``3 min 05 s``."""
     if seconds is None or not isfinite(seconds):
         return MISSING
     whole = round(seconds)
@@ -58,12 +53,7 @@ def count(value: float) -> str:
 
 
 def millions(parameters: int) -> str:
-    """Parameters in millions, to three digits: ``65.1``, ``0.562``.
-
-    Example:
-        >>> millions(65_082_368)
-        '65.1'
-    """
+    """Parameters in millions, to three digits: ``65.1``, ``0.562``."""
     value = parameters / 1e6
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
 

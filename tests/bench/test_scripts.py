@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -10,15 +11,17 @@ from typing import Any
 import pytest
 import torch
 
-from bench import common, decode
+from bench import common, decode, train
 from bench.common import SIZES, config_of, ratio_of, workload
 from bench.decode import measure_decoding
 from bench.kernels import profile
+from bench.plain import PlainTransformer, plain_beam_search
 from bench.prepare import measure_preparation
 from bench.train import PARSER, measure_training
-from bench.workload import make_step
-from tests.samples import number_pairs
-from transformer.config import ModelConfig
+from bench.workload import Workload, make_step
+from tests.samples import number_pairs, random_sentences
+from transformer.config import BOS_ID, EOS_ID, ModelConfig
+from transformer.evaluation.counts import count_parameters
 from transformer.training.module import TransformerModule
 
 CPU = torch.device("cpu")
@@ -28,6 +31,8 @@ SMALL = ModelConfig(num_layers=1, d_model=14, d_ff=22, num_heads=2, d_k=7, d_v=7
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "tiny", SMALL)
+    load = Workload(text="multi30k", vocab_size=97, tokens_per_batch=300)
+    monkeypatch.setattr(train, "workload", lambda _: load)
 
 
 def test_training() -> None:
@@ -101,3 +106,30 @@ def test_a_gpu_gets_the_papers_model_and_full_batches() -> None:
     real = sum(batch.source_tokens + batch.target_tokens for batch in batches)
     assert real / len(batches) == pytest.approx(2 * 25_000, rel=0.1)
     assert real / sum(batch.src.numel() + batch.tgt[:, 1:].numel() for batch in batches) > 0.88
+
+
+# The model of torch's own parts that ours is compared with.
+PLAIN = dataclasses.replace(SMALL, vocab_size=61, num_layers=2, dropout=0.0)
+
+
+def test_it_has_as_many_parameters_and_some_biases() -> None:
+    plain = PlainTransformer(PLAIN)
+    own = [p for name, p in plain.named_parameters() if "attn" in name]
+    biases = sum(p.numel() for p in own if p.dim() == 1)
+    last_norms = 2 * 2 * PLAIN.d_model
+    parameters = sum(p.numel() for p in plain.parameters())
+    assert parameters == count_parameters(PLAIN) + biases + last_norms
+
+
+def test_a_beam_of_one_takes_the_likeliest_word_each_time() -> None:
+    torch.manual_seed(3)
+    model = PlainTransformer(PLAIN).eval()
+    src = random_sentences([5, 9, 3])
+    found = plain_beam_search(model, src, beam_size=1, length=7)
+    for row, hypothesis in enumerate(found):
+        tokens = [BOS_ID]
+        source = src[row][src[row].ne(0)][None]
+        with torch.no_grad():
+            while len(tokens) <= 7 and tokens[-1] != EOS_ID:
+                tokens.append(int(model(source, torch.tensor([tokens]))[0, -1].argmax()))
+        assert hypothesis == [token for token in tokens[1:] if token != EOS_ID]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import re
 import shutil
@@ -33,14 +32,12 @@ from transformer.data.fetch import texts
 from transformer.data.fetch.cache import cache_directory, exclusive, making, write_once
 from transformer.data.fetch.download import download
 from transformer.data.fetch.texts import fetch
-from transformer.data.text import read_text
 from transformer.errors import InputError
 
 CONTENT = b"one\ntwo\n" * 4_001
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 URL = "https://data.example.org/corpus/train.en.gz"
 FILE = TextFile(location=URL, sha256=SHA256)
-GIVEN = os.environ.get("SACREBLEU", "")
 
 
 @pytest.fixture(autouse=True)
@@ -404,15 +401,3 @@ def test_a_test_set_that_cannot_be_had_is_refused_in_one_line(
     monkeypatch.setattr(texts, "_FETCH", "import time; time.sleep(60)")
     monkeypatch.setattr(texts, "_TIMEOUT_SECONDS", 0.1)
     refused(TextFile(location=f"sacrebleu:{rest}"), problem)
-
-
-@pytest.mark.skipif("SACREBLEU" not in os.environ, reason="needs SACREBLEU with WMT's test sets")
-@pytest.mark.parametrize(
-    ("name", "lines"), [("wmt13", 3_000), ("wmt14/full", 3_003), ("wmt14", 2_737)]
-)
-def test_the_papers_test_sets_have_their_lines(
-    name: str, lines: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SACREBLEU", GIVEN)
-    for side in ("source", "reference"):
-        assert len(read_text(fetch(side_of(name, side)))) == lines

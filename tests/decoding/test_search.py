@@ -208,17 +208,21 @@ def test_padding_and_begin_are_never_chosen(beam_size: int) -> None:
         assert hypothesis and not {PAD_ID, BOS_ID, EOS_ID} & set(hypothesis)
 
 
-def record_batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list to which every later decoding step appends its number of sentences."""
-    sizes: list[int] = []
+def measure_steps(
+    monkeypatch: pytest.MonkeyPatch,
+    measure: Callable[[IncrementalDecoder, Tensor], int] = lambda _, tokens: tokens.size(0),
+) -> list[int]:
+    """A list to which every later decoding step appends a figure, by default its sentences."""
+    figures: list[int] = []
     step = IncrementalDecoder.step
 
     def spy(decoder: IncrementalDecoder, tokens: Tensor) -> Tensor:
-        sizes.append(tokens.size(0))
-        return step(decoder, tokens)
+        logits = step(decoder, tokens)
+        figures.append(measure(decoder, tokens))
+        return logits
 
     monkeypatch.setattr(IncrementalDecoder, "step", spy)
-    return sizes
+    return figures
 
 
 def test_finished_sentences_stay_until_they_are_an_eighth(
@@ -230,7 +234,7 @@ def test_finished_sentences_stay_until_they_are_an_eighth(
     src = random_sentences(list(range(2, 20)))
     with torch.no_grad():
         alone = [beam_search(model, row[row.ne(PAD_ID)][None], config)[0] for row in src]
-        sizes = record_batch_sizes(monkeypatch)
+        sizes = measure_steps(monkeypatch)
         assert beam_search(model, src, config) == alone
     shares = [1 - after / before for before, after in itertools.pairwise(sizes) if before > after]
     assert shares and min(shares) >= 1 / 8
@@ -240,7 +244,7 @@ def test_finished_sentences_stay_until_they_are_an_eighth(
 def test_a_search_stops_when_no_live_hypothesis_can_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end is nearly certain at once, so longer hypotheses cannot win."""
     model = lively_model(LARGE, end=60.0)
-    sizes = record_batch_sizes(monkeypatch)
+    sizes = measure_steps(monkeypatch)
     with torch.no_grad():
         found = beam_search(model, random_sentences([7]), DecodingConfig(beam_size=4))
     assert found == [[]] and sizes == [1]
@@ -255,22 +259,18 @@ def test_keys_and_values_fit_into_the_memory_set_aside(
     monkeypatch.setattr(search, "_CPU_CACHE_BYTES", room)
     model = lively_model(LARGE, end=-9.0)
     config = DecodingConfig(beam_size=beam_size, max_extra_length=40)
-    taken: list[int] = []
-    step = IncrementalDecoder.step
 
-    def spy(decoder: IncrementalDecoder, tokens: Tensor) -> Tensor:
-        logits = step(decoder, tokens)
+    def taken(decoder: IncrementalDecoder, _: Tensor) -> int:
         caches = [tensor for cache in decoder._caches for tensor in (cache._keys, cache._values)]
         memory = [tensor for pair in decoder._memory for tensor in pair]
-        taken.append(sum(tensor.nbytes for tensor in caches + memory))
-        return logits
+        return sum(tensor.nbytes for tensor in caches + memory)
 
-    monkeypatch.setattr(IncrementalDecoder, "step", spy)
+    figures = measure_steps(monkeypatch, taken)
     monkeypatch.setattr(key_value_cache, "_INITIAL_STEPS", 1)
     sources = [random_sentences([length])[0].tolist() for length in (2,) * 40]
     found = dict(decode_sentences(model, sources, config, tokens_per_batch=80))
     assert len(found) == 40
-    assert 0.3 * room < max(taken) <= room
+    assert 0.3 * room < max(figures) <= room
 
 
 def test_a_step_on_a_gpu_waits_for_no_result() -> None:

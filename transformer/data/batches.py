@@ -24,7 +24,7 @@ class Batch:
         source_tokens, target_tokens: real tokens of the whole step, over all devices; the end of a
             sentence counts, its begin does not
         number: of the batch, counted from the start of training
-        shard: which of ``shards`` parts of it this is, for devices and accumulation
+        shard: the number of this part among ``shards``, for devices and accumulation
         real_targets: ``(targets,)``, indices of ``tgt[:, 1:].flatten()`` that are not padding;
             computed on the CPU, because asking a GPU would stall it
     """

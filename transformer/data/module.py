@@ -20,7 +20,7 @@ from transformer.data.store import EncodedPairs
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Batches; more than one, because batches and steps vary in the time they take.
+# Several batches, because batches and steps vary in the time they take.
 _PREFETCHED = 4
 
 
@@ -71,7 +71,7 @@ def prefetch(
 ) -> Generator[Result]:
     """``map`` on another thread, up to ``ahead`` items ahead of the caller.
 
-    What the function raises is raised when its item is due.
+    An exception of the function is raised when its item is due.
     """
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as thread:

@@ -15,9 +15,9 @@ from transformer.errors import InputError
 
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# In bytes. No sentence is as long.
+# In bytes; no sentence is that long.
 MAX_LINE = 2**16
-# What is read of a line at most, its ends included.
+# The most bytes that are read of a line, with a mark before it and its end.
 _PART = MAX_LINE + len(_BYTE_ORDER_MARK) + len(b"\r\n")
 
 
@@ -49,8 +49,8 @@ def _lines(stored: BinaryIO, path: Path) -> Iterator[bytes]:
 def lines_of(file: IO[bytes]) -> Iterator[bytes]:
     """The lines of an open file without their ends, and without a byte-order mark.
 
-    Of a line of more than ``MAX_LINE`` bytes comes a beginning that is also longer than that; the
-    rest is skipped afterwards, in constant memory.
+    A line of more than ``MAX_LINE`` bytes is cut, but stays longer than that, so that a caller can
+    tell; the rest of it is skipped in constant memory.
     """
     mark = _BYTE_ORDER_MARK
     while part := file.readline(_PART):

@@ -20,9 +20,9 @@ Leaves = Literal["XX", "words"]
 #: The tags of punctuation. The score of a parse leaves out words with these tags.
 PUNCTUATION = frozenset({",", ".", ":", "``", "''"})
 WORD = "XX"
-#: What a vocabulary keeps whole: brackets with their labels, and what stands for a word.
+#: Tokens that a vocabulary keeps whole: brackets with their labels, and XX.
 BRACKETS = re.compile(rf"[()]\S+|{WORD}")
-#: As many constituents may hold one another, below the bracket of the whole tree.
+#: How deep constituents may be nested below the bracket of the whole tree.
 MAX_OPEN = MAX_DEPTH - 1
 
 _OUTER = frozenset({"", TOP, "ROOT", "S1"})

@@ -1,4 +1,4 @@
 """Scores, parameters and FLOPs of a model.
 
-A model and text, or only a configuration, enter; numbers leave. ``counts`` imports no torch.
+Each takes a model and text, or only a configuration. ``counts`` needs no torch.
 """

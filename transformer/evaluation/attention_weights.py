@@ -75,7 +75,7 @@ def _encode(vocabulary: Vocabulary, text: str, name: str) -> list[int]:
 def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind, Tensor]:
     """The weights of all layers and heads, ``(layers, heads, queries, keys)``, for one pair.
 
-    They are computed a second time from what enters each attention, so that the model itself need
+    They are computed a second time from the inputs of each attention, so that the model itself need
     not keep them.
 
     Args:
@@ -88,7 +88,11 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
     def record(attention: nn.Module, inputs: tuple[Any, ...], _: Tensor) -> None:
         assert isinstance(attention, MultiHeadAttention)
         x, key, _, mask = inputs
-        found[attention] = _weights(attention, x, key, mask)[0].cpu()
+        query = attention.query(x).view(*x.shape[:2], attention.num_heads, attention.d_k)
+        # With the rows of the identity as values, each output is the weights themselves.
+        identity = torch.eye(key.size(2), device=key.device, dtype=key.dtype)
+        values = identity.expand(*key.shape[:2], -1, -1)
+        found[attention] = attention.attend(query.transpose(1, 2), key, values, mask)[0].cpu()
 
     parts: dict[Kind, list[MultiHeadAttention]] = {
         "encoder": [layer.self_attention for layer in model.encoder],
@@ -102,15 +106,3 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
         for hook in hooks:
             hook.remove()
     return {kind: torch.stack([found[part] for part in parts[kind]]) for kind in KINDS}
-
-
-def _weights(attention: MultiHeadAttention, x: Tensor, key: Tensor, mask: Tensor) -> Tensor:
-    """What each head attends to, ``(batch, num_heads, queries, keys)``.
-
-    Values that are the rows of the identity come out as the weights with which they are mixed.
-    """
-    batch, length, _ = x.shape
-    query = attention.query(x).view(batch, length, attention.num_heads, attention.d_k)
-    identity = torch.eye(key.size(2), device=key.device, dtype=key.dtype)
-    values = identity.expand(*key.shape[:2], -1, -1)
-    return attention.attend(query.transpose(1, 2), key, values, mask)

@@ -50,7 +50,7 @@ class Spelling:
 
 
 class _Graph:
-    """A sentence as nodes, what has been written of its words, and edges, the next word-piece.
+    """A sentence as a graph: a node is how much of it has been written, an edge a word-piece.
 
     Attributes:
         edges: for each node, its next node by word-piece

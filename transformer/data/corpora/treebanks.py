@@ -151,16 +151,16 @@ def penn_treebank(folder: Path) -> Corpus:
     """
     corpus = _penn("penn_treebank", str(_wsj(folder)))
     for file in corpus.files:
-        TreebankText.of(file.location).files()  # a missing section is told at once
+        TreebankText.of(file.location).files()  # raises at once if a section is missing
     return corpus
 
 
 # The Colorado Richly Annotated Full Text corpus: 97 biomedical articles, 30,830 trees; the split by
-# article in the order of names is ours. A small model finds its place in a sentence by the words;
-# XX would have to be counted.
+# article in the order of names is ours. The leaves are words, because a small model finds its place
+# in a sentence by them, but loses count of equal XX.
 _LICENCE = "CC BY 3.0, University of Colorado"
 CRAFT = _corpus("craft", "craft", _LICENCE, "words", "", 23_657)
-# A model learns its sentences of at most 12 words in minutes.
+# Its sentences of at most 12 words, which a model learns in minutes.
 CRAFT_SHORT = _corpus("craft_12", "craft", _LICENCE, "words", "-12", None)
-# The user's, wherever PENN_TREEBANK says it is on the machine at hand.
+# The user's own copy, in the folder that PENN_TREEBANK names on each machine.
 PENN = _penn("penn", "penn")

@@ -30,7 +30,7 @@ def exclusive(path: Path, doing: str) -> Generator[None]:
     """Hold the lock on ``path`` in the cache, and say so if another process holds it.
 
     Args:
-        doing: what is done with it, such as "fetches corpus.tgz"
+        doing: the work, for the message, such as "fetches corpus.tgz"
     """
     lock = FileLock(f"{path}.lock")
     try:
@@ -53,9 +53,9 @@ def exclusive(path: Path, doing: str) -> Generator[None]:
 
 @contextmanager
 def making(path: Path) -> Generator[Path]:
-    """Yield the place to write a file or folder that becomes ``path`` once it is whole.
+    """Yield a path to write a file or folder to, which is renamed to ``path`` in the end.
 
-    If that fails, it is removed; what a kill left is removed by the next attempt.
+    It is removed if that fails; the next attempt removes what a kill has left.
     """
     part = part_of(path)
     remove(part)
@@ -67,12 +67,12 @@ def making(path: Path) -> Generator[Path]:
 
 
 def part_of(path: Path) -> Path:
-    """The place of ``path`` until it is whole."""
+    """The path of an unfinished ``path``."""
     return path.with_name(f"{path.name}.part")
 
 
 def keep(part: Path, path: Path) -> None:
-    """Rename a file or folder to ``path``, such that it is whole even after a power cut."""
+    """Sync a finished file or folder to the disk and rename it to ``path``."""
     for each in (part, *part.rglob("*")):
         if each.is_file():
             with each.open("rb") as file:

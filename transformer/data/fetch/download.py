@@ -70,13 +70,13 @@ def fetch_download(file: TextFile) -> Path:
 def download(origin: str, path: Path, sha256: str, size: int | None = None) -> None:
     """Download ``origin`` to ``path``, which exists only once it is complete and verified.
 
-    What an interrupted download has received is kept, and the next call continues after it.
+    The received part of an interrupted download is kept, and the next call continues after it.
 
     Args:
         size: in bytes, if it is declared; a server that offers another is refused
     """
     part, found = part_of(path), ""
-    for _ in range(2):  # a second time, if what an earlier call received was of another file
+    for _ in range(2):  # again from the start, if an earlier call received another file
         _complete(origin, part, size)
         if (received := sha256_of(part)) == sha256:
             keep(part, path)
@@ -111,7 +111,7 @@ def _complete(origin: str, part: Path, size: int | None) -> None:
 
 
 def _receive(origin: str, part: Path, size: int | None) -> None:
-    """Append the rest of ``origin`` to ``part``, or write all if the server offers no less."""
+    """Append the rest of ``origin`` to ``part``, or write all of it if ranges are ignored."""
     done = _size(part)
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
     with requests.get(origin, stream=True, timeout=_TIMEOUT, headers=headers) as response:

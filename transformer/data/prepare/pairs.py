@@ -20,7 +20,7 @@ from transformer.errors import InputError
 from transformer.files import read_json, write_json
 from transformer.progress import show_progress
 
-# What is read or encoded at a time: about a second.
+# Pairs read or encoded at a time, which takes about a second.
 CHUNK_PAIRS = 20_000
 # A file with a larger share of undecodable lines is in another encoding altogether.
 _MAX_INVALID = 0.1
@@ -43,8 +43,7 @@ LocalText = tuple[Path, Path]
 class CleanText:
     """A file of the usable pairs, alternately a source and a target line.
 
-    ``fates`` are, for each training text, how many of its pairs were kept and how many dropped for
-    which reason.
+    ``fates`` counts, for each training text, the pairs kept and those dropped by reason.
     """
 
     path: Path
@@ -144,7 +143,7 @@ def encode(
     """Write the store of ``text`` into a new ``directory``.
 
     Returns:
-        For each training text, how many pairs were kept and how many dropped for which reason.
+        For each training text, the number of pairs kept and of those dropped by reason.
     """
     fates = [Counter[str]() for _ in text.fates]
 

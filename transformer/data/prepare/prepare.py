@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,6 +18,7 @@ from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.buckets import Buckets
 from transformer.data.fetch.cache import (
     cache_directory,
+    check_space,
     exclusive,
     keep,
     making,
@@ -24,8 +27,7 @@ from transformer.data.fetch.cache import (
     sha256_of,
 )
 from transformer.data.fetch.download import cached_path
-from transformer.data.fetch.texts import fetch, split_location
-from transformer.data.prepare.estimate import announce
+from transformer.data.fetch.texts import fetch, is_here, split_location
 from transformer.data.prepare.pairs import KEPT, clean, encode
 from transformer.data.prepared import (
     MANIFEST_FILE,
@@ -46,10 +48,15 @@ from transformer.data.trees import BRACKETS
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
 from transformer.files import remove_unfinished, write_json
+from transformer.formats import duration, size
 from transformer.progress import show_activity
 
-# Learning the vocabulary of fewer pairs takes seconds.
-_LONG_TEXT = 100_000
+# Fewer pairs take a minute at most.
+_MANY_PAIRS = 100_000
+# Bytes per pair of news or parliament: the unpacked and the clean text, and the store.
+_PAIR_BYTES = 740
+# On two cores of 2.5 GHz: cleaned by one of them, encoded by each; for the vocabulary.
+_CLEANED_PER_SECOND, _ENCODED_PER_SECOND, _VOCABULARY_SECONDS = 70_000, 9_000, 60
 # Incremented when the same settings would give a folder with other contents.
 _FORMAT = 6
 # The clean text, needed until the training store is there.
@@ -76,7 +83,7 @@ def prepare(config: Config, *, expected: Manifest | None = None) -> PreparedCorp
             try:
                 _prepare(config, directory)
             except OSError as error:
-                error.filename = error.filename or str(directory)  # where a full disk lacks room
+                error.filename = error.filename or str(directory)  # name the full disk
                 raise
     if damaged := damaged_files(directory, whole=False):
         raise InputError(
@@ -153,7 +160,7 @@ def _prepare(config: Config, directory: Path) -> None:
     """Fetch the texts and write ``directory``, whose finished stages survive a kill."""
     corpus, part = config.data.corpus, part_of(directory)
     if not part.exists():  # else much of it has been done already
-        announce(corpus)
+        _announce(corpus)
     own_first = sorted(corpus.files, key=lambda file: file.is_download)
     paths = {file: fetch(file) for file in own_first}
     part.mkdir(exist_ok=True)
@@ -172,17 +179,39 @@ def _prepare(config: Config, directory: Path) -> None:
     keep(part, directory)
 
 
+def _announce(corpus: Corpus) -> None:
+    """Print the downloads, space and time a large corpus takes, and check the disk's room."""
+    pairs = corpus.pairs or 0
+    if pairs < _MANY_PAIRS:
+        return
+    files = [file for file in corpus.files if file.is_download and not is_here(file)]
+    lacking = {file.location: file.bytes or 0 for file in files}
+    fetched = sum(lacking.values())
+    needed = fetched + pairs * _PAIR_BYTES
+    seconds = pairs / _CLEANED_PER_SECOND + _VOCABULARY_SECONDS
+    seconds += pairs / (_ENCODED_PER_SECOND * (os.cpu_count() or 1))
+    cache = cache_directory()
+    print(
+        f"{corpus.name}, about {pairs:,} pairs: {size(fetched)} to fetch from {len(lacking)} "
+        f"addresses, about {size(needed)} of disk in {cache}, and then about {duration(seconds)}",
+        file=sys.stderr,
+        flush=True,
+    )
+    cache.mkdir(parents=True, exist_ok=True)
+    check_space(cache, needed, corpus.name)
+
+
 def _train(config: Config, paths: Mapping[TextFile, Path], part: Path) -> None:
     """Write the vocabulary, the training store and its report into ``part``."""
     data, vocabulary = config.data, part / VOCABULARY_FILE
     texts = [(paths[text.source], paths[text.target]) for text in data.corpus.train]
     text = clean(texts, part / _CLEAN, drop_duplicates=data.drop_duplicates)
     if not vocabulary.exists():
-        size, pairs = config.model.vocab_size, min(text.pairs, SAMPLE_PAIRS)
+        pieces, pairs = config.model.vocab_size, min(text.pairs, SAMPLE_PAIRS)
         whole = BRACKETS if data.corpus.task == "parsing" else None
-        activity = show_activity(f"learning {size:,} word-pieces from {pairs:,} pairs")
-        with making(vocabulary) as file, activity if pairs >= _LONG_TEXT else nullcontext():
-            train_vocabulary(text.sample(SAMPLE_PAIRS), size, file, whole)
+        activity = show_activity(f"learning {pieces:,} word-pieces from {pairs:,} pairs")
+        with making(vocabulary) as file, activity if pairs >= _MANY_PAIRS else nullcontext():
+            train_vocabulary(text.sample(SAMPLE_PAIRS), pieces, file, whole)
     with making(part / "train") as folder:
         fates = encode(text, Vocabulary(vocabulary), data, folder)
         total = sum(fates, Counter[str]())
