@@ -84,7 +84,8 @@ def verify(name: str, /, *, vocab_size: VocabSize = None) -> None:
     Args:
         name: an experiment, files:FOLDER, FILE.py, or the directory of a run
     """
-    from experiments.records.checksums import check_files, read_checksums, recorded_data
+    from experiments.records.checksums import check_files, read_checksums
+    from experiments.records.data import recorded_data
     from transformer.data.prepare.prepare import verify as verify_data
 
     run = Path(name)

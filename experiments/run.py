@@ -22,7 +22,8 @@ from experiments.devices import (
 )
 from experiments.display import Display
 from experiments.evaluate.scoring import score_run
-from experiments.records.checksums import SUMS_FILE, record_checksums, record_data, recorded_data
+from experiments.records.checksums import SUMS_FILE, record_checksums
+from experiments.records.data import record_data, recorded_data
 from experiments.records.experiment import Experiment, Limits, Log
 from experiments.records.outputs import newest_sound
 from experiments.records.ownership import (

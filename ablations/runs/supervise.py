@@ -15,7 +15,7 @@ from ablations.runs import attempts, process
 from ablations.runs.lock import is_running, name_of, pid_of
 from ablations.runs.process import Job, Place, RunProcess, Start, last_log_lines, signal_group
 from experiments.records.attempt import write_attempt
-from experiments.records.checksums import share_data
+from experiments.records.data import share_data
 from experiments.records.experiment import DATA_FILE
 from experiments.records.outputs import valid_perplexities
 from experiments.records.ownership import claim

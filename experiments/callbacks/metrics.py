@@ -115,6 +115,9 @@ class LogMetrics(Callback):
             write_atomically(self._path, kept.getvalue())
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
+        self._begin_interval()
+
+    def _begin_interval(self) -> None:
         self._seconds, self._tokens = self._clock.seconds, self._clock.target_tokens
 
     def on_train_batch_end(
@@ -124,7 +127,7 @@ class LogMetrics(Callback):
             seconds = self._clock.seconds - self._seconds
             tokens = self._clock.target_tokens - self._tokens
             pl_module.log("train_tokens_per_second", tokens / max(seconds, 1e-9))
-            self.on_train_start()
+            self._begin_interval()
             self._log_axes(trainer, pl_module)
             self._append(trainer, TRAINING_COLUMNS)
 

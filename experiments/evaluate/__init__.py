@@ -1,1 +1,1 @@
-"""Trained runs in use: loaded, scored, compared and verified."""
+"""Load, score and compare trained runs, and translate with them."""

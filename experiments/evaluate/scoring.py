@@ -19,7 +19,7 @@ from experiments.evaluate.trained import (
     load_trained,
     text_of_split,
 )
-from experiments.records.checksums import recorded_data
+from experiments.records.data import recorded_data
 from experiments.records.experiment import DecodingOptions, Experiment, load_experiment
 from experiments.records.outputs import Sample, hypotheses_path, samples_path, to_average
 from experiments.records.progress import Progress, RunState

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.records.checksums import check_unchanged, recorded_data
+from experiments.records.checksums import check_unchanged
+from experiments.records.data import recorded_data
 from experiments.records.experiment import load_experiment
 from experiments.records.outputs import hypotheses_path
 from experiments.records.result import MEASURES

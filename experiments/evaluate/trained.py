@@ -13,7 +13,7 @@ from typing import IO
 import torch
 
 from experiments.devices import default_device
-from experiments.records.checksums import run_vocabulary
+from experiments.records.data import run_vocabulary
 from experiments.records.experiment import DecodingOptions, Experiment, load_experiment
 from experiments.records.outputs import to_average
 from transformer.config import override

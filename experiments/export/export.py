@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from experiments.evaluate.trained import load_trained, text_of_split, with_ctranslate2
-from experiments.records.checksums import recorded_data
+from experiments.records.data import recorded_data
 from experiments.records.experiment import CONFIG_FILE, DATA_FILE
 from transformer.config import to_dict
 from transformer.data.prepared import VOCABULARY_FILE

@@ -1,21 +1,17 @@
-"""``data.json`` and ``SHA256SUMS``: checksums of a run's data and files."""
+"""``SHA256SUMS``: checksums of a finished run's files."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE, load_experiment
+from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE
 from experiments.records.outputs import METRICS_FILE
 from experiments.records.result import RESULT_FILE, Result, content_of
-from transformer.config import text_settings, to_dict
 from transformer.data.fetch.cache import sha256_of
-from transformer.data.prepared import VOCABULARY_FILE, Manifest, PreparedCorpus, read_manifest
-from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
-from transformer.files import write_atomically, write_json
+from transformer.files import write_atomically
 
 SUMS_FILE = "SHA256SUMS"
 # Files that no later command writes: not the log, the progress, attempts, exports or W&B's files.
@@ -28,45 +24,6 @@ _RECORDED = (
     "*.samples.json",
     f"{CHECKPOINTS}/*.ckpt",
 )
-
-
-def recorded_data(directory: Path) -> Manifest | None:
-    """The data that the run in ``directory`` started with; None before its first step."""
-    path = directory / DATA_FILE
-    return read_manifest(path) if path.exists() else None
-
-
-def record_data(directory: Path, corpus: PreparedCorpus) -> None:
-    """Record which data the run uses, and copy its vocabulary."""
-    if not (directory / DATA_FILE).exists():
-        write_json(directory / DATA_FILE, to_dict(corpus.manifest))
-    write_atomically(directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes())
-
-
-def share_data(directory: Path, others: Iterable[Path]) -> None:
-    """Give a run that has not recorded its data the record of the first of the other runs with the
-    same corpus and settings, so that their figures can be compared.
-    """
-    if (directory / DATA_FILE).exists():
-        return
-    ours = text_settings(load_experiment(directory).config)
-    for other in others:
-        with suppress(InputError):  # damaged, or not started
-            recorded = recorded_data(other)
-            if recorded is not None and text_settings(load_experiment(other).config) == ours:
-                write_json(directory / DATA_FILE, to_dict(recorded))
-                return
-
-
-def run_vocabulary(directory: Path) -> Vocabulary:
-    """The vocabulary of the run, or of the export, in ``directory``."""
-    path, recorded = directory / VOCABULARY_FILE, recorded_data(directory)
-    if recorded and path.exists() and sha256_of(path) != recorded.files[VOCABULARY_FILE].sha256:
-        raise InputError(
-            f"{path} is not the vocabulary that the run was trained with: restore it from "
-            "the prepared corpus, whose folder python -m experiments prepare prints"
-        )
-    return Vocabulary(path)
 
 
 def record_checksums(directory: Path, result: Result) -> None:

@@ -1,1 +1,1 @@
-"""Changes to the paper's model since 2017; docs/variants.md shows how to write one."""
+"""Changes to the paper's model since 2017: see docs/variants.md."""

@@ -22,7 +22,7 @@ from ablations.tables.cells import TableCells
 from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
 from experiments.records.attempt import read_attempt
-from experiments.records.checksums import recorded_data
+from experiments.records.data import recorded_data
 from experiments.records.experiment import DATA_FILE
 from experiments.records.ownership import claim
 from experiments.records.progress import read_progress

@@ -16,8 +16,8 @@ from experiments.records.checksums import (
     check_unchanged,
     read_checksums,
     record_checksums,
-    recorded_data,
 )
+from experiments.records.data import recorded_data
 from experiments.records.outputs import step_checkpoints
 from experiments.records.result import load_result
 from experiments.run import run
