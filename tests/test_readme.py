@@ -124,7 +124,7 @@ def test_each_command_and_option_exists(command: list[str]) -> None:
         importlib.import_module(module).PARSER.parse_args(words)
 
 
-@pytest.mark.parametrize("name", ["big-early", "wide-heads"])
+@pytest.mark.parametrize("name", ["big-early", "wide-heads", "multi30k-modern"])
 def test_the_tables_of_ones_own_are_tables(tmp_path: Path, name: str) -> None:
     path = tmp_path / "own.py"
     path.write_text(snippet(f'name="{name}"'), encoding="utf-8")

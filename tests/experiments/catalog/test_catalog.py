@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ablations.tables.plan import load_plan
 from experiments.catalog.find import find_experiment
 from experiments.catalog.translation import recipe
 from tests.samples import write_wsj
@@ -122,3 +123,9 @@ def test_multi30k_modern_is_multi30k_with_another_model_and_learning_rate() -> N
     plain, modern = (to_dict(find_experiment(x).config) for x in ("multi30k", "multi30k_modern"))
     changed = [line.partition(":")[0] for line in differences(plain, modern)]
     assert changed == ["model.model", "training.learning_rate_factor"]
+
+
+def test_multi30k_modern_is_the_row_with_the_committed_result() -> None:
+    plan = load_plan(RESULTS / "multi30k-modern")
+    modern = find_experiment("multi30k_modern").config
+    assert plan.configs["modern"] == override(modern, threads=1, precision="fp32")
