@@ -25,6 +25,9 @@ BIG = dict(  # noqa: C408
 )  # fmt: skip
 
 
+RESULTS = Path(__file__).parents[3] / "experiments" / "results"
+
+
 @pytest.mark.parametrize(
     ("name", "corpus", "changes"),
     [
