@@ -22,8 +22,7 @@ from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
 from transformer.formats import MISSING, duration, millions, size
 
-# Weights and Adam's two moments, in fp32.
-_WEIGHT_BYTES, _STATE_BYTES = 4, 12
+_PARAMETER_BYTES = 12  # a weight and Adam's two moments, in fp32
 _MIN_CHECKPOINTS = 2  # the newest, and one to fall back on
 
 
@@ -144,10 +143,10 @@ def _find_speed(
 
 
 def checkpoint_bytes(config: Config) -> int:
-    """Disk space of a run: the checkpoints it keeps and the best one's weights."""
+    """Disk space of the checkpoints that a run keeps."""
     training = config.training
     kept = max(_MIN_CHECKPOINTS, training.average_checkpoints, training.also_average or 0)
-    return count_parameters(config.model) * (_STATE_BYTES * kept + _WEIGHT_BYTES)
+    return count_parameters(config.model) * _PARAMETER_BYTES * kept
 
 
 def describe_cost(estimate: TableCost) -> Iterator[str]:

@@ -100,8 +100,8 @@ def nominal_speed(device: str, configs: Mapping[str, Config]) -> Speed:
     peak, paper_peak = nominal_peak(device, precision), nominal_peak("P100", "fp32")
     if peak is None or paper_peak is None:
         raise InputError(
-            f"no nominal peak of {device!r} in {precision} is known: those of NVIDIA's usual ones "
-            "are, such as H100, A100, L4 or RTX 4090"
+            f"no nominal peak of {device!r} in {precision} is known: name one of NVIDIA's usual "
+            "GPUs, such as H100, A100, L4 or 'RTX 4090'"
         )
     tokens = TrainingConfig().max_steps * _PAPER_TOKENS
     work = training_flops(ModelConfig(), tokens, tokens)

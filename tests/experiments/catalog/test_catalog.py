@@ -17,15 +17,13 @@ from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE, WMT14_EN_FR
 from transformer.errors import InputError
 
+RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 # Differences from the defaults, which are pinned in test_config.py.
 BASE = {"checkpoint_every_steps": 1_500, "average_checkpoints": 5}
 BIG = dict(  # noqa: C408
     d_model=1024, d_ff=4096, num_heads=16, dropout=0.3, max_steps=300_000,
     checkpoint_every_steps=600, average_checkpoints=20,
 )  # fmt: skip
-
-
-RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 
 @pytest.mark.parametrize(
