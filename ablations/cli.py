@@ -14,11 +14,10 @@ from ablations.files import LAYERS_FILE, SEARCH_FILE
 from ablations.report.layout import open_page, print_page
 from ablations.runs.lock import Shard
 from ablations.runs.options import Options, Places
-from ablations.search.search import SearchOptions
+from ablations.search.search import SearchOptions, is_search
 from ablations.search.space import SPACES
 from ablations.status.view import show_status
 from ablations.table1 import paper
-from ablations.tables.collect import copy_finished
 from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table
 from ablations.tables.scales import SCALES
 from experiments.command_line import FLAT, Program, Variants
@@ -253,12 +252,17 @@ def wandb(directory: Directory, /, *, entity: str | None = None, project: str | 
 
 @command("collect runs/table3-small --into results/table3-small")
 def collect(directory: Directory, /, *, into: Path) -> None:
-    """Copy the finished runs of a table, without checkpoints, to another directory.
+    """Copy what has ended of a table or a search, without checkpoints, to another directory.
 
-    That directory may hold other runs of the same table and scale; report works on it, and
-    run --from starts from it.
+    That directory may hold other runs of the same table or search; report works on it, and
+    run --from starts from a table's.
 
     Args:
         into: directory to copy to, made if missing
     """
-    print(f"{len(copy_finished(directory, into))} finished runs copied to {into}")
+    if is_search(directory):
+        from ablations.search.collect import copy_ended as copy
+    else:
+        from ablations.tables.collect import copy_finished as copy
+
+    print(f"{len(copy(directory, into))} finished runs copied to {into}")

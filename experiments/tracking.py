@@ -176,7 +176,7 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
             return wandb.init(
                 project=project(),
                 id=run_id,
-                dir=str(directory),
+                dir=str(directory.absolute()),  # W&B may work in another folder
                 mode=cast(Any, mode),
                 resume="allow",
                 reinit="create_new",

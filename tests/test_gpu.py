@@ -70,7 +70,7 @@ def absent() -> list[str]:
         module
         for module, owners in packages_distributions().items()
         if not found & {owner.lower().replace("_", "-") for owner in owners}
-        and not (ROOT / module).is_dir()
+        and not (ROOT / module / "__init__.py").is_file()
     ]
     assert {"hypothesis", "optuna", "wandb", "sacrebleu", "sentencepiece", "rich"} <= {*modules}
     return modules

@@ -168,13 +168,25 @@ def _values(
         "best_and_base": _best_and_base(search, found, trials),
         "confirmed": results_grid(confirmed) if confirmed else Grid([]),
         "confirmed_verdicts": list(verdicts(confirmed)) if confirmed else [],
-        "progress": search.describe_rungs(),
+        "progress": " ".join([search.describe_rungs(), *_saved(search, trials)]),
         "matters": matters,
         "trials": _trials(search, trials, found),
         "problems": [f"{trial.name}: {trial.reason}" for trial in trials if trial.reason],
         "facts": list(_facts(search, trials)),
         "search": search,  # for the notes
     }
+
+
+def _saved(search: Search, trials: Sequence[Trial]) -> Iterator[str]:
+    """What pruning has saved so far."""
+    ended = [trial for trial in trials if trial.state in (RunState.DONE, RunState.PRUNED)]
+    trained = sum(trial.step for trial in ended)
+    whole = len(ended) * search.base.training.max_steps
+    if trained < whole:
+        yield (
+            f"The {len(ended)} trials that ended took {trained:,} steps in place of {whole:,}: "
+            f"pruning saved {1 - trained / whole:.0%}."
+        )
 
 
 def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial]) -> Grid:

@@ -10,7 +10,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from ablations.runs.attempts import locate
+from ablations.runs.attempts import PRUNED_FILE, locate
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import check_unchanged, read_checksums, write_checksums
@@ -25,6 +25,7 @@ _KEPT = (
     CONFIG_FILE,
     DATA_FILE,
     RESULT_FILE,
+    PRUNED_FILE,
     METRICS_FILE,
     hypotheses_path(Path(), "*").name,
     samples_path(Path(), "*").name,
@@ -52,7 +53,7 @@ def copy_finished(source: Path, target: Path) -> list[Cell]:
     claim_plan(target, plan)
     missing = [cell for cell in plan.cells if not locate(cell.directory(target)).exists()]
     for cell in missing:
-        _copy(cell.directory(source), cell.directory(target))
+        copy_run(cell.directory(source), cell.directory(target))
     return missing
 
 
@@ -68,7 +69,7 @@ def finished_result(plan: Plan, cell: Cell, directory: Path) -> Result | None:
     return result
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_run(source: Path, target: Path) -> None:
     """Copy a run; the target is complete or does not exist."""
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)

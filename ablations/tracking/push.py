@@ -80,7 +80,7 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
     new = [file for file in files if not _is_pushed(file)]
     waiting = [file for file in new if not _is_live(file)]
     if waiting:
-        _sync(waiting, entity, project)
+        _sync(directory, waiting, entity, project)
     live = f", {len(new) - len(waiting)} left out as they still run" * (len(new) > len(waiting))
     before = f"{len(files) - len(new)} pushed before"
     print(f"{len(waiting)} pushed to {entity}/{project}, {before}{live}")
@@ -130,12 +130,13 @@ def _is_live(file: Path) -> bool:
     return is_running(name) is True
 
 
-def _sync(files: Sequence[Path], entity: str, project: str) -> None:
+def _sync(directory: Path, files: Sequence[Path], entity: str, project: str) -> None:
     """Push files by ``wandb sync``, which continues with the others if one fails."""
     command = [sys.executable, "-m", "wandb", "sync", "--entity", entity, "--project", project]
     with show_activity(f"pushing {len(files)} runs"):
         ended = subprocess.run(
-            [*command, *map(str, files)],
+            [*command, *(str(file.absolute()) for file in files)],
+            cwd=directory,  # where it writes its logs
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

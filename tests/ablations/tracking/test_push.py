@@ -38,19 +38,25 @@ def _plan(root: Path, *rows: str) -> Plan:
 
 def _push(root: Path, url: str) -> subprocess.CompletedProcess[str]:
     environment = {"WANDB_BASE_URL": url, "WANDB_API_KEY": "0123456789" * 4}
-    return subprocess.run(
-        [sys.executable, "-m", "ablations", "wandb", str(root)],
+    here = root.parent
+    before = {*here.iterdir()}
+    ended = subprocess.run(
+        [sys.executable, "-m", "ablations", "wandb", root.name],
+        cwd=here,
         env=os.environ | environment,
         capture_output=True,
         text=True,
         check=False,
     )
+    assert {*here.iterdir()} == before  # wandb sync would write its logs here
+    return ended
 
 
 @pytest.mark.slow
 def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     server: FakeWandb, tmp_path: Path
 ) -> None:
+    tmp_path = tmp_path / "table"
     plan = _plan(tmp_path, "base", "A-h1")
     for cell in plan.cells:
         directory = cell.directory(tmp_path)
