@@ -144,8 +144,8 @@ class Page:
             return self._html
 
     def report(self, directory: Path) -> bytes | None:
-        """The report in one of the directories, as it was last written."""
-        known = directory in self._find() and (directory / HTML_FILE).is_file()
+        """The report in one of the directories, resolved, as it was last written."""
+        known = directory in map(Path.resolve, self._find()) and (directory / HTML_FILE).is_file()
         return (directory / HTML_FILE).read_bytes() if known else None
 
     def _find(self) -> list[Path]:

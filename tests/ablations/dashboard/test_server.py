@@ -181,3 +181,14 @@ def test_a_report_may_run_its_own_scripts_alone(address: str, root: Path) -> Non
     for source in sources:
         assert base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() in policy
     assert sources
+
+
+def test_a_directory_above_the_working_one_has_its_report(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "elsewhere").mkdir()
+    monkeypatch.chdir(root / "elsewhere")
+    (root / "pair-tiny" / "report.html").write_text("the report")
+    with serving(Page([Path("../pair-tiny")])) as address:
+        (path,) = re.findall(r'<a href="([^"]+)">report</a>', get(address).text)
+        assert get(address + path).text == "the report"
