@@ -85,7 +85,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _check_fields(self)
-        named = self.model is None or re.fullmatch(r"[\w.]+:\w+@\w+", self.model)
+        named = self.model is None or re.fullmatch(r"[^:@]+:\w+@\w+", self.model)
         _check(bool(named), "model", self.model, "as transformer.variant_name names it")
         _check(self.d_model % 2 == 0, "d_model", self.d_model, "even (pairs of sine and cosine)")
 

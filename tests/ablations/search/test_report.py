@@ -32,6 +32,7 @@ from transformer import formats
 from transformer.config import override
 from transformer.errors import InputError
 
+RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 FACTORS = (0.2, 0.5, 0.7, 0.8, 0.9, 1.1, 1.5, 2.1, 2.5, 3.1, 3.5)
 
 
@@ -98,6 +99,17 @@ def test_the_parameter_that_matters_is_found(root: Path) -> None:
     assert list(shares) == ["learning_rate_factor", "warmup_steps"]
     assert sum(shares.values()) == pytest.approx(1.0)
     assert shares["learning_rate_factor"] > 0.6
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", sorted(x.parent.name for x in RESULTS.glob("*/search.json")))
+def test_committed_reports_are_as_they_would_be_written_now(name: str, tmp_path: Path) -> None:
+    root = shutil.copytree(RESULTS / name, tmp_path / name)
+    write_search_report(root)
+    for file in ("report.md", "best.json"):
+        committed = (RESULTS / name / file).read_text(encoding="utf-8")
+        found = (root / file).read_text(encoding="utf-8")
+        assert found == committed, f"python -m ablations report experiments/results/{name}"
 
 
 @pytest.mark.usefixtures("undrawn")
