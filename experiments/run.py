@@ -36,6 +36,7 @@ from experiments.records.ownership import (
 from experiments.records.progress import RunState
 from experiments.records.result import Result, load_result, save_result
 from experiments.tracking import Tracking
+from transformer.config import ModelConfig
 from transformer.data.module import TranslationDataModule
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
@@ -135,8 +136,7 @@ def _train(
         accelerator=default_device().type,
         devices=world.local,
         num_nodes=world.nodes,
-        # Gradients live in the buffers that are reduced, instead of being copied to and fro.
-        strategy=DDPStrategy(gradient_as_bucket_view=True) if world.size > 1 else "auto",
+        strategy=_distributed(experiment.config.model) if world.size > 1 else "auto",
         max_steps=max_steps,
         max_epochs=-1,
         accumulate_grad_batches=accumulate,
@@ -169,6 +169,13 @@ def _train(
             check_cache(module.model)  # rather than after hours of training
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock
+
+
+def _distributed(config: ModelConfig) -> DDPStrategy:
+    # Gradients live in the buffers that are reduced, instead of being copied to and fro. A variant
+    # may have weights that a step does not use, such as those of a layer that is left out.
+    is_variant = config.model is not None
+    return DDPStrategy(gradient_as_bucket_view=True, find_unused_parameters=is_variant)
 
 
 @dataclass(frozen=True, slots=True)

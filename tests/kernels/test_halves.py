@@ -83,16 +83,18 @@ def first_batch(config: Config) -> Batch:
     return next(iter(TranslationDataModule(config).train_dataloader()))
 
 
-def test_frozen_parameters_get_no_gradient_and_an_error_is_raised_by_the_step(
+def test_frozen_and_unused_weights_and_errors_are_as_without_halves(
     tiny_config: Config, set_threads: Callable[[int], None]
 ) -> None:
     set_threads(2)
     module, batch = TransformerModule(tiny_config), first_batch(tiny_config)
     module.model.embedding.requires_grad_(False)
+    module.model.unused = torch.nn.Parameter(torch.ones(3))
     smoothed, _ = module.training_loss(batch)
     smoothed.backward()
     without = {name for name, p in module.named_parameters() if p.grad is None}
     assert without == {"model.embedding.weight"}
+    assert module.model.unused.grad is not None and not module.model.unused.grad.any()
     batch.src[0, 0] = len(module.model.embedding.weight)
     with pytest.raises(IndexError):
         module.training_loss(batch)

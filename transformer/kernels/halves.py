@@ -35,7 +35,7 @@ def loss_of_halves(
     Args:
         loss: returns the loss to train on and one without a gradient, both summed over a half
         halves: the two parts of a batch, on the CPU
-        parameters: all trained parameters; the loss depends on each
+        parameters: all trained parameters; those that a variant does not use get zeros
     """
     return cast(tuple[Tensor, Tensor], _LossOfHalves.apply(loss, halves, *parameters))
 
@@ -54,7 +54,10 @@ class _LossOfHalves(Function):
             part, seed = half
             with dropout_generator(torch.Generator().manual_seed(seed)):
                 value, other = loss(part)
-                return value.detach(), other, torch.autograd.grad(value, parameters)
+                found = torch.autograd.grad(
+                    value, parameters, allow_unused=True, materialize_grads=True
+                )
+                return value.detach(), other, found
 
         first, second = map_on_threads(differentiate, zip(halves, seeds, strict=True), threads=2)
         ctx.save_for_backward(*(a.add_(b) for a, b in zip(first[2], second[2], strict=True)))

@@ -20,6 +20,17 @@ from experiments.records.result import load_result
 from tests.ablations.runs.processes import Running
 from tests.experiments.conftest import Start
 from tests.experiments.samples import result_of, tiny_experiment
+from transformer.variant import FILES_VARIABLE, variant_name
+
+UNUSED = """
+import torch
+from transformer import Transformer
+
+class UnusedTransformer(Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        self.unused = torch.nn.Parameter(torch.ones(3))
+"""
 
 
 def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
@@ -77,9 +88,15 @@ def test_torchs_launcher_begins_the_ranks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("taken_over", [False, True])
-def test_ranks_end_together(taken_over: bool, folder: Path, tmp_path: Path):
+def test_ranks_end_together(
+    taken_over: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """With a variant that does not use a weight, which DDP would refuse."""
+    monkeypatch.setenv(FILES_VARIABLE, "")
+    (tmp_path / "mine.py").write_text(UNUSED)
     directory, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
-    experiment = tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000)
+    model = variant_name(f"{tmp_path / 'mine.py'}:UnusedTransformer")
+    experiment = tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000, model=model)
     claim(directory, experiment)
     started_at = time.time()
     job = Job(root=tmp_path, name="seed-3", experiment=experiment)
