@@ -45,6 +45,14 @@ def test_an_exported_model_is_loaded_bit_for_bit_and_translates(
     )
 
 
+def test_layers_that_share_their_weights_are_written(tmp_path: Path) -> None:
+    model = Transformer(TINY_MODEL)
+    model.encoder[1] = model.encoder[0]  # pyright: ignore[reportIndexIssue]
+    save_weights(model, tmp_path)
+    expected, found = model.state_dict(), load_weights(TINY_MODEL, tmp_path).state_dict()
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
 def test_a_folder_that_is_no_export_and_unusable_weights_are_reported_in_one_line(
     tmp_path: Path,
 ) -> None:

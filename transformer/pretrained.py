@@ -57,5 +57,8 @@ def save_weights(model: Transformer, directory: Path) -> None:
     require("safetensors")
     from safetensors.torch import save
 
-    weights = {name: weight.cpu().contiguous() for name, weight in model.state_dict().items()}
+    # Copies, as a variant's layers may share weights, which safetensors refuses.
+    weights = {
+        name: weight.cpu().contiguous().clone() for name, weight in model.state_dict().items()
+    }
     (directory / WEIGHTS_FILE).write_bytes(save(weights, {"format": "pt"}))
