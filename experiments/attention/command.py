@@ -56,15 +56,16 @@ def show_attention(
         raise InputError(f"{path.parent} is not a folder: --output cannot be written")
     if find and not (layer is None and heads is None):
         raise InputError("--find chooses layers and heads itself: leave out --layer and --heads")
-    layer = model.num_layers if layer is None else layer
-    if not 1 <= layer <= model.num_layers:
-        raise InputError(f"there is no layer {layer}: the model has layers 1 to {model.num_layers}")
     chosen = _parse_heads(heads, model.num_heads)
     trained = load_trained(directory, average)
     decoding = trained.experiment.config.decoding
     pieces = attend(trained.model, trained.vocabulary, sentence, decoding, translation=translation)
     change = join_words if words else mark_pieces
     found: dict[Kind, Attention] = {name: change(x) for name, x in pieces.items()}
+    last = len(found[kind].weights)
+    layer = last if layer is None else layer
+    if not 1 <= layer <= last:
+        raise InputError(f"there is no layer {layer}: the model has layers 1 to {last}")
     numbers = ", ".join(map(str, chosen))
     panels = [Panel(f"layer {layer}, head{'s' * (len(chosen) > 1)} {numbers}", layer, chosen)]
     if find:
@@ -108,7 +109,8 @@ def attention_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    num_layers, num_heads = found["encoder"].weights.shape[:2]
+    num_layers = max(len(attention.weights) for attention in found.values())
+    num_heads = found["encoder"].weights.shape[1]
     return environment.get_template("attention.html.j2").render(
         run=run,
         source=_text(found["encoder"]),

@@ -14,7 +14,9 @@ let [kept, pointed] = [null, null];
 const colour = (head) => form.querySelector(`[name=head][value="${head}"]`).parentElement.style.getPropertyValue("--head");
 const heads = () => [...form.querySelectorAll("[name=head]:checked")].map((box) => Number(box.value));
 const view = () => views[form.elements.kind.value];
-const weights = (head) => view().weights[form.elements.layer.value - 1][head - 1];
+// A variant's stacks may have different depths: of the shallower one, the last layer is shown.
+const layer = () => Math.min(form.elements.layer.value, view().weights.length);
+const weights = (head) => view().weights[layer() - 1][head - 1];
 
 function element(name, attributes) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);

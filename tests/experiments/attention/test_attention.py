@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ import torch
 from experiments.attention.figure import colour_of, join_words, mark_pieces
 from experiments.attention.heads import rank
 from experiments.cli import PROGRAM
-from transformer.evaluation.attention_weights import Attention, Kind
+from transformer.evaluation.attention_weights import Attention, Kind, attend
 
 SENTENCE = "one two three"
 
@@ -135,3 +137,21 @@ def test_the_page_is_written_into_the_run(copy: Path):
     assert "<b>" not in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     assert re.search(r'href="#kind=cross&amp;layer=[12]&amp;heads=[123]">layer ', page)
+
+
+def test_stacks_of_different_depths_are_drawn(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def shallow(*args: Any, **options: Any) -> dict[Kind, Attention]:
+        found = attend(*args, **options)
+        encoder = dataclasses.replace(found["encoder"], weights=found["encoder"].weights[:1])
+        return {**found, "encoder": encoder}
+
+    monkeypatch.setattr("experiments.attention.command.attend", shallow)
+    path, words = tmp_path / "x.svg", ["attention", str(copy), SENTENCE]
+    assert PROGRAM.run([*words, "--output", str(path)]) == 0
+    assert "layer 1, heads 1, 2, 3" in path.read_text(encoding="utf-8")
+    assert PROGRAM.run([*words, "--layer", "2"]) == 2
+    assert "the model has layers 1 to 1" in capsys.readouterr().err
+    assert PROGRAM.run([*words, "--layer", "2", "--kind", "cross"]) == 0
+    assert 'name="layer" value="2" checked' in (copy / "attention.html").read_text(encoding="utf-8")
