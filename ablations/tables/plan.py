@@ -75,6 +75,11 @@ class Plan(Divisors):
         for name in self.measures:
             if name not in MEASURES:
                 raise unknown_name("measure", name, MEASURES)
+            task = self.base.data.corpus.task
+            if name.endswith("bleu" if task == "parsing" else "f1"):
+                raise InputError(f"measure {name!r} is not one of {task}")
+        if not self.valid_measures:
+            raise InputError(f"table {self.table!r} needs a measure of validation, as perplexity")
         for row in self.rows:
             if not row.published:
                 row.configure(self.base)  # which refuses an invalid configuration

@@ -43,6 +43,10 @@ def table(*rows: Row, name: str = "t", base: Config = BASE) -> Table:
     return Table(name=name, title="", base=base, rows=rows or (row("a"),))
 
 
+def planned(*measures: str) -> Plan:
+    return make_plan(replace(table(), measures=measures), TINY, (), (1,))
+
+
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
@@ -92,6 +96,9 @@ def table(*rows: Row, name: str = "t", base: Config = BASE) -> Table:
             "d_model is 8, .*so 16, 32, 48, … fit",
         ),
         *((partial(row, name), "row name .* may have only") for name in BAD_NAMES),
+        (partial(planned, "blue"), "unknown measure 'blue': did you mean 'bleu'"),
+        (partial(planned, "perplexity", "f1"), "measure 'f1' is not one of translation"),
+        (partial(planned, "test_bleu"), "table 't' needs a measure of validation, as perplexity"),
     ],
 )
 def test_an_invalid_declaration_is_refused(declare: Callable[[], object], message: str) -> None:
