@@ -9,10 +9,9 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -92,15 +91,14 @@ class Program:
             return 128 + signal.SIGPIPE
         except CycloptsError as error:
             line = " ".join(str(error).split()).removesuffix(".")
-            print(f"{self.name}: error: {line}; see --help", file=sys.stderr)
+            _complain(f"{self.name}: error: {line}; see --help")
             return BAD_INPUT
         except (InputError, OSError) as error:
             if not is_bad_input(error):
                 raise
             denied = isinstance(error, OSError) and error.errno in _DENIED
             remedy = ": check whose it is, or choose a place that you may write to"
-            with suppress(OSError):  # of a full disk, which may be what there is to say
-                print(f"{self.name}: error: {error}{remedy * denied}", file=sys.stderr)
+            _complain(f"{self.name}: error: {error}{remedy * denied}")
             return BAD_INPUT
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
@@ -144,10 +142,23 @@ def prepare_streams() -> None:
     warnings.formatwarning = lambda message, *_args, **_more: f"warning: {message}\n"
 
 
+def _complain(line: str) -> None:
+    """Print a line on standard error, unless that is full, which may be what the line says."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
 def _flush() -> None:
-    """Write what is buffered; at exit nobody could catch the error."""
+    """Write what is buffered."""
     try:
         sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         raise
+
+
+def _discard(stream: TextIO) -> None:
+    """Throw away what is buffered: at exit nobody could catch the error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -24,7 +24,7 @@ LIST = "-m ablations list"
 def test_a_command_ends_as_it_should(command: str, redirected: str, code: int) -> None:
     before, after = (f"env {redirected} ", "") if "=" in redirected else ("", redirected)
     line = f"{before}{sys.executable} {command} {after}; exit ${{PIPESTATUS[0]}}"
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"} if "sleep" in after else None
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1" if "sleep" in after else ""}
     done = subprocess.run(["bash", "-c", line], capture_output=True, check=False, env=environment)
     assert done.returncode == code, done
     assert b"Traceback" not in done.stderr and b"Exception ignored" not in done.stderr
