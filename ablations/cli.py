@@ -265,4 +265,4 @@ def collect(directory: Directory, /, *, into: Path) -> None:
     else:
         from ablations.tables.collect import copy_finished as copy
 
-    print(f"{len(copy(directory, into))} finished runs copied to {into}")
+    print(f"{len(copy(directory, into))} runs copied to {into}")

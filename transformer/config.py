@@ -85,7 +85,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _check_fields(self)
-        named = self.model is None or re.fullmatch(r"[^:@]+:\w+@\w+", self.model)
+        # A file may have any name, but no characters that could change a terminal.
+        name = self.model or "module:Class@digest"
+        named = name.isprintable() and re.fullmatch(r"[^:@]+:\w+@\w+", name)
         _check(bool(named), "model", self.model, "as transformer.variant_name names it")
         _check(self.d_model % 2 == 0, "d_model", self.d_model, "even (pairs of sine and cosine)")
 

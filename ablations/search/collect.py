@@ -10,20 +10,21 @@ from ablations.runs.attempts import locate
 from ablations.search.search import claim_search, load_search
 from ablations.search.trials import ranked, read_trials
 from ablations.tables.collect import copy_finished, copy_run
+from experiments.records.progress import RunState
 
 
 def copy_ended(source: Path, target: Path) -> list[str]:
     """Copy the trials of ``source`` that ended and that ``target`` has not begun, and the finished
     runs that confirm the best; their names.
 
-    A trial that a report would leave out is left out here too, with a warning.
+    One that failed, or whose files are damaged, is left out with a warning.
     """
     search = load_search(source)
     check_free(target, SEARCH_FILE)
     claim_search(target, search)
     trials = read_trials(search, source)
     for trial in trials:
-        if trial.reason.startswith("left out"):
+        if trial.state == RunState.FAILED:
             warnings.warn(f"{trial.name}: {trial.reason}", stacklevel=2)
     names = [x.name for x in ranked(trials) if not locate(target / x.name).exists()]
     for name in names:

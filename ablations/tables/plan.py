@@ -72,14 +72,14 @@ class Plan(Divisors):
     measures: tuple[str, ...] = ("perplexity", "bleu")
 
     def __post_init__(self) -> None:
+        task = self.base.data.corpus.task
         for name in self.measures:
             if name not in MEASURES:
                 raise unknown_name("measure", name, MEASURES)
-            task = self.base.data.corpus.task
             if name.endswith("bleu" if task == "parsing" else "f1"):
                 raise InputError(f"measure {name!r} is not one of {task}")
         if not self.valid_measures:
-            raise InputError(f"table {self.table!r} needs a measure of validation, as perplexity")
+            raise InputError(f"table {self.table!r} needs a score of validation, like perplexity")
         for row in self.rows:
             if not row.published:
                 row.configure(self.base)  # which refuses an invalid configuration

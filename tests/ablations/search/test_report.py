@@ -68,7 +68,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
     text = (root / "report.md").read_text(encoding="utf-8")
     assert "34 trials: 21 done, 10 pruned, 1 failed, 1 running, 1 waiting." in text
-    assert "The 31 trials that ended took" in text
+    search = small_search(root, trials=34)
+    last, rung = search.base.training.max_steps, search.rungs[0]
+    took, whole = 21 * last + 10 * rung, 31 * last
+    assert f"The 31 trials that ended took {took:,} steps in place of {whole:,}: pruning" in text
     best_and_base, trials = tables(root)
     shown = [[list(row.values()) for row in table.values()] for table in (best_and_base, trials)]
     assert html_tables(root) == shown

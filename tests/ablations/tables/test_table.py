@@ -98,7 +98,7 @@ def planned(*measures: str) -> Plan:
         *((partial(row, name), "row name .* may have only") for name in BAD_NAMES),
         (partial(planned, "blue"), "unknown measure 'blue': did you mean 'bleu'"),
         (partial(planned, "perplexity", "f1"), "measure 'f1' is not one of translation"),
-        (partial(planned, "test_bleu"), "table 't' needs a measure of validation, as perplexity"),
+        (partial(planned, "test_bleu"), "table 't' needs a score of validation, like perplexity"),
     ],
 )
 def test_an_invalid_declaration_is_refused(declare: Callable[[], object], message: str) -> None:

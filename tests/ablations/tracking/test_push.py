@@ -56,25 +56,25 @@ def _push(root: Path, url: str) -> subprocess.CompletedProcess[str]:
 def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     server: FakeWandb, tmp_path: Path
 ) -> None:
-    tmp_path = tmp_path / "table"
-    plan = _plan(tmp_path, "base", "A-h1")
+    root = tmp_path / "table"
+    plan = _plan(root, "base", "A-h1")
     for cell in plan.cells:
-        directory = cell.directory(tmp_path)
+        directory = cell.directory(root)
         directory.mkdir(parents=True)
         with closing(Tracking(plan.experiment(cell), directory)) as tracking:
             tracking.summarise(result(cell))
         save_result(directory, result(cell))
-    in_progress = plan.cells[0].directory(tmp_path) / ".process"
+    in_progress = plan.cells[0].directory(root) / ".process"
     in_progress.write_text(own_name())
     server.refused = "table3-tiny/A-h1"
-    ended = _push(tmp_path, server.url)
+    ended = _push(root, server.url)
     assert ended.returncode == 2
     assert "1 of 2 runs were not pushed, such as" in ended.stderr.splitlines()[-1]
     server.refused = ""
-    ended = _push(tmp_path, server.url)
+    ended = _push(root, server.url)
     assert "1 left out as they still run" in ended.stdout, ended
     in_progress.unlink()
-    ended = _push(tmp_path, server.url)
+    ended = _push(root, server.url)
     assert ended.returncode == 0, ended
     first, address = ended.stdout.splitlines()
     assert first == f"1 pushed to {ENTITY}/attention-is-all-you-need, 2 pushed before"
