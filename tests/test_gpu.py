@@ -9,7 +9,6 @@ import subprocess
 import sys
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,18 +16,9 @@ import torch
 ROOT = Path(__file__).parents[1]
 NEEDED = ("torch", "lightning", "pytest")
 
-_ALL_CALLS = """
-import sys, pytest
-for options in sys.argv[1:]:
-    if code := pytest.main(options.split("|")):
-        sys.exit(code)
-"""
 
-
-def run(folder: Path, *calls: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """Run the tests of a GPU, once with the options of each call, in one process in ``folder`` in
-    which our modules find only what is needed.
-    """
+def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a GPU in ``folder``, where our modules find only what is needed."""
     (folder / "sitecustomize.py").write_text(
         f"""
 import builtins
@@ -45,7 +35,7 @@ builtins.__import__ = importing
     tests = str(ROOT / "tests" / "gpu")
     always = ("-c", f"{tests}/pytest.ini", tests, "-p", "no:cacheprovider")
     return subprocess.run(
-        [sys.executable, "-c", _ALL_CALLS, *("|".join([*always, *options]) for options in calls)],
+        [sys.executable, "-m", "pytest", *always, *options],
         cwd=folder,
         env={
             "PATH": os.environ["PATH"],
@@ -76,35 +66,26 @@ def absent() -> list[str]:
     return modules
 
 
-def results(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The environment, and what was found by each test."""
-    environment, *found = map(json.loads, path.read_text("utf-8").splitlines())
-    return environment, {each["test"].partition("::")[2]: each for each in found}
-
-
-def test_a_few_pass_on_the_cpu_and_without_a_gpu_all_are_skipped(tmp_path: Path) -> None:
-    chosen = ("--device", "cpu", "-k", "[deterministic] or base-fp32")
-    on_gpu = torch.cuda.is_available()
-    done = run(tmp_path, *([] if on_gpu else [()]), chosen)
-    assert done.returncode == 0, done.stdout
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_all_are_skipped_with_one_line(tmp_path: Path) -> None:
+    done = run(tmp_path)
     skipped = "torch finds no GPU here; --device cpu tries these tests on a CPU"
-    assert done.stderr == ("" if on_gpu else f"Exit: skipped: {skipped}\n")
-    environment, found = results(tmp_path / "runs" / "gpu.jsonl")  # of the second call alone
-    assert environment["versions"]["torch"] == torch.__version__
-    assert [each["outcome"] for each in found.values()] == ["passed"] * 2
-    compared, resumed = found.values()
-    assert compared["gradient_differs_by"] < 1e-3
-    assert resumed["resumed_differs_by"] == 0.0
-    assert "resumed differs by " in done.stdout
+    assert (done.returncode, done.stderr) == (0, f"Exit: skipped: {skipped}\n"), done.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_all_that_a_cpu_can_run_passes(tmp_path: Path) -> None:
     """But of the rows of ``small`` only one."""
-    done = run(tmp_path, ("--device", "cpu", "--minutes", "12", "-k", "not row_of_small or big"))
+    done = run(tmp_path, "--device", "cpu", "--minutes", "12", "-k", "not row_of_small or big")
     assert done.returncode == 0, done.stdout
-    _, found = results(tmp_path / "runs" / "gpu.jsonl")
+    lines = (tmp_path / "runs" / "gpu.jsonl").read_text("utf-8").splitlines()
+    environment, *each_test = map(json.loads, lines)
+    assert environment["versions"]["torch"] == torch.__version__
+    found = {each["test"].partition("::")[2]: each for each in each_test}
     passed = {name for name, each in found.items() if each["outcome"] == "passed"}
     assert {"test_training[tiny]", "test_a_row_of_small[big]", "test_decoding_of_news"} <= passed
+    assert found["test_loss_and_gradient[base-fp32]"]["gradient_differs_by"] < 1e-3
+    resumed = "test_a_resumed_training_ends_like_an_uninterrupted_one[deterministic]"
+    assert found[resumed]["resumed_differs_by"] == 0.0 and "resumed differs by " in done.stdout
     assert "aten::mm" in found["test_training[tiny]"]["ms_by_operation"]

@@ -137,7 +137,7 @@ def test_an_exhaustive_beam_finds_the_best_hypothesis(alpha: float, end: float) 
 
 
 @alphas
-@pytest.mark.parametrize("beam_size", [1, 2, 3, 4])
+@pytest.mark.parametrize("beam_size", [1, 2, 4])
 def test_beam_search_equals_its_plain_definition(beam_size: int, alpha: float) -> None:
     config = DecodingConfig(beam_size=beam_size, length_penalty=alpha, max_extra_length=5)
     outcomes: set[Hypothesis] = set()

@@ -87,7 +87,7 @@ def score(
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_wide_search_finds_the_best_of_all_trees(
     vocabulary: Vocabulary, seed: int, alpha: float
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_wide_search_finds_the_best_of_all_trees(
 WORDS = ["a", "bed", ",", ".", "XX", "?", "(", ")", "f(a)", "\u00e9", "\u00e9a", "abad", "-LRB-"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     sentences=st.lists(
         st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join),

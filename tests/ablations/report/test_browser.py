@@ -69,6 +69,7 @@ def test_rows_are_sorted_filtered_and_opened_and_the_address_keeps_it(page: Page
     assert page.locator("#rows-0").is_visible() and not page.locator("#rows-1").is_visible()
 
 
+@pytest.mark.slow
 def test_anyone_can_read_it(page: Page) -> None:
     page.get_by_role("button", name="base", exact=True).click()
     page.locator("#curves").scroll_into_view_if_needed()

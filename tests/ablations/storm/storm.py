@@ -21,6 +21,8 @@ from tests.ablations.storm.ray_cluster import ENVIRONMENT, RayCluster
 
 _SEED = 1
 _TICK_SECONDS = 0.02
+_EVERY_SECONDS = 3.0  # the mean between faults
+_PATIENCE_SECONDS = 3500.0  # until the table must be done
 
 
 class Storm:
@@ -29,24 +31,14 @@ class Storm:
     Args:
         place: where the table is
         faults: how many there are of each kind, which are the methods here of that name
-        every: the mean of the seconds after which one strikes
         pause: seconds that a pause lasts, or up to twice as long
-        patience: seconds after which the table must be done
     """
 
     options: Sequence[str] = ("--workers", "3")
     variables: Mapping[str, str] = {}
 
-    def __init__(
-        self,
-        place: Place,
-        faults: Mapping[str, int],
-        *,
-        every: float,
-        pause: float = 2.0,
-        patience: float = 280.0,
-    ) -> None:
-        self._place, self._every, self._pause, self._patience = place, every, pause, patience
+    def __init__(self, place: Place, faults: Mapping[str, int], *, pause: float) -> None:
+        self._place, self._pause = place, pause
         self._random = Random(_SEED)
         self._began = time.monotonic()
         self._due: list[tuple[float, Callable[[], None]]] = []
@@ -80,7 +72,7 @@ class Storm:
         following = 0.0
         while not self._done():
             now = time.monotonic() - self._began
-            assert now < self._patience, "the table does not come to its end"
+            assert now < _PATIENCE_SECONDS, "the table does not come to its end"
             if not self.drivers or not self.drivers[-1].lives:
                 self._start()
             for moment, action in [entry for entry in self._due if entry[0] <= now]:
@@ -91,7 +83,7 @@ class Storm:
                 self.journal.append(f"{now:7.2f} s  mended {path}")
             if now >= following and self.left and self._has_moved():
                 self._strike(now)
-                following = now + self._random.uniform(0.3, 1.7) * self._every
+                following = now + self._random.uniform(0.3, 1.7) * _EVERY_SECONDS
             time.sleep(_TICK_SECONDS)
         for action in [*(x for _, x in self._due), *(x.mend for x in self.damage.unmended)]:
             action()
@@ -223,9 +215,9 @@ class RayStorm(Storm):
     variables = ENVIRONMENT
 
     def __init__(
-        self, cluster: RayCluster, place: Place, faults: Mapping[str, int], **settings: float
+        self, cluster: RayCluster, place: Place, faults: Mapping[str, int], *, pause: float
     ) -> None:
-        super().__init__(place, faults, **settings)
+        super().__init__(place, faults, pause=pause)
         self._cluster = cluster
         self.options = ("--ray", cluster.address)
         self._raylets = [cluster.add_node(1) for _ in range(3)]
