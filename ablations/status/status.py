@@ -210,7 +210,18 @@ def _with_time_left(
     left, later = ([seconds for seconds in x if seconds is not None] for x in (live, waiting))
     if not live or len(left) + len(later) < len(live) + len(waiting):
         return runs, None
-    return runs, until_the_last(left, later, len(live))
+    share = _share_of_steps(runs, configs)
+    return runs, until_the_last(left, [share * seconds for seconds in later], len(live))
+
+
+def _share_of_steps(runs: Sequence[Run], configs: Mapping[str, Config]) -> float:
+    """The share of their steps that the runs which ended took, as trials of a search are pruned."""
+    ended = [run for run in runs if run.state in (RunState.DONE, RunState.PRUNED)]
+    shares = [
+        run.progress.step / configs[run.row].training.max_steps if run.progress else 1.0
+        for run in ended
+    ]
+    return fmean(shares) if shares else 1.0
 
 
 def _whole(run: Run) -> float | None:

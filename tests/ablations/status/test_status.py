@@ -120,8 +120,8 @@ def test_trials_of_a_search(tmp_path: Path) -> None:
     assert [run.state for run in status.runs] == ["pruned", "running", "waiting"]
     assert status.title == "search base_lr at scale tiny"
     assert runs["trial-0000"].progress == Progress(stage=RunState.DONE, step=668)
-    # The third takes as long as the second does in all.
-    assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100)
+    # The third takes as long as the second does in all, but is pruned as the first was.
+    assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100 * 668 / 1_500)
 
 
 def test_a_driver_that_has_begun_is_starting_its_confirmation_too(tmp_path: Path) -> None:
