@@ -158,7 +158,7 @@ def score(
     else:
         language = trained.experiment.config.data.corpus.target_language
         for name, result in (
-            ("bleu", bleu(hypotheses, reference)),
+            ("bleu", bleu(hypotheses, reference, language)),
             ("tokenised_bleu", tokenised_bleu(hypotheses, reference, language)),
         ):
             figures[name], signatures[f"{name}_signature"] = result.score, result.signature

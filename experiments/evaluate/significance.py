@@ -14,6 +14,7 @@ from experiments.records.outputs import hypotheses_path
 from experiments.records.result import MEASURES
 from transformer.data.text import read_text
 from transformer.errors import InputError
+from transformer.evaluation.bleu import sacrebleu_metric
 
 _TRIALS, _SAMPLES = 10_000, 1_000
 # A difference that chance produces more often than this is called noise.
@@ -77,9 +78,11 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
     for name in (f"{split}/source.txt", f"{split}/reference.txt"):
         if data and other and data.files.get(name) != other.files.get(name):
             raise InputError(f"{first} and {second} were scored on different text: {name} differs")
-    _, references = text_of_split(load_experiment(first), split, data)
+    experiment = load_experiment(first)
+    _, references = text_of_split(experiment, split, data)
     one, other = ((str(run), read_text(hypotheses_path(run, split))) for run in (first, second))
-    return compare_lines(one, other, references)
+    language = experiment.config.data.corpus.target_language
+    return compare_lines(one, other, references, language)
 
 
 def compare_files(first: Path, second: Path, reference: Path) -> Significance:
@@ -89,7 +92,10 @@ def compare_files(first: Path, second: Path, reference: Path) -> Significance:
 
 
 def compare_lines(
-    first: tuple[str, Sequence[str]], second: tuple[str, Sequence[str]], references: Sequence[str]
+    first: tuple[str, Sequence[str]],
+    second: tuple[str, Sequence[str]],
+    references: Sequence[str],
+    language: str = "en",
 ) -> Significance:
     """Compare two systems, each a name and its lines, by sacreBLEU's approximate randomisation.
 
@@ -98,7 +104,6 @@ def compare_lines(
     The test accounts for the choice of lines, not for the effect of another training seed. The
     intervals are of a bootstrap over the lines. The result is the same at every call.
     """
-    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.significance import PairedTest
 
     for name, lines in (first, second):
@@ -108,7 +113,7 @@ def compare_lines(
         raise InputError("there are no lines to compare")
     test = PairedTest(
         [first, second],
-        {"BLEU": BLEU(references=[list(references)])},
+        {"BLEU": sacrebleu_metric(language, references)},
         None,
         test_type="ar",
         n_samples=_TRIALS,

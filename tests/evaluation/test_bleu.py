@@ -42,6 +42,15 @@ def test_bleu_is_sacrebleus_with_its_signature() -> None:
     )
 
 
+@pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("ja", "char"), ("th", "char")])
+def test_languages_without_spaces_are_split_into_characters(language: str, tokenizer: str) -> None:
+    found = bleu(["今天天气很好吗"], ["今天天气很好。"], language)
+    # Of 7 to 4 n-grams, the last of each is wrong.
+    precisions = [6 / 7, 5 / 6, 4 / 5, 3 / 4]
+    assert math.isclose(found.score, 100 * math.prod(precisions) ** 0.25)
+    assert f"|tok:{tokenizer}|" in found.signature
+
+
 @pytest.mark.parametrize(
     ("lines", "language", "tokens"),
     [

@@ -17,6 +17,8 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 _SPLIT_COMPOUND = r"\1 ##AT##-##AT## \2"
 # That script is for German only.
 _LANGUAGES_WITH_COMPOUNDS = ("de",)
+# Of languages that put no space between words; sacreBLEU's own for Japanese needs a dictionary.
+_TOKENIZERS = {"zh": "zh", **dict.fromkeys(("ja", "km", "lo", "my", "th"), "char")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,13 +29,19 @@ class Bleu:
     signature: str
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
-    """sacreBLEU's corpus score of detokenised text against single references."""
-    from sacrebleu.metrics.bleu import BLEU  # slow to import
-
-    metric = BLEU()
+def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "en") -> Bleu:
+    """sacreBLEU's corpus score of detokenised text in ``language`` against single references."""
+    metric = sacrebleu_metric(language)
     score = _corpus_score(metric, hypotheses, references)
     return Bleu(score=score, signature=str(metric.get_signature()))
+
+
+def sacrebleu_metric(language: str, references: Sequence[str] | None = None) -> BLEU:
+    """sacreBLEU for this language, an ISO 639-1 code: ``13a`` for those with spaces."""
+    from sacrebleu.metrics.bleu import BLEU  # slow to import
+
+    given = None if references is None else [list(references)]
+    return BLEU(tokenize=_TOKENIZERS.get(language), references=given)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Bleu:
