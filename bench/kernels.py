@@ -40,7 +40,7 @@ def profile(step: Step, batches: Sequence[Batch], device: torch.device) -> Figur
         train()
         seconds = train()
         activities = [activity.CPU, activity.CUDA] if is_gpu else [activity.CPU]
-        with torch.profiler.profile(activities=activities) as found:
+        with torch.profiler.profile(activities=activities, acc_events=True) as found:
             train()
     spent = {
         event.key: 1e-6 * (event.self_device_time_total if is_gpu else event.self_cpu_time_total)
