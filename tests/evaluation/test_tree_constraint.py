@@ -49,9 +49,7 @@ def of_size(vocabulary: Vocabulary, seed: int = 0, **bias: float) -> Transformer
     return lively_model(config, seed=seed, **bias).float()
 
 
-def forests(
-    spelling: Spelling, leaves: Sequence[list[int]], brackets: int, *, nested: bool = False
-) -> Iterator[list[int]]:
+def forests(spelling: Spelling, leaves: Sequence[list[int]], brackets: int) -> Iterator[list[int]]:
     """All lines of one or more trees over ``leaves`` with at most that many pairs of brackets."""
     if not leaves:
         yield []
