@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablations.figures.curves import Curve, draw_curves, read_curve
-from ablations.files import HTML_FILE, PLAN_FILE, SEARCH_FILE
+from ablations.files import CONFIRM, HTML_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.report.layout import render
 from ablations.runs.attempts import locate
 from ablations.search.report import describe_trial, draw_search, shares_of_importance
@@ -31,12 +31,14 @@ _DEPTH = 3
 
 
 def find_directories(root: Path) -> Iterator[Path]:
-    """``root`` if it is a table's or a search's directory, else those below it."""
+    """``root`` if it is a table's or a search's directory, else those below it; after a search the
+    table that trains its best trials again.
+    """
     for folder, names, files in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
         if PLAN_FILE in files or SEARCH_FILE in files:
             yield Path(folder)
-            names.clear()
+            names[:] = [name for name in names if name == CONFIRM]
         elif CONFIG_FILE in files or depth == _DEPTH:
             names.clear()  # a single run has many files, but none of ours
         names[:] = sorted(name for name in names if not name.startswith("."))

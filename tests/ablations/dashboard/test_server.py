@@ -132,13 +132,18 @@ def test_damaged_files_and_html_in_texts_do_no_harm(address: str, root: Path) ->
     assert "cannot be read now" in get(address).text
 
 
-def test_a_search_has_its_figures(tmp_path: Path) -> None:
+def test_a_search_has_its_figures_and_the_table_of_its_best(tmp_path: Path) -> None:
     search = small_search(tmp_path / "lr", trials=32)
     for place, name in enumerate(search.names[:31]):
         values = {"learning_rate_factor": 0.2 + 0.1 * place, "warmup_steps": 20 + place}
         leave(search, tmp_path / "lr" / name, values, perplexity=3.0 + place)
+    claim_plan(tmp_path / "lr" / "confirm", small_plan())
     with serving(Page([tmp_path])) as address:
         page = get(address).text
+    assert re.findall("<h2>(.*)</h2>", page) == [
+        "search base_lr at scale tiny",
+        "pair at scale tiny",
+    ]
     figures = re.findall(r'<figure id="[^"]*:(\w+)"', page)
     assert figures == ["history", "curves", "parallel", "importances", "slices"]
     assert "best: trial-0000, perplexity 3.000: learning_rate_factor 0.2" in page
