@@ -178,7 +178,7 @@ LINES = {
     "ablations": 480,
     "ablations/costs": 420,
     "ablations/dashboard": 330,
-    "ablations/figures": 350,
+    "ablations/figures": 360,
     "ablations/report": 1_770,
     "ablations/runs": 1_570,
     "ablations/search": 1_160,

@@ -53,7 +53,8 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
     for trial in inside:
         if trial["perplexity"] < corners[-1]["perplexity"]:
             corners.append(trial)
-    corners.append({**corners[-1], "number": len(trials) - 1})
+    last = max(trial["number"] for trial in (*inside, *edge))
+    corners.append({**corners[-1], "number": last})
     line: Spec = {"interpolate": "step-after", "color": style.GREY}
     best = style.layer("line", {"x": x, "y": _PERPLEXITY}, data=corners, **line)
     return style.figure(

@@ -56,7 +56,7 @@ def test_the_axis_of_perplexity_belongs_to_finished_trials() -> None:
     assert [(x["number"], x["perplexity"]) for x in line["data"]["values"]] == [
         (0, 5.0),
         (2, 4.0),
-        (7, 4.0),
+        (6, 4.0),  # the last that ended
     ]
     assert not draw_search(SEARCH, TRIALS[:2], {})
 
