@@ -40,6 +40,7 @@ def profile(step: Step, batches: Sequence[Batch], device: torch.device) -> Figur
         train()
         seconds = train()
         activities = [activity.CPU, activity.CUDA] if is_gpu else [activity.CPU]
+        # There is one cycle alone; without acc_events, torch 2.11 warns that others are lost.
         with torch.profiler.profile(activities=activities, acc_events=True) as found:
             train()
     spent = {

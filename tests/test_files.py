@@ -11,7 +11,7 @@ import pytest
 
 from tests.samples import DAMAGED_JSON
 from transformer.errors import InputError
-from transformer.files import expand, read_json, write_atomically, write_json
+from transformer.files import expand_user, read_json, write_atomically, write_json
 
 
 @pytest.mark.parametrize("content", DAMAGED_JSON.values(), ids=DAMAGED_JSON)
@@ -26,9 +26,9 @@ def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, 
 
 
 def test_a_home_directory_that_is_not_known_is_refused():
-    assert expand("a/~") == Path("a/~") and expand("~") == Path.home()
+    assert expand_user("a/~") == Path("a/~") and expand_user("~") == Path.home()
     with pytest.raises(InputError, match=r"^~nobody-here/text cannot be found.* set HOME, or"):
-        expand("~nobody-here/text")
+        expand_user("~nobody-here/text")
 
 
 def test_a_new_name_is_on_disk_before_anything_else_happens(

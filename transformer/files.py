@@ -29,11 +29,11 @@ def remove_unfinished(directory: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def expand(path: str | Path) -> Path:
+def expand_user(path: str | Path) -> Path:
     """The path with ``~`` replaced by the user's folder."""
     try:
         return Path(path).expanduser()
-    except RuntimeError as error:  # such as a user of a container, whom the system does not know
+    except RuntimeError as error:  # as of a container's user, whom the system does not know
         raise InputError(
             f"{path} cannot be found, as no such home directory is known: set HOME, or for the "
             "project's own folders DATA_CACHE and SACREBLEU"

@@ -216,12 +216,12 @@ def _with_time_left(
 
 def _share_of_steps(runs: Sequence[Run], configs: Mapping[str, Config]) -> float:
     """The share of their steps that the runs which ended took, as trials of a search are pruned."""
-    ended = [run for run in runs if run.state in (RunState.DONE, RunState.PRUNED)]
     shares = [
         run.progress.step / configs[run.row].training.max_steps if run.progress else 1.0
-        for run in ended
+        for run in runs
+        if run.state in (RunState.DONE, RunState.PRUNED)
     ]
-    return fmean(shares) if shares else 1.0
+    return fmean(shares or [1.0])
 
 
 def _whole(run: Run) -> float | None:

@@ -80,6 +80,9 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -
             monkeypatch.delenv(variable, raising=False)
         monkeypatch.setenv(name, value)
         assert cache_directory() == Path(expected)
+    monkeypatch.setenv("XDG_CACHE_HOME", "~nobody-here")
+    with pytest.raises(InputError, match=r"^~nobody-here cannot be found.* set HOME"):
+        cache_directory()
 
 
 def test_a_second_process_waits_and_says_so(

@@ -12,8 +12,8 @@ from experiments.cli import compare
 from experiments.evaluate.significance import compare_lines, compare_runs
 from experiments.records.outputs import hypotheses_path
 from experiments.records.ownership import claim
-from tests.experiments.samples import tiny_experiment
-from tests.samples import number_pairs
+from tests.experiments.samples import result_of, tiny_experiment
+from tests.samples import number_pairs, write_corpus
 from transformer.errors import InputError
 
 REFERENCES = [target for _, target in number_pairs(211, seed=5)]
@@ -88,3 +88,14 @@ def test_runs_are_compared_by_their_translations(
     first, second, difference, _ = capsys.readouterr().out.splitlines()
     assert first.endswith(str(finished)) and second.startswith("BLEU 100.00")
     assert ", 11 lines: " in difference
+
+
+def test_a_target_without_spaces_is_scored_and_compared_by_its_own_tokenizer(
+    tmp_path: Path,
+) -> None:
+    run, folder = tmp_path / "run", write_corpus(tmp_path / "numbers")
+    for path in folder.glob("*.de"):
+        path.rename(path.with_suffix(".zh"))
+    result = result_of(tiny_experiment(folder, ("valid",), max_steps=2), run)
+    assert "|tok:zh|" in (result.bleu_signature or "")
+    assert "|tok:zh|" in compare_runs(run, run, "valid").signature

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.errors import InputError
-from transformer.files import expand
+from transformer.files import expand_user
 
 _PACKINGS = ("", ".gz", ".xz", ".bz2")
 _TRAINING_TEXT = re.compile(r"(?P<stem>train(-.+?)?)\.(?P<language>[^.]+)(\.(gz|xz|bz2))?")
@@ -26,7 +26,7 @@ def files_corpus(
     """A corpus of line-aligned (source, target) files, plain or .gz, .xz, .bz2."""
 
     def pair(files: tuple[str | Path, str | Path]) -> ParallelText:
-        source, target = (TextFile(location=str(expand(f).resolve())) for f in files)
+        source, target = (TextFile(location=str(expand_user(f).resolve())) for f in files)
         return ParallelText(source=source, target=target)
 
     return Corpus(
@@ -51,7 +51,7 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
         InputError: if a file is missing or exists both plain and compressed, or the languages are
             ambiguous.
     """
-    folder = expand(folder)
+    folder = expand_user(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder")
     matches = (_TRAINING_TEXT.fullmatch(path.name) for path in folder.iterdir())
@@ -95,7 +95,7 @@ def anchored(corpus: Corpus, folder: Path) -> Corpus:
     """The corpus with relative paths resolved against ``folder``."""
 
     def file(side: TextFile) -> TextFile:
-        path = folder / expand(side.location)
+        path = folder / expand_user(side.location)
         return replace(side, location=str(path.resolve())) if side.is_path else side
 
     def text(text: ParallelText) -> ParallelText:

@@ -11,7 +11,7 @@ from typing import Literal, cast, get_args
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.trees import Leaves
 from transformer.errors import InputError
-from transformer.files import expand
+from transformer.files import expand_user
 
 Split = Literal["train", "valid", "test"]
 
@@ -87,7 +87,7 @@ class TreebankText:
 
 def _wsj(folder: Path) -> Path:
     """The folder of the sections in or below ``folder``."""
-    folder = expand(folder).resolve()
+    folder = expand_user(folder).resolve()
     found = [folder / below for below in _WSJ_FOLDERS if any((folder / below).glob("[0-2][0-9]"))]
     if not found:
         raise InputError(

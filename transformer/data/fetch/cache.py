@@ -13,16 +13,16 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from transformer.errors import InputError
-from transformer.files import expand, rename
+from transformer.files import expand_user, rename
 from transformer.formats import size
 
 
 def cache_directory() -> Path:
     """The folder of downloads and prepared corpora: ``DATA_CACHE``, or the user's cache."""
     if configured := os.environ.get("DATA_CACHE"):
-        return expand(configured)
+        return expand_user(configured)
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return expand(home) / "attention-is-all-you-need"
+    return expand_user(home) / "attention-is-all-you-need"
 
 
 @contextmanager

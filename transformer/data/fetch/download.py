@@ -23,7 +23,7 @@ from transformer.data.fetch.cache import (
     sha256_of,
 )
 from transformer.errors import InputError
-from transformer.files import expand
+from transformer.files import expand_user
 from transformer.progress import show_progress
 
 # (connect, read) in seconds
@@ -58,7 +58,7 @@ def fetch_download(file: TextFile) -> Path:
             address = f"{mirror}/{_address(file)}" if mirror else file.location
             download(address, path, sha256, file.bytes)
             return path
-        origin = expand(mirror) / _address(file)
+        origin = expand_user(mirror) / _address(file)
         if not origin.is_file():
             raise InputError(f"{origin} does not exist: DATA_MIRROR lacks {file.location}")
         check_space(path.parent, origin.stat().st_size, path.name)

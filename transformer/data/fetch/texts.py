@@ -35,7 +35,7 @@ from transformer.data.fetch.download import cached_path, fetch_download
 from transformer.data.text import read_text
 from transformer.data.trees import Leaves, linearise, read_trees, words
 from transformer.errors import InputError, unknown_name
-from transformer.files import expand
+from transformer.files import expand_user
 from transformer.progress import show_progress
 
 _CHUNK = 2**20
@@ -93,7 +93,7 @@ def _whole(file: TextFile) -> Path:
         return write_once(_trees_folder(text), partial(_write_trees, text)) / text.file_name
     if scheme == "sacrebleu":
         return _text_of_test_set(file.location)
-    path = expand(file.location)
+    path = expand_user(file.location)
     if not path.is_file():
         raise InputError(f"{path} does not exist: check its path")
     if file.sha256 is not None:
@@ -140,7 +140,7 @@ def _text_of_test_set(location: str) -> Path:
     """
     name, pair, side = split_location(location)
     stem = f"{name.replace('/', '_')}.{pair}"
-    given = expand(os.environ.get("SACREBLEU") or "~/.sacrebleu")
+    given = expand_user(os.environ.get("SACREBLEU") or "~/.sacrebleu")
     fetched = cache_directory() / "sacrebleu" / stem
     file = f"{stem}.{_FIELDS[side]}"
     found = _only(given / name, file) or _only(fetched / name, file)

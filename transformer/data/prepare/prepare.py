@@ -47,7 +47,7 @@ from transformer.data.text import read_aligned
 from transformer.data.trees import BRACKETS
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
-from transformer.files import expand, remove_unfinished, write_json
+from transformer.files import expand_user, remove_unfinished, write_json
 from transformer.formats import duration, size
 from transformer.progress import show_activity
 
@@ -107,7 +107,7 @@ def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[P
     """
     corpus = config.data.corpus
     for file in dict.fromkeys(replace(file, member=None) for file in corpus.files):
-        path = cached_path(file) if file.is_download else expand(file.location)
+        path = cached_path(file) if file.is_download else expand_user(file.location)
         if file.sha256 is not None and path.exists():  # a download may have been removed
             sound = sha256_of(path) == file.sha256
             yield path, "" if sound else "not as declared; restore it, or remove it from the cache"
