@@ -14,15 +14,18 @@ from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.devices import nominal_peak
 from experiments.records.result import Result
-from transformer.config import Config, ModelConfig, TrainingConfig
+from transformer.config import Config, ModelConfig
 from transformer.errors import InputError
-from transformer.evaluation.counts import run_flops, step_flops, training_flops
+from transformer.evaluation.counts import step_flops, training_flops
 
 # Section 5.2: 100,000 steps of the base model in 12 hours on 8 P100.
-_PAPER_DEVICE_SECONDS = 8 * 12 * 3_600
-_PAPER_TOKENS = 25_000
-# Without torch.compile a step of the base model launches about a thousand kernels of 10 µs or more.
-_MIN_STEP_SECONDS = 0.010
+_PAPER_STEP_SECONDS = 8 * 12 * 3_600 / 100_000
+# experiments/results/gpu-h200.jsonl: our steps on an H200 in bf16.
+_BASE_STEP_SECONDS, _BIG_STEP_SECONDS = 0.0655, 0.1259
+_BIG = ModelConfig(d_model=1_024, d_ff=4_096, num_heads=16)
+_STEP_TOKENS = 25_000
+# What it takes to launch the kernels of `small`, there and without torch.compile.
+_MIN_STEP_SECONDS = 0.020
 # About ten seconds to load Lightning, CUDA and the data, and as many to translate 2,000 sentences.
 _OVERHEAD_SECONDS = 20.0
 
@@ -93,26 +96,43 @@ class Speed:
 
 
 def nominal_speed(device: str, configs: Mapping[str, Config]) -> Speed:
-    """The speed of a GPU, such as ``H100``, at the share of its peak that the paper reached."""
+    """The speed of a GPU, such as ``H100``, from one that is known and their nominal peaks."""
     precision = next(iter(configs.values())).training.precision
     if precision == "auto":
         precision = "bf16" if nominal_peak(device, "bf16") else "fp32"
-    peak, paper_peak = nominal_peak(device, precision), nominal_peak("P100", "fp32")
-    if peak is None or paper_peak is None:
+    peak = nominal_peak(device, precision)
+    if peak is None:
         raise InputError(
             f"no nominal peak of {device!r} in {precision} is known: name one of NVIDIA's usual "
             "GPUs, such as H100, A100, L4 or 'RTX 4090'"
         )
-    tokens = TrainingConfig().max_steps * _PAPER_TOKENS
-    work = training_flops(ModelConfig(), tokens, tokens)
-    share = work / (_PAPER_DEVICE_SECONDS * paper_peak)
+    if precision == "bf16":
+        known, basis, seconds = "H200", "our base and big models on an H200", _step_on_h200
+    else:
+        known, basis, seconds = "P100", "the paper's base model on P100", _step_on_p100
+    slower = (nominal_peak(known, precision) or peak) / peak
     return Speed(
         device=device,
-        basis=f"{share:.0%} of its {peak / 1e12:g} TFLOP/s in {precision}, as the paper's base "
-        "model on P100",
-        known=[Timing(x, run_flops(x) / (peak * share)) for x in configs.values()],
+        basis=f"{basis}, in proportion to its nominal peak of {peak / 1e12:g} TFLOP/s in "
+        f"{precision}",
+        known=[Timing(x, x.training.max_steps * seconds(x) * slower) for x in configs.values()],
         min_step_seconds=_MIN_STEP_SECONDS,
     )
+
+
+def _step_on_p100(config: Config) -> float:
+    base = training_flops(ModelConfig(), _STEP_TOKENS, _STEP_TOKENS)
+    return _PAPER_STEP_SECONDS * step_flops(config) / base
+
+
+def _step_on_h200(config: Config) -> float:
+    """A time for each token, for all that moves memory, and one for each FLOP."""
+    line = linear_regression(
+        [training_flops(model, _STEP_TOKENS, _STEP_TOKENS) for model in (ModelConfig(), _BIG)],
+        [_BASE_STEP_SECONDS, _BIG_STEP_SECONDS],
+    )
+    tokens = config.data.tokens_per_batch / _STEP_TOKENS
+    return line.intercept * tokens + line.slope * step_flops(config)
 
 
 def read_finished(plan: Plan, root: Path) -> dict[Cell, Result]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import lightning.pytorch as lightning
@@ -58,15 +59,24 @@ class TransformerModule(lightning.LightningModule):
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sums over the target word-pieces of the smoothed loss and of the plain one, in nats."""
-        with autocast(self.config.training.precision, self.device):
-            return self._sums(batch.src, batch.tgt, batch.real_targets)
+        return self._call(self._sums, batch)
 
-    def _sums(self, src: Tensor, tgt: Tensor, real_targets: Tensor) -> tuple[Tensor, Tensor]:
-        states = self.model.states(src, tgt[:, :-1]).flatten(0, 1)
+    def _call(
+        self, sums: Callable[..., tuple[Tensor, Tensor]], batch: Batch
+    ) -> tuple[Tensor, Tensor]:
+        # Sliced out here: torch 2.11 cannot compile for GPUs what depends on the sizes of slices.
+        inputs, targets = batch.tgt[:, :-1], batch.tgt[:, 1:]
+        with autocast(self.config.training.precision, self.device):
+            return sums(batch.src, inputs, targets, batch.real_targets)
+
+    def _sums(
+        self, src: Tensor, inputs: Tensor, targets: Tensor, real_targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        states = self.model.states(src, inputs).flatten(0, 1)
         return smoothed_cross_entropy(
             states.index_select(0, real_targets),
             self.model.output.weight,
-            tgt[:, 1:].flatten().index_select(0, real_targets),
+            targets.flatten().index_select(0, real_targets),
             self.config.training.label_smoothing,
             self.config.model.vocab_size,
         )
@@ -74,8 +84,7 @@ class TransformerModule(lightning.LightningModule):
     def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The same as ``loss``, with the fastest way to its gradient; only rounding differs."""
         if self._compiled_sums is not None:
-            with autocast(self.config.training.precision, self.device):
-                return self._compiled_sums(batch.src, batch.tgt, batch.real_targets)
+            return self._call(self._compiled_sums, batch)
         if self.device.type == "cpu" and torch.get_num_threads() > 1 and len(batch.src) > 1:
             trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
             return loss_of_halves(self.loss, batch.halves(), trained)
