@@ -150,8 +150,8 @@ def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:
 
 
 def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, root: Path) -> Plan:
-    """A table that trains the ``count`` best trials and the base again with fresh seeds, as the
-    best owes a part of its perplexity to luck; rows that the table already has stay.
+    """A table that trains the base and the ``count`` best trials, best first, again with fresh
+    seeds, as the best owes a part of its perplexity to luck; rows that it already has stay.
     """
     base = search.values(search.base)
     finished = [x for x in ranked(trials) if x.state == RunState.DONE and x.values != base]
@@ -172,7 +172,7 @@ def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, root:
             scaled=found[name],
             seeds=tuple(range(first, first + _CONFIRMING_SEEDS)),
         )
-        for name in sorted(found)  # "base" comes before "trial-…"
+        for name in found
     )
     return Plan(
         table=f"{search.space}-confirm",

@@ -246,5 +246,5 @@ def test_the_best_are_trained_again_with_fresh_seeds_and_reported(tmp_path: Path
     leave(search, tmp_path / search.names[4], now_better, perplexity=2.9)
     again = plan_confirmation(search, read_trials(search, tmp_path), 1, tmp_path)
     claim_plan(tmp_path / CONFIRM, again)
-    rows = load_plan(tmp_path / CONFIRM).rows  # the earlier one stays
-    assert [row.name for row in rows] == ["base", "trial-0002", "trial-0004"]
+    rows = load_plan(tmp_path / CONFIRM).rows  # the earlier one stays, after the best
+    assert [row.name for row in rows] == ["base", "trial-0004", "trial-0002"]
