@@ -51,7 +51,9 @@ def test_files_are_the_golden_ones_and_html_has_the_same_tables(
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("name", sorted(x.parent.name for x in RESULTS.glob("*/table.json")))
+@pytest.mark.parametrize(
+    "name", sorted(str(x.parent.relative_to(RESULTS)) for x in RESULTS.rglob("table.json"))
+)
 def test_committed_reports_are_as_they_would_be_written_now(name: str, tmp_path: Path) -> None:
     root = shutil.copytree(RESULTS / name, tmp_path / name)
     write_report(root)
