@@ -44,7 +44,10 @@ settings.load_profile("patient")
 
 @pytest.fixture(scope="session")
 def _figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("figures")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "figures"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +59,7 @@ def _own_surroundings(
     (cache / "figures").symlink_to(_figures)  # holds one script, which takes seconds to bundle
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed takes a millisecond without a GPU
     hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if nohup started the tests
     yield
     signal.signal(signal.SIGHUP, hangup)

@@ -199,7 +199,7 @@ LINES = {
     "transformer": 1_040,
     "transformer/data": 2_710,
     "transformer/decoding": 420,
-    "transformer/evaluation": 750,
+    "transformer/evaluation": 770,
     "transformer/kernels": 490,
     "transformer/model": 340,
     "transformer/training": 350,

@@ -9,9 +9,13 @@ import subprocess
 import sys
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
+
+from tests.gpu.conftest import pytest_configure
 
 ROOT = Path(__file__).parents[1]
 NEEDED = ("torch", "lightning", "pytest")
@@ -67,10 +71,11 @@ def absent() -> list[str]:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_all_are_skipped_with_one_line(tmp_path: Path) -> None:
-    done = run(tmp_path)
-    skipped = "torch finds no GPU here; --device cpu tries these tests on a CPU"
-    assert (done.returncode, done.stderr) == (0, f"Exit: skipped: {skipped}\n"), done.stdout
+def test_without_a_gpu_all_are_skipped_with_one_line() -> None:
+    config = cast(pytest.Config, SimpleNamespace(getoption={"--device": "cuda"}.get))
+    with pytest.raises(pytest.exit.Exception, match="skipped: torch finds no GPU") as end:
+        pytest_configure(config)
+    assert end.value.returncode == 0
 
 
 @pytest.mark.slow

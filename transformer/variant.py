@@ -126,11 +126,13 @@ def _trusted() -> dict[str, Path]:
     return {path.stem: path for path in paths}
 
 
-@functools.cache
+_installed_packages = functools.cache(importlib.metadata.packages_distributions)
+
+
 def _is_installed(module: str) -> bool:
     """Whether its package is; a file in the working directory is not."""
     package = module.partition(".")[0]
-    return package == __package__ or package in importlib.metadata.packages_distributions()
+    return package == __package__ or package in _installed_packages()
 
 
 def _source(module: str) -> Path:

@@ -56,8 +56,11 @@ def to_average(directory: Path, count: int) -> list[Path]:
     Those that were written at earlier stops are left out, so that the average does not depend on
     how often the run was stopped.
     """
-    sound = [path for _, path in step_checkpoints(directory) if _is_sound(path)]
-    return [path for path in sound if is_regular(path) or path == sound[-1]][-count:]
+    found: list[Path] = []
+    for _, path in reversed(step_checkpoints(directory)):
+        if len(found) < count and (is_regular(path) or not found) and _is_sound(path):
+            found.insert(0, path)
+    return found
 
 
 def _is_sound(checkpoint: Path) -> bool:

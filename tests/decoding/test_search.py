@@ -267,9 +267,9 @@ def test_keys_and_values_fit_into_the_memory_set_aside(
 
     figures = measure_steps(monkeypatch, taken)
     monkeypatch.setattr(key_value_cache, "_INITIAL_STEPS", 1)
-    sources = [random_sentences([length])[0].tolist() for length in (2,) * 40]
-    found = dict(decode_sentences(model, sources, config, tokens_per_batch=80))
-    assert len(found) == 40
+    sources = [random_sentences([length])[0].tolist() for length in (2,) * 20]
+    found = dict(decode_sentences(model, sources, config, tokens_per_batch=40))
+    assert len(found) == 20
     assert 0.3 * room < max(figures) <= room
 
 

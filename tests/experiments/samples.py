@@ -24,6 +24,7 @@ def tiny_experiment(
     """About nine steps per epoch, so that forty steps end in the middle of the fifth."""
     config = tiny(
         folder_corpus(folder),
+        num_layers=1,
         dropout=0.1,
         max_steps=40,
         checkpoint_every_steps=10,

@@ -203,7 +203,7 @@ REFUSED = [
     ("export RUN --format ctranslate2 --average 3", "holds 2 of the 3 checkpoints to average"),
     ("export RUN --format safetensors --output nowhere/x", "nowhere is not a folder"),
     ("export RUN --format safetensors --output FOLDER", "exists and is no earlier export of this"),
-    ("attention RUN one --layer 3", "there is no layer 3: the model has layers 1 to 2"),
+    ("attention RUN one --layer 3", "there is no layer 3: the model has layers 1 to 1"),
     ("attention RUN one --heads 1,4", "--heads is '1,4', but takes numbers such as 1,3"),
     ("attention RUN one --heads 1,x", "--heads is '1,x', but takes numbers such as 1,3"),
     ("attention RUN one --find --layer 1", "--find chooses layers and heads itself"),

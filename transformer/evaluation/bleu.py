@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 # As in the authors' script, tensor2tensor/utils/get_ende_bleu.sh; like it, this leaves some hyphens
 # between single letters (a-b-c).
@@ -77,19 +79,24 @@ def moses_tokens(lines: Sequence[str], language: str) -> list[str]:
         >>> moses_tokens(["„E-Mail“, z. B. so…"], "de")
         ['" E ##AT##-##AT## Mail " , z. B. so ...']
     """
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer  # takes half a second
-
-    # Only characters are mapped: commas are neither moved across quotes nor changed in numbers.
-    normalizer = MosesPunctNormalizer(
-        language, norm_quote_commas=False, norm_numbers=False, pre_replace_unicode_punct=True
-    )
-    tokenizer = MosesTokenizer(language)
+    normalizer, tokenizer = _moses(language)
     tokenised = [
         " ".join(tokenizer.tokenize(normalizer.normalize(line), escape=False)) for line in lines
     ]
     if language not in _LANGUAGES_WITH_COMPOUNDS:
         return tokenised
     return [_COMPOUND.sub(_SPLIT_COMPOUND, line) for line in tokenised]
+
+
+@cache
+def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer]:
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer  # takes half a second
+
+    # Only characters are mapped: commas are neither moved across quotes nor changed in numbers.
+    normalizer = MosesPunctNormalizer(
+        language, norm_quote_commas=False, norm_numbers=False, pre_replace_unicode_punct=True
+    )
+    return normalizer, MosesTokenizer(language)
 
 
 def _corpus_score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import TYPE_CHECKING
 
 from transformer.config import Config, ModelConfig
+
+if TYPE_CHECKING:
+    from transformer.model.encoder_decoder import Transformer
 
 
 def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
@@ -21,7 +25,9 @@ def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
     if vocab_size is not None:
         config = dataclasses.replace(config, vocab_size=vocab_size)
     if config.model is not None:
-        return _count_modules(config)[0]
+        model = _on_meta(config)
+        saved = model.state_dict()  # without the rows that pad the embedding
+        return sum(saved[name].numel() for name, _ in model.named_parameters())
     width = config.d_model
     attention = 2 * width * config.num_heads * (config.d_k + config.d_v)
     feed_forward = 2 * width * config.d_ff + config.d_ff + width
@@ -40,7 +46,7 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
     positions are left out: together about 1 % at the lengths of sentences.
     """
     if config.model is not None:
-        _, per_source, per_target = _count_modules(config)
+        per_source, per_target = _count_products(config)
         return 6.0 * (per_source * source_tokens + per_target * target_tokens)
     heads = config.num_heads * (config.d_k + config.d_v)
     attention_half = config.d_model * heads  # W^Q and W^O; W^K and W^V are as large again
@@ -51,17 +57,22 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
 
 
 @functools.cache
-def _count_modules(config: ModelConfig) -> tuple[int, int, int]:
-    """Parameters, and multiplications by weights for each source and each target token."""
+def _on_meta(config: ModelConfig) -> Transformer:
     import torch
-    from torch.utils.flop_counter import FlopCounterMode
 
     from transformer.variant import build
 
     with torch.device("meta"):
-        model = build(config).eval()
-    saved = model.state_dict()  # without the rows that pad the embedding
-    parameters = sum(saved[name].numel() for name, _ in model.named_parameters())
+        return build(config).eval()
+
+
+@functools.cache
+def _count_products(config: ModelConfig) -> tuple[int, int]:
+    """Multiplications by weights for each source and each target token."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model = _on_meta(config)
 
     def products(source: int, target: int) -> int:
         src, tgt = (torch.ones(1, n, dtype=torch.long, device="meta") for n in (source, target))
@@ -72,7 +83,7 @@ def _count_modules(config: ModelConfig) -> tuple[int, int, int]:
         return (found.get(torch.ops.aten.mm, 0) + found.get(torch.ops.aten.addmm, 0)) // 2
 
     few, output = products(2, 2), model.output.vocab_size * model.output.d_model
-    return parameters, products(3, 2) - few, products(2, 3) - few + output
+    return products(3, 2) - few, products(2, 3) - few + output
 
 
 def step_flops(config: Config) -> float:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runs.attempts import locate
 from experiments.records.attempt import read_attempt
 from tests.ablations.samples import prepare_stand_ins
 from tests.ablations.storm.place import (
@@ -70,20 +69,8 @@ def busy(driver: DriverProcess) -> set[int]:
     return {parent_of(parent_of(pid)) for pid in driver.runs}
 
 
-def test_a_table_survives_a_signal_kills_and_a_lost_node(place: Place, cluster: RayCluster) -> None:
+def test_a_table_survives_kills_a_lost_node_and_a_signal(place: Place, cluster: RayCluster) -> None:
     nodes = {cluster.add_node(1)}
-    message = "no node of the Ray cluster has room for a run, which needs"
-    assert_refused(begin(place, cluster, "--threads", "64"), message)
-    assert not (place.out / "table.json").exists()
-
-    driver, base = begin(place, cluster), place.out / "base" / "seed-1"
-    wait_for(driver, lambda: any(locate(base).glob("checkpoints/*")))
-    send(driver.process.pid, signal.SIGTERM)
-    assert driver.process.wait(60) == 143, driver.last_words()
-    assert "base/seed-1: stopped after a checkpoint" in driver.last_words()
-    attempt = read_attempt(locate(base))
-    assert attempt is not None and not attempt.failures
-
     driver = begin(place, cluster)
     nodes.add(cluster.add_node(1))
     wait_for(driver, lambda: len(driver.runs) == 2)
@@ -94,8 +81,12 @@ def test_a_table_survives_a_signal_kills_and_a_lost_node(place: Place, cluster: 
     wait_for(driver, lambda: bool(busy(driver) & nodes))
     cluster.remove_node(min(busy(driver) & nodes))
     wait_for(driver, lambda: driver.last_words(999).count("its node was lost") > 1)
-    send(driver.process.pid, signal.SIGKILL)  # its runs end after a checkpoint
-    driver.process.wait()
+    wait_for(driver, lambda: bool(driver.runs))
+    send(driver.process.pid, signal.SIGTERM)
+    assert driver.process.wait(60) == 143, driver.last_words()
+    assert "seed-1: stopped after a checkpoint" in driver.last_words()
+    attempts = [read_attempt(begun) for begun in place.out.glob("*/*.attempt-*")]
+    assert attempts and not any(attempt and attempt.failures for attempt in attempts)
 
     prepare_stand_ins(place.out, {})  # they take no time from now on
     last = begin(place, cluster)
@@ -107,9 +98,14 @@ def test_a_table_survives_a_signal_kills_and_a_lost_node(place: Place, cluster: 
 
 
 @pytest.mark.slow  # Ray asks for 20 s
-def test_a_driver_without_the_clusters_token_is_refused(place: Place, cluster: RayCluster) -> None:
+def test_a_cluster_without_room_or_with_another_token_is_refused(
+    place: Place, cluster: RayCluster
+) -> None:
+    message = "no node of the Ray cluster has room for a run, which needs"
+    assert_refused(begin(place, cluster, "--threads", "64"), message)
     driver = begin(place, cluster, RAY_AUTH_TOKEN="another")
     assert_refused(driver, "no Ray cluster can be used at")
+    assert not (place.out / "table.json").exists()
 
 
 @pytest.mark.slow

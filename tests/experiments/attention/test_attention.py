@@ -126,7 +126,7 @@ def test_find_lists_heads_and_draws_the_best(
     drawn = path.read_text(encoding="utf-8")
     measures = ["the word before", "the word itself", "the word after", "the end of the sentence"]
     for line, name in zip(lines, measures, strict=True):  # three words have nothing far away
-        best, *others = re.findall(r"layer [12] head [123]: \d+ %", line)
+        best, *others = re.findall(r"layer 1 head [123]: \d+ %", line)
         assert line.startswith(name) and len(others) == 2
         assert f">{name}, {best}</text>" in drawn
 
@@ -136,18 +136,18 @@ def test_the_page_is_written_into_the_run(copy: Path):
     page = (copy / "attention.html").read_text(encoding="utf-8")
     assert "<b>" not in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)
-    assert re.search(r'href="#kind=cross&amp;layer=[12]&amp;heads=[123]">layer ', page)
+    assert re.search(r'href="#kind=cross&amp;layer=1&amp;heads=[123]">layer ', page)
 
 
 def test_stacks_of_different_depths_are_drawn(
     copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def shallow(*args: Any, **options: Any) -> dict[Kind, Attention]:
+    def deeper(*args: Any, **options: Any) -> dict[Kind, Attention]:
         found = attend(*args, **options)
-        encoder = dataclasses.replace(found["encoder"], weights=found["encoder"].weights[:1])
-        return {**found, "encoder": encoder}
+        weights = found["cross"].weights.repeat(2, 1, 1, 1)
+        return {**found, "cross": dataclasses.replace(found["cross"], weights=weights)}
 
-    monkeypatch.setattr("experiments.attention.command.attend", shallow)
+    monkeypatch.setattr("experiments.attention.command.attend", deeper)
     path, words = tmp_path / "x.svg", ["attention", str(copy), SENTENCE]
     assert PROGRAM.run([*words, "--output", str(path)]) == 0
     assert "layer 1, heads 1, 2, 3" in path.read_text(encoding="utf-8")
