@@ -164,6 +164,8 @@ def track_table(
 
 def _start(directory: Path, *, new: bool = False, offline: bool = False, **settings: Any) -> Any:
     """Start or resume a W&B run: offline if it cannot be online, None if it cannot start at all."""
+    if not offline and os.environ.get("WANDB_MODE") == "disabled":
+        return None
     import wandb
 
     run_id = wandb_id(directory)

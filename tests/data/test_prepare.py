@@ -68,7 +68,8 @@ def test_each_split_is_read_back(tiny_config: Config) -> None:
     for seed, (split, count) in enumerate({"train": 211, "valid": 13, "test": 11}.items()):
         store = corpus.store(split)
         encoded = [[side.tolist() for side in store[i]] for i in range(len(store))]
-        assert [tuple(vocabulary.decode(pair)) for pair in encoded] == number_pairs(count, seed)
+        decoded = [tuple(map(vocabulary.decode, pair)) for pair in encoded]
+        assert decoded == number_pairs(count, seed)
     assert len(vocabulary) == tiny_config.model.vocab_size
     assert corpus.text("valid") == tuple(map(list, zip(*number_pairs(13, 1), strict=True)))
     assert corpus.report() == [
@@ -185,7 +186,7 @@ def test_texts_are_read_in_order_and_every_line_is_kept_or_dropped_for_a_reason(
     )
     prepared = prepare(tiny(corpus, drop_duplicates=True, max_length_ratio=4.0))
     vocabulary, store = prepared.vocabulary(), prepared.store("train")
-    found = [vocabulary.decode([store[i][0].tolist()])[0] for i in range(len(store))]
+    found = [vocabulary.decode(store[i][0].tolist()) for i in range(len(store))]
     read = [*number_pairs(211, 0), *number_pairs(5, 29), ("nine", "neun")]
     assert found == [source for source, _ in dict.fromkeys(read)]
     assert not prepared.has("test") and prepared.has("valid")

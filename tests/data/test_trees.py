@@ -240,7 +240,7 @@ def test_a_treebank_is_prepared(tmp_path: Path) -> None:
     sources, targets = prepared.text("test")
     ids = vocabulary.encode(targets)
     assert [len(x) - 1 for x in ids] == [len(line.split()) for line in targets]
-    assert vocabulary.decode(ids) == targets
+    assert list(map(vocabulary.decode, ids)) == targets
     trees = [delinearise(*pair) for pair in zip(targets, map(str.split, sources), strict=True)]
     assert [to_penn(tree) for tree in trees[:2]] == [
         "(TOP (S (NP (XX w23)) (VP (XX f0))))",

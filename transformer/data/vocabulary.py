@@ -44,9 +44,9 @@ class Vocabulary:
         """The ids of a text without white space, without an end of sentence."""
         return self._model.encode(word)
 
-    def decode(self, sentences: list[list[int]]) -> list[str]:
-        """Sentences as text; control ids such as begin, end and padding are dropped."""
-        return self._model.decode(sentences)
+    def decode(self, ids: list[int]) -> str:
+        """A sentence as text; control ids such as begin, end and padding are dropped."""
+        return self._model.decode(ids)
 
 
 def train_vocabulary(

@@ -119,7 +119,7 @@ def translate(
     else:
         decoded = decode(sources)
     for done, (index, hypothesis) in enumerate(decoded, start=1):
-        (translations[rows[index]],) = vocabulary.decode([hypothesis])
+        translations[rows[index]] = vocabulary.decode(hypothesis)
         if on_progress is not None:
             on_progress(done)
     return translations

@@ -42,7 +42,7 @@ class Spelling:
             for form in leaf_forms(word, self._leaves):
                 # An unknown character would be decoded as a word of its own.
                 ids = [x for x in self._vocabulary.encode_word(form) if x != UNK_ID]
-                ids = ids if self._vocabulary.decode([ids])[0].strip() else self._any_word
+                ids = ids if self._vocabulary.decode(ids).strip() else self._any_word
                 if not any(x[: len(ids)] == ids[: len(x)] for x in forms):
                     forms.append(ids)
             self._known[word] = forms

@@ -148,6 +148,8 @@ def test_a_silent_server_delays_the_end_only_for_a_while(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(experiments.tracking, "_FINISH_SECONDS", 0.1)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(wandb, "init", _Init())
     release = threading.Event()
     with (
         pytest.warns(UserWarning, match="W&B does not answer: sync its folder later"),
@@ -161,6 +163,7 @@ def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_befo
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     init = _Init()
+    monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(wandb, "init", init)
     experiment = dataclasses.replace(
         tiny_experiment(folder), labels={"row": "A-h1"}, reported={"bleu": 24.9}
@@ -185,7 +188,15 @@ def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_befo
     assert init.given[3]["name"] == "numbers-seed3-attempt2"
 
 
-def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path):
+def test_a_disabled_wandb_is_not_started(folder: Path, tmp_path: Path):
+    with closing(Tracking(tiny_experiment(folder), tmp_path)) as tracking:
+        assert tracking.loggers(0) == []
+    assert wandb_id(tmp_path) is None
+
+
+def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(wandb, "init", _Init())
     with pytest.warns(UserWarning, match="W&B does not take the table: "):
         track_table(
             tmp_path, ["row", "BLEU"], [["base"]], {}, name="table3", config={}, group="", tags=()
