@@ -122,10 +122,10 @@ class TransformerModule(lightning.LightningModule):
             NonFiniteError: at once on a CPU; on a GPU, where reading a value at every step
                 would stall it, at the next logged step and before any checkpoint.
         """
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        parameters = list(self.parameters())
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if (limit := self.config.training.clip_norm) is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters(), limit, norm)
+            torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
         self._norms.append((self.global_step, self._batch_number, norm))
         if self._at_log_step():
             self.log("gradient_norm", norm)
