@@ -179,9 +179,7 @@ def load_plan(directory: Path) -> Plan:
         raise InputError(
             f"{directory} is not the directory of a table: it has no {PLAN_FILE}{hint}"
         )
-    values = read_json(path)
-    values.pop("study", None)  # which earlier versions wrote
-    return from_dict(Plan, values, str(path))
+    return from_dict(Plan, read_json(path), str(path))
 
 
 def share_arithmetic(
