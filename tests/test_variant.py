@@ -13,6 +13,7 @@ from tests.samples import TINY_MODEL
 from transformer.config import ModelConfig
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
+from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.files import load_file
 from transformer.model.encoder_decoder import Transformer
 from transformer.variant import (
@@ -186,3 +187,20 @@ def test_a_variant_that_breaks_the_cache_is_caught() -> None:
     check_cache(Transformer(TINY_MODEL))
     with pytest.raises(InputError, match="Forgetful decodes a sentence word by word to other"):
         check_cache(Forgetful(TINY_MODEL))
+
+
+@pytest.mark.parametrize(
+    ("code", "reading"),
+    [
+        ("replace_parts(self", "self.embedding.weight.sum().item(), replace_parts(self"),
+        ("SLOPE))", "abs(x.mean().item())))"),
+    ],
+)
+def test_a_model_that_reads_values_is_counted_all_the_same(
+    code: str, reading: str, mine: Path
+) -> None:
+    plain = of(variant_name(f"{mine}:LeakyTransformer"))
+    mine.write_text(GELU.replace(code, reading))
+    config = of(variant_name(f"{mine}:LeakyTransformer"))
+    assert config != plain and count_parameters(config) == count_parameters(TINY_MODEL)
+    assert training_flops(config, 5, 7) == training_flops(TINY_MODEL, 5, 7)

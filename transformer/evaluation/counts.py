@@ -1,13 +1,14 @@
 """Parameters and FLOPs of a configuration.
 
 Those of the paper's model by a formula, which needs no torch; those of a variant are counted on
-the model itself, on a device without memory.
+the model itself, on a device without memory if it can be.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from transformer.config import Config, ModelConfig
@@ -25,9 +26,7 @@ def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
     if vocab_size is not None:
         config = dataclasses.replace(config, vocab_size=vocab_size)
     if config.model is not None:
-        model = _on_meta(config)
-        saved = model.state_dict()  # without the rows that pad the embedding
-        return sum(saved[name].numel() for name, _ in model.named_parameters())
+        return _counted(config, _parameters)[0]
     width = config.d_model
     attention = 2 * width * config.num_heads * (config.d_k + config.d_v)
     feed_forward = 2 * width * config.d_ff + config.d_ff + width
@@ -46,7 +45,7 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
     positions are left out: together about 1 % at the lengths of sentences.
     """
     if config.model is not None:
-        per_source, per_target = _count_products(config)
+        per_source, per_target = _counted(config, _products)
         return 6.0 * (per_source * source_tokens + per_target * target_tokens)
     heads = config.num_heads * (config.d_k + config.d_v)
     attention_half = config.d_model * heads  # W^Q and W^O; W^K and W^V are as large again
@@ -57,25 +56,34 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
 
 
 @functools.cache
-def _on_meta(config: ModelConfig) -> Transformer:
+def _counted(
+    config: ModelConfig, count: Callable[[Transformer], tuple[int, ...]]
+) -> tuple[int, ...]:
     import torch
 
     from transformer.variant import build
 
-    with torch.device("meta"):
-        return build(config).eval()
+    try:
+        with torch.device("meta"):
+            return count(build(config).eval())
+    except Exception:  # one that reads a tensor's values, as by item()
+        return count(build(config).eval())
 
 
-@functools.cache
-def _count_products(config: ModelConfig) -> tuple[int, int]:
+def _parameters(model: Transformer) -> tuple[int]:
+    saved = model.state_dict()  # without the rows that pad the embedding
+    return (sum(saved[name].numel() for name, _ in model.named_parameters()),)
+
+
+def _products(model: Transformer) -> tuple[int, int]:
     """Multiplications by weights for each source and each target token."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    model = _on_meta(config)
+    device = next(model.parameters()).device
 
     def products(source: int, target: int) -> int:
-        src, tgt = (torch.ones(1, n, dtype=torch.long, device="meta") for n in (source, target))
+        src, tgt = (torch.ones(1, n, dtype=torch.long, device=device) for n in (source, target))
         with FlopCounterMode(display=False) as counter:
             model.states(src, tgt)
         found = counter.get_flop_counts()["Global"]
