@@ -204,3 +204,11 @@ def test_a_model_that_reads_values_is_counted_all_the_same(
     config = of(variant_name(f"{mine}:LeakyTransformer"))
     assert config != plain and count_parameters(config) == count_parameters(TINY_MODEL)
     assert training_flops(config, 5, 7) == training_flops(TINY_MODEL, 5, 7)
+
+
+def test_weights_that_stay_as_they_are_are_no_parameters(mine: Path) -> None:
+    frozen = "self.embedding.requires_grad_(False), replace_parts(self"
+    mine.write_text(GELU.replace("replace_parts(self", frozen))
+    config = of(variant_name(f"{mine}:LeakyTransformer"))
+    embedding = config.vocab_size * config.d_model
+    assert count_parameters(config) == count_parameters(TINY_MODEL) - embedding

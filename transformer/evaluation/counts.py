@@ -72,7 +72,8 @@ def _counted(
 
 def _parameters(model: Transformer) -> tuple[int]:
     saved = model.state_dict()  # without the rows that pad the embedding
-    return (sum(saved[name].numel() for name, _ in model.named_parameters()),)
+    trained = (name for name, weight in model.named_parameters() if weight.requires_grad)
+    return (sum(saved[name].numel() for name in trained),)
 
 
 def _products(model: Transformer) -> tuple[int, int]:
