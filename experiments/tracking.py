@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -53,7 +54,15 @@ class Tracking:
         if self._run is not None:
             from lightning.pytorch.loggers import WandbLogger
 
-            return [WandbLogger(experiment=self._run)]
+            tell = self._tell
+
+            class Forgiving(WandbLogger):
+                def log_metrics(
+                    self, metrics: Mapping[str, float], step: int | None = None
+                ) -> None:
+                    tell(lambda _: super(Forgiving, self).log_metrics(metrics, step))
+
+            return [Forgiving(experiment=self._run)]
         if self._log == "csv":  # a folder for each start, as Lightning deletes one that it finds
             from lightning.pytorch.loggers import CSVLogger
 
@@ -74,13 +83,25 @@ class Tracking:
 
     def summarise(self, result: Result) -> None:
         """Log the result in W&B, or its scores next to the settings in TensorBoard."""
-        if self._run is not None:
-            self._run.summary.update(to_dict(result))
-            _log_samples(self._run, self._directory)
+        self._tell(lambda run: run.summary.update(to_dict(result)))
+        self._tell(lambda run: _log_samples(run, self._directory))
         if self._board is not None:
             scores: dict[str, Any] = valid_scores(result)
             self._board.log_hyperparams(_flat_config(self._experiment), scores, result.steps)
             self._board.save()
+
+    def _tell(self, call: Callable[[Any], object]) -> None:
+        """Call W&B with its run; once it fails, training continues without it."""
+        if self._run is None:
+            return
+        try:
+            call(self._run)
+        except Exception as error:
+            self._run = None
+            _abandon()
+            warnings.warn(
+                f"W&B fails, so it gets no more of this run: {one_line(error)}", stacklevel=2
+            )
 
 
 def _log_samples(run: Any, directory: Path) -> None:
@@ -188,16 +209,34 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
         except Exception as error:  # a wrong setting, key or answer must not stop training
             reason = one_line(error)
             warnings.warn(f"W&B does not start in mode {mode}: {reason}", stacklevel=2)
-            wandb.teardown()  # otherwise its service keeps the id in use
+            _abandon()
     return None
+
+
+def _abandon() -> None:
+    """End W&B's service, which keeps the run's id in use, and what it does at imports and exit."""
+    import wandb
+
+    with suppress(Exception, SystemExit):
+        wandb.teardown()
 
 
 def _finish(run: Any) -> None:
     """Close a W&B run without waiting for a dead network."""
-    thread = threading.Thread(target=run.finish, daemon=True)
+    errors: list[Exception] = []
+
+    def finish() -> None:
+        try:
+            run.finish()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=finish, daemon=True)
     thread.start()
     thread.join(_FINISH_SECONDS)
-    if thread.is_alive():
+    if errors:
+        _abandon()
+    if thread.is_alive() or errors:
         warnings.warn("W&B does not answer: sync its folder later", stacklevel=3)
 
 

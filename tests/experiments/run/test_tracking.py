@@ -159,6 +159,30 @@ def test_a_silent_server_delays_the_end_only_for_a_while(
     release.set()
 
 
+def _broken(*_: Any) -> None:
+    raise ConnectionResetError("Connection lost")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [("log", "W&B fails, so it gets no more of this run: Conn"), ("finish", "does not answer")],
+)
+def test_a_service_that_is_killed_stops_no_run(
+    call: str, said: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(wandb, "init", _Init())
+    with (
+        pytest.warns(UserWarning, match=said) as warned,
+        closing(Tracking(tiny_experiment(folder), tmp_path)) as tracking,
+    ):
+        monkeypatch.setattr(tracking._run, call, _broken)
+        (logger,) = tracking.loggers(0)
+        for step in (1, 2):
+            logger.log_metrics({"loss": 2.5}, step)
+    assert len(warned) == 1
+
+
 def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_before(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
