@@ -60,7 +60,8 @@ class Tracking:
                 def log_metrics(
                     self, metrics: Mapping[str, float], step: int | None = None
                 ) -> None:
-                    tell(lambda _: super(Forgiving, self).log_metrics(metrics, step))
+                    log = super().log_metrics
+                    tell(lambda _: log(metrics, step))
 
             return [Forgiving(experiment=self._run)]
         if self._log == "csv":  # a folder for each start, as Lightning deletes one that it finds

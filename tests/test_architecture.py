@@ -187,7 +187,7 @@ LINES = {
     "ablations/tables": 1_310,
     "ablations/tracking": 230,
     "bench": 770,
-    "experiments": 1_250,
+    "experiments": 1_260,
     "experiments/attention": 390,
     "experiments/callbacks": 440,
     "experiments/catalog": 480,

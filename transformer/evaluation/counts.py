@@ -59,6 +59,7 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
 def _counted(
     config: ModelConfig, count: Callable[[Transformer], tuple[int, ...]]
 ) -> tuple[int, ...]:
+    """What ``count`` finds in a variant, which is built without memory if it can be."""
     import torch
 
     from transformer.variant import build
