@@ -75,7 +75,7 @@ def make_plain_step(config: Config, device: torch.device) -> Step:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
 
     def step(batch: Batch) -> None:
-        with autocast(config.training.precision, device):
+        with autocast(config, device):
             loss = F.cross_entropy(
                 model(batch.src, batch.tgt[:, :-1]).flatten(0, 1),
                 batch.tgt[:, 1:].flatten(),

@@ -42,7 +42,7 @@ def measure_training(
     """
     load = workload(device)
     config = override(config_of(size, load), compile=compile)
-    precision = effective_precision(config.training.precision, device)
+    precision = effective_precision(config, device)
     batches = load.batches(_WARM_UP_STEPS + turns, device)
     largest = max(batches, key=lambda batch: batch.src.numel() + batch.tgt.numel())
     ours = make_step(TransformerModule(config).to(device))

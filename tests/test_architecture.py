@@ -195,7 +195,7 @@ LINES = {
     "experiments/export": 380,
     "experiments/figures": 160,
     "experiments/records": 930,
-    "tests": 16_800,
+    "tests": 16_810,
     "transformer": 1_040,
     "transformer/data": 2_710,
     "transformer/decoding": 420,

@@ -17,7 +17,7 @@ from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
-from experiments.devices import native_precision
+from experiments.devices import faster_precision
 from experiments.records.experiment import Experiment
 from experiments.records.result import MEASURES
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
@@ -188,12 +188,12 @@ def share_arithmetic(
     """``base`` with the precision and threads that all runs share, as both change the rounding.
 
     They are those given, else those of ``base``, of earlier runs on the base ``found``, or else
-    this machine's native precision and one thread.
+    the faster precision on this machine and one thread.
     """
     own, earlier = base.training, found and found.training
     precision = precision or own.precision
     if precision == "auto":
-        precision = earlier.precision if earlier else native_precision()
+        precision = earlier.precision if earlier else faster_precision(base.model.d_model)
     threads = threads or own.threads or (earlier.threads if earlier else 1)
     return override(base, threads=threads, precision=precision)
 

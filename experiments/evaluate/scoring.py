@@ -103,7 +103,7 @@ def _result(
     averaged: Averaged | None,
 ) -> Result:
     config, device = experiment.config, trainer.strategy.root_device
-    precision = effective_precision(config.training.precision, device)
+    precision = effective_precision(config, device)
     peak = nominal_peak(device_name(), precision)
     device_seconds = clock.seconds * trainer.world_size
     test = scores["test"].figures if "test" in scores else {}

@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def _fp32(monkeypatch: pytest.MonkeyPatch) -> None:
     """To ask for this machine's precision takes a process that imports torch."""
-    monkeypatch.setattr("ablations.tables.plan.native_precision", lambda: "fp32")
+    monkeypatch.setattr("ablations.tables.plan.faster_precision", lambda _: "fp32")
 
 
 @pytest.fixture

@@ -97,9 +97,7 @@ def test_a_row_of_small(row: Any, device: torch.device, record_property: Record)
     )
     batches = load.batches(8 if device.type == "cuda" else 2, device)
     step = make_step(TransformerModule(config).to(device))
-    multiply = matrix_product(
-        device, effective_precision(config.training.precision, device) == "bf16"
-    )
+    multiply = matrix_product(device, effective_precision(config, device) == "bf16")
     (warm_up, _) = in_turn(batches, step, multiply, device=device)  # each shape once
     memory = peak_memory(device)
     times, product_times = in_turn(3 * batches, step, multiply, device=device)

@@ -1,4 +1,4 @@
-"""The learning rate, bf16 only where hardware multiplies it, and averaged checkpoints."""
+"""The learning rate, bf16 only where it is faster, and averaged checkpoints."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Literal
 import pytest
 import torch
 
-from transformer.config import TrainingConfig
+from transformer.config import Config, DataConfig, TrainingConfig, override
+from transformer.data.corpora.declared import CLDR_EN_DE
 from transformer.training.checkpoints import average_weights
 from transformer.training.optimizer import learning_rate
-from transformer.training.precision import effective_precision, multiplies_bf16
+from transformer.training.precision import effective_precision
 
 CPU = torch.device("cpu")
+INTEL, AMD = {"cpu_name": "Intel Xeon"}, {"cpu_name": "AMD EPYC"}
 
 
 @pytest.mark.parametrize(("d_model", "peak"), [(512, 6.99e-4), (1024, 4.94e-4)])
@@ -50,26 +52,29 @@ def test_other_schedules_have_the_same_warm_up_and_end_at_max_steps(
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "expected"),
+    ("found", "d_model", "expected"),
     [
-        ({}, "fp32"),
-        ({"avx512_bf16": True, "amx_bf16": False}, "bf16"),
-        ({"amx_bf16": True}, "bf16"),
+        (AMD, 512, "fp32"),
+        (AMD | {"avx512_bf16": True}, 512, "bf16"),
+        (INTEL | {"avx512_bf16": True}, 512, "fp32"),
+        (INTEL | {"avx512_bf16": True, "amx_bf16": True}, 128, "bf16"),
+        (INTEL | {"avx512_bf16": True, "amx_bf16": True}, 64, "fp32"),
     ],
 )
-def test_auto_goes_by_the_hardware_and_an_explicit_precision_is_kept(
-    capabilities: dict[str, bool], expected: str, monkeypatch: pytest.MonkeyPatch
+def test_auto_is_the_faster_precision_and_an_explicit_one_is_kept(
+    found: dict[str, object], d_model: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True} | capabilities)
-    assert effective_precision("auto", CPU) == expected
-    assert effective_precision("fp32", CPU) == "fp32"
-    assert effective_precision("bf16", CPU) == "bf16"
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    config = override(Config(data=DataConfig(corpus=CLDR_EN_DE)), d_model=d_model)
+    assert effective_precision(config, CPU) == expected
+    assert effective_precision(override(config, precision="fp32"), CPU) == "fp32"
+    assert effective_precision(override(config, precision="bf16"), CPU) == "bf16"
 
     def supported(including_emulation: bool = True) -> bool:
         return including_emulation or expected == "bf16"
 
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
-    assert multiplies_bf16(torch.device("cuda")) == (expected == "bf16")
+    assert effective_precision(config, torch.device("cuda")) == expected
 
 
 def test_each_weight_is_the_mean_of_its_checkpoints_summed_in_float64(tmp_path: Path) -> None:

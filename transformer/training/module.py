@@ -66,7 +66,7 @@ class TransformerModule(lightning.LightningModule):
     ) -> tuple[Tensor, Tensor]:
         # Sliced out here: torch 2.11 cannot compile for GPUs what depends on the sizes of slices.
         inputs, targets = batch.tgt[:, :-1], batch.tgt[:, 1:]
-        with autocast(self.config.training.precision, self.device):
+        with autocast(self.config, self.device):
             return sums(batch.src, inputs, targets, batch.real_targets)
 
     def _sums(

@@ -1,30 +1,34 @@
-"""Choose bf16 where the hardware multiplies it."""
+"""Choose bf16 where it is faster."""
 
 from __future__ import annotations
 
 import torch
 
-from transformer.config import Precision
+from transformer.config import Config, Precision
+
+_NARROW = 128  # below this d_model, converting to bf16 takes a CPU longer than its products save
 
 
-def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the device has bf16 matrix instructions; emulation is slower than fp32."""
+def is_faster_in_bf16(d_model: int, device: torch.device) -> bool:
+    """Whether a model of this width trains faster in bf16 than in fp32; emulation never does."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type == "cpu":
-        capability = torch.cpu.get_capabilities()
-        return bool(capability.get("avx512_bf16") or capability.get("amx_bf16"))
-    return False
+    if device.type != "cpu" or d_model < _NARROW:
+        return False
+    capability = torch.cpu.get_capabilities()
+    # Of Intel's bf16 instructions only AMX is faster than fp32.
+    avx512 = capability.get("avx512_bf16") and "Intel" not in str(capability.get("cpu_name"))
+    return bool(avx512 or capability.get("amx_bf16"))
 
 
-def effective_precision(precision: Precision, device: torch.device) -> Precision:
-    """Resolve ``auto`` for this device."""
-    if precision == "auto":
-        return "bf16" if multiplies_bf16(device) else "fp32"
-    return precision
+def effective_precision(config: Config, device: torch.device) -> Precision:
+    """The precision of training on this device; ``auto`` is the faster one."""
+    if config.training.precision != "auto":
+        return config.training.precision
+    return "bf16" if is_faster_in_bf16(config.model.d_model, device) else "fp32"
 
 
-def autocast(precision: Precision, device: torch.device) -> torch.autocast:
+def autocast(config: Config, device: torch.device) -> torch.autocast:
     """A context in which products run in the chosen precision; weights stay in fp32."""
-    enabled = effective_precision(precision, device) == "bf16"
+    enabled = effective_precision(config, device) == "bf16"
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from experiments.records.attempt import read_attempt
+from experiments.records.progress import RunState, read_progress
 from tests.ablations.samples import prepare_stand_ins
 from tests.ablations.storm.place import (
     ROOT,
@@ -69,6 +70,12 @@ def busy(driver: DriverProcess) -> set[int]:
     return {parent_of(parent_of(pid)) for pid in driver.runs}
 
 
+def trains(place: Place, since: float) -> bool:
+    """Whether a run has reported a step of training since then."""
+    found = map(read_progress, place.out.glob("*/*.attempt-*"))
+    return any(x and x.stage == RunState.TRAIN and x.updated_at > since for x in found)
+
+
 def test_a_table_survives_kills_a_lost_node_and_a_signal(place: Place, cluster: RayCluster) -> None:
     nodes = {cluster.add_node(1)}
     driver = begin(place, cluster)
@@ -81,7 +88,8 @@ def test_a_table_survives_kills_a_lost_node_and_a_signal(place: Place, cluster: 
     wait_for(driver, lambda: bool(busy(driver) & nodes))
     cluster.remove_node(min(busy(driver) & nodes))
     wait_for(driver, lambda: driver.last_words(999).count("its node was lost") > 1)
-    wait_for(driver, lambda: bool(driver.runs))
+    lost_at = time.time()
+    wait_for(driver, lambda: trains(place, lost_at))
     send(driver.process.pid, signal.SIGTERM)
     assert driver.process.wait(60) == 143, driver.last_words()
     assert "seed-1: stopped after a checkpoint" in driver.last_words()

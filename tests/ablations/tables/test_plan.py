@@ -31,7 +31,7 @@ def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.fixture
 def any_precision(monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan that leaves precision open, on a machine that multiplies bf16."""
-    monkeypatch.setattr("ablations.tables.plan.native_precision", lambda: "bf16")
+    monkeypatch.setattr("ablations.tables.plan.faster_precision", lambda _: "bf16")
     plan = small_plan()
     return replace(plan, base=override(plan.base, precision="auto"))
 
@@ -41,7 +41,7 @@ def test_all_runs_of_a_table_share_precision_and_threads(
 ) -> None:
     training = claim_plan(tmp_path, any_precision).base.training
     assert (training.precision, training.threads) == ("bf16", 1)
-    monkeypatch.setattr("ablations.tables.plan.native_precision", lambda: "fp32")  # elsewhere
+    monkeypatch.setattr("ablations.tables.plan.faster_precision", lambda _: "fp32")  # elsewhere
     assert claim_plan(tmp_path, any_precision).base.training == training
 
 
