@@ -13,6 +13,7 @@ from ablations.runs.attempts import elapsed, read_ended
 from ablations.tables.plan import Plan, load_plan
 from ablations.tables.table import Cell
 from experiments.devices import nominal_peak
+from experiments.records.attempt import read_attempt
 from experiments.records.result import Result
 from transformer.config import Config, ModelConfig
 from transformer.errors import InputError
@@ -149,18 +150,22 @@ def read_finished(plan: Plan, root: Path) -> dict[Cell, Result]:
 
 
 def speed_of_runs(finished: Mapping[Cell, Result], root: Path) -> Speed:
-    """The speed of finished runs in a table's directory, by the mean of each row as in status."""
+    """The speed of finished runs in a table's directory, by the mean of each row as in status.
+
+    Copied runs, which have no attempt, count only if there are no others.
+    """
     configs = load_plan(root).configs
     seconds: dict[str, list[float]] = {}
     memory: dict[str, int] = {}
-    for cell, result in finished.items():
+    here = {x: y for x, y in finished.items() if read_attempt(x.directory(root))} or finished
+    for cell, result in here.items():
         spent = elapsed(cell.directory(root), result) * result.devices
         seconds.setdefault(cell.row, []).append(spent)
         if (peak := result.peak_memory_bytes) is not None:
             memory[cell.row] = max(peak, memory.get(cell.row, 0))
     return Speed(
-        device=list(finished.values())[-1].device,
-        basis=f"{len(finished)} finished run{'s' * (len(finished) > 1)} in {root}",
+        device=list(here.values())[-1].device,
+        basis=f"{len(here)} finished run{'s' * (len(here) > 1)} in {root}",
         known=[Timing(configs[row], fmean(each)) for row, each in seconds.items()],
         as_ran=True,
         memory=memory,

@@ -194,9 +194,10 @@ def _with_time_left(
 ) -> tuple[list[Run], float | None]:
     """The runs with the time that each still takes, and that of all, by the ``configs`` of rows."""
     taken: dict[str, list[float]] = defaultdict(list)
-    for run in runs:  # without an attempt it was copied here, perhaps from a faster machine
-        if run.attempt and (whole := _whole(run)) is not None:
-            taken[run.row].append(whole)
+    whole = [(run, seconds) for run in runs if (seconds := _whole(run)) is not None]
+    # Runs without an attempt were copied here, perhaps from a faster machine.
+    for run, seconds in [pair for pair in whole if pair[0].attempt] or whole:
+        taken[run.row].append(seconds)
     known = [Timing(configs[row], fmean(seconds)) for row, seconds in taken.items()]
     expected = {row: predict(config, known) for row, config in configs.items()}
     runs = [

@@ -114,6 +114,11 @@ def test_finished_runs_are_preferred_to_a_measurement(pair: Path) -> None:
     assert base.seconds == pytest.approx(61.5)
     assert narrow.seconds == pytest.approx(61.5 * narrow.flops / base.flops)
     assert found.basis == "1 finished run in runs/pair-tiny"
+    begin(pair, "base/seed-2", number=2).rename(pair / "base" / "seed-2")  # the other was copied
+    claim_plan(pair, small_plan(seeds=(1, 2)))
+    result = dataclasses.replace(finish(pair, Cell("base", 2)), train_seconds=91.0)
+    save_result(pair / "base" / "seed-2", result)
+    assert plan("pair.py", "tiny", rows="base,narrow").rows[0].seconds == pytest.approx(91.0)
 
 
 def test_what_cannot_be_planned(pair: Path) -> None:
