@@ -17,8 +17,10 @@ from bench.decode import measure_decoding
 from bench.kernels import profile
 from bench.plain import PlainTransformer, plain_beam_search
 from bench.prepare import measure_preparation
+from bench.rows import time_rows
 from bench.train import PARSER, measure_training
 from bench.workload import Workload, make_step
+from tests.ablations.samples import SMALL_TABLE, TINY
 from tests.samples import number_pairs, random_sentences
 from transformer.config import BOS_ID, EOS_ID, ModelConfig
 from transformer.evaluation.counts import count_parameters
@@ -60,6 +62,13 @@ def test_kernels() -> None:
     assert "aten::mm" in times
     assert sorted(times.values(), reverse=True) == list(times.values())
     assert found["busy"] > 0.2
+
+
+def test_rows() -> None:
+    found = time_rows(SMALL_TABLE, TINY, 3)
+    assert [*found["times_the_base"]] == [row.name for row in SMALL_TABLE.rows]
+    base = found["times_the_base"]["base"]
+    assert base.low < base.high and 0.2 < base.median < 5 and found["device"].endswith("1 thread")
 
 
 def test_preparation() -> None:
