@@ -19,7 +19,9 @@ _WARM_UP_STEPS = 2
 
 
 def time_rows(table: Table, scale: Scale, turns: int) -> Figures:
-    """The time of a step of each row, on one thread, as a multiple of the base's."""
+    """The time of a step of each row, on one thread, as a multiple of the base's, which is also
+    timed as a row to show the noise.
+    """
     plan, device = make_plan(table, scale, table.run_rows, (1,)), default_device()
     base = plan.base
     load = Workload(
