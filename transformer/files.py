@@ -122,7 +122,7 @@ def _integer(digits: str) -> int:
 
 
 def load_file(path: Path, kind: str) -> ModuleType:
-    """Run a Python file and return it as a module.
+    """Run a Python file and return it as a module; it may import what lies in its folder.
 
     Args:
         path: of the file
@@ -134,6 +134,8 @@ def load_file(path: Path, kind: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path} cannot be loaded as Python")
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

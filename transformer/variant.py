@@ -15,7 +15,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -153,36 +153,33 @@ def source_digest(module: str, kind: str) -> str:
     Comments, docstrings and what the class does not use do not count.
     """
     needed: set[str] = set()
-    _collect(module, kind, set(), needed)
+    file = _source(module)
+    _collect(module.rpartition(".")[0], file, kind, set(), needed)
     if not needed:
-        raise InputError(f"there is no {kind} in {_source(module)}")
+        raise InputError(f"there is no {kind} in {file}")
     return hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
 
 
-def _collect(module: str, name: str, seen: set[tuple[str, str]], needed: set[str]) -> None:
-    """Add the statements that bind ``name`` in ``module`` to ``needed``, and those they use."""
-    if (module, name) in seen:
+def _collect(
+    package: str, file: Path, name: str, seen: set[tuple[Path, str]], needed: set[str]
+) -> None:
+    """Add the statements that bind ``name`` in ``file`` to ``needed``, and those they use."""
+    if (file, name) in seen:
         return
-    seen.add((module, name))
-    for statement in _statements(module):
-        if name not in _bound(statement):
+    seen.add((file, name))
+    for statement in _statements(file, file.read_bytes()):
+        if not {name, "*"} & _bound(statement):
             continue
         needed.add(ast.unparse(_without_docstrings(statement)))
-        if isinstance(statement, ast.ImportFrom) and (file := _neighbour(module, statement)):
-            original = {alias.asname or alias.name: alias.name for alias in statement.names}
-            _collect(file, original[name], seen, needed)
+        for path, imported in _imported(package, file, statement, name):
+            _collect(package, path, imported, seen, needed)
         for node in ast.walk(statement):
             if isinstance(node, ast.Name):
-                _collect(module, node.id, seen, needed)
-
-
-def _statements(module: str) -> list[ast.stmt]:
-    path = _source(module)
-    return _parse(path, path.read_bytes())
+                _collect(package, file, node.id, seen, needed)
 
 
 @functools.cache
-def _parse(path: Path, source: bytes) -> list[ast.stmt]:
+def _statements(path: Path, source: bytes) -> list[ast.stmt]:
     try:
         return ast.parse(source).body
     except (SyntaxError, ValueError) as error:
@@ -202,13 +199,40 @@ def _bound(statement: ast.stmt) -> set[str]:
     return stored | {(alias.asname or alias.name).partition(".")[0] for alias in imported}
 
 
-def _neighbour(module: str, statement: ast.ImportFrom) -> str | None:
-    """The module of the same package from which a statement imports, if it is one."""
-    package, name = module.rpartition(".")[0], statement.module or ""
-    full = ".".join(filter(None, (package, name))) if statement.level == 1 else name
-    is_beside = full.rpartition(".")[0] == package and statement.level < 2
-    file = _source(module).parent / f"{name.rpartition('.')[2]}.py"
-    return full if is_beside and file.is_file() else None
+def _imported(
+    package: str, file: Path, statement: ast.stmt, name: str
+) -> Generator[tuple[Path, str]]:
+    """What the statement that binds ``name`` imports from files beside ``file``: each name with its
+    file, and all names of a module that is imported as a whole.
+    """
+    is_definition = isinstance(statement, ast.ClassDef | ast.FunctionDef)
+    for node in ast.walk(statement):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        origin = _origin(package, node) if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            bound = (alias.asname or alias.name).partition(".")[0]
+            if not is_definition and bound not in (name, "*"):
+                continue
+            if path := _beside(package, file, f"{origin}.{alias.name}".strip(".")):
+                for each in _statements(path, path.read_bytes()):
+                    yield from ((path, x) for x in _bound(each))
+            elif path := _beside(package, file, origin):
+                yield path, name if bound == "*" else alias.name
+
+
+def _origin(package: str, node: ast.ImportFrom) -> str:
+    """The module from which names are imported; empty for one in a package above."""
+    if node.level > 1:
+        return ""
+    return ".".join(filter(None, (package if node.level else "", node.module)))
+
+
+def _beside(package: str, file: Path, module: str) -> Path | None:
+    """The file of a module if it is in ``package`` and beside ``file``."""
+    parent, _, name = module.rpartition(".")
+    path = file.with_name(f"{name}.py")
+    return path if name and parent == package and path.is_file() else None
 
 
 def _without_docstrings(statement: ast.stmt) -> ast.stmt:
