@@ -95,11 +95,9 @@ def plain_loss(model: Transformer, batch: Batch, smoothing: float) -> Tensor:
 
 def config_of(name: str, corpus: Corpus) -> Config:
     """A row with a small vocabulary and without dropout."""
-    training = dataclasses.asdict(tiny(corpus).training) | {
-        "label_smoothing": ROWS[name].training.label_smoothing
-    }
     config = dataclasses.replace(tiny(corpus), model=ROWS[name].model)
-    return override(config, **training, vocab_size=61, max_positions=9, dropout=0.0)
+    smoothing = ROWS[name].training.label_smoothing
+    return override(config, label_smoothing=smoothing, vocab_size=61, max_positions=9, dropout=0.0)
 
 
 def lively(model: Transformer) -> Transformer:

@@ -1,10 +1,13 @@
-"""Numbers as people read them."""
+"""Numbers and progress as people read them."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import pytest
 
 from transformer import formats
+from transformer.progress import show_progress
 
 
 @pytest.mark.parametrize(
@@ -35,3 +38,27 @@ from transformer import formats
 )
 def test_formats(text: str, expected: str) -> None:
     assert text == expected
+
+
+@pytest.mark.parametrize(
+    ("done", "reports", "lines"),
+    [
+        # 10 a second from 100 on, which an earlier start did
+        (100, [(10, 200), (29, 390), (31, 410)], ["82%, 9 s left"]),
+        (0, [(10, 100), (31, 310), (40, 400), (62, 490)], ["62%, 19 s left", "98%, 3 s left"]),
+    ],
+)
+def test_a_line_every_half_minute_with_the_time_left(
+    done: int,
+    reports: list[tuple[float, float]],
+    lines: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without a terminal."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("transformer.progress.time.monotonic", lambda: clock.now)
+    with show_progress("x [b]", 500, done) as update:
+        for clock.now, amount in ((0.0, done), *reports):
+            update(amount)
+    assert capsys.readouterr() == ("", "".join(f"x [b]: {line}\n" for line in lines))

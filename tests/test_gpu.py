@@ -1,4 +1,8 @@
-"""The tests of a GPU, on the CPU, with no more packages than they name."""
+"""What would fail on a GPU alone, on the CPU.
+
+The tests of a GPU, with no more packages than they name; tensors on ``meta`` show what is computed
+on the wrong device.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +20,20 @@ import pytest
 import torch
 
 from tests.gpu.conftest import pytest_configure
+from tests.samples import TINY_MODEL, random_sentences, random_targets
+from transformer.config import Config, DecodingConfig
+from transformer.data.batches import Batch
+from transformer.decoding import beams
+from transformer.decoding.search import beam_search
+from transformer.model.encoder_decoder import Transformer
+from transformer.training.module import TransformerModule
 
 ROOT = Path(__file__).parents[1]
 NEEDED = ("torch", "lightning", "pytest")
-
-
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of a GPU in ``folder``, where our modules find only what is needed."""
-    (folder / "sitecustomize.py").write_text(
-        f"""
+# Makes our modules find only what is needed.
+SITE = """
 import builtins
-absent, found = {absent()!r}, builtins.__import__
+absent, found = {absent!r}, builtins.__import__
 def importing(name, globals=None, locals=None, fromlist=(), level=0):
     user = (globals or {{}}).get("__name__", "").partition(".")[0]
     ours = user in ("transformer", "experiments", "ablations", "bench", "tests")
@@ -35,21 +42,6 @@ def importing(name, globals=None, locals=None, fromlist=(), level=0):
     return found(name, globals, locals, fromlist, level)
 builtins.__import__ = importing
 """
-    )
-    tests = str(ROOT / "tests" / "gpu")
-    always = ("-c", f"{tests}/pytest.ini", tests, "-p", "no:cacheprovider")
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *always, *options],
-        cwd=folder,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
-        },
-        capture_output=True,
-        text=True,
-    )
 
 
 def absent() -> list[str]:
@@ -82,7 +74,22 @@ def test_without_a_gpu_all_are_skipped_with_one_line() -> None:
 @pytest.mark.timeout(900)
 def test_all_that_a_cpu_can_run_passes(tmp_path: Path) -> None:
     """But of the rows of ``small`` only one."""
-    done = run(tmp_path, "--device", "cpu", "--minutes", "12", "-k", "not row_of_small or big")
+    (tmp_path / "sitecustomize.py").write_text(SITE.format(absent=absent()))
+    tests = str(ROOT / "tests" / "gpu")
+    options = ["-c", f"{tests}/pytest.ini", "-p", "no:cacheprovider", "--device", "cpu"]
+    chosen = ["--minutes", "12", "-k", "not row_of_small or big"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", tests, *options, *chosen],
+        cwd=tmp_path,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+        },
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout
     lines = (tmp_path / "runs" / "gpu.jsonl").read_text("utf-8").splitlines()
     environment, *each_test = map(json.loads, lines)
@@ -94,3 +101,31 @@ def test_all_that_a_cpu_can_run_passes(tmp_path: Path) -> None:
     resumed = "test_a_resumed_training_ends_like_an_uninterrupted_one[deterministic]"
     assert found[resumed]["resumed_differs_by"] == 0.0 and "resumed differs by " in done.stdout
     assert "aten::mm" in found["test_training[tiny]"]["ms_by_operation"]
+
+
+def test_a_step_keeps_to_one_device(tiny_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
+    batch = Batch(
+        src=random_sentences([5, 3]), tgt=random_targets([4, 7]), source_tokens=8, target_tokens=9
+    )
+    module = TransformerModule(tiny_config)
+    module.model.to("meta")
+    smoothed, _ = module.loss(batch.to("meta"))
+    gradients = torch.autograd.grad(smoothed, list(module.parameters()))
+    assert {gradient.device.type for gradient in gradients} == {"meta"}
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_every_tensor_of_a_search_names_its_device(
+    beam_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not lands on ``meta`` here, and on the CPU of a machine with a GPU."""
+    # A single number may stay on the CPU.
+    monkeypatch.setattr(beams, "length_penalty", lambda n, alpha: ((5.0 + n) / 6.0) ** alpha)
+    model = Transformer(TINY_MODEL).eval()
+    src = random_sentences([5, 3])
+    config = DecodingConfig(beam_size=beam_size, max_extra_length=3)
+    with torch.inference_mode():
+        expected = beam_search(model, src, config)
+        with torch.device("meta"):
+            assert beam_search(model, src, config) == expected

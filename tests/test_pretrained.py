@@ -53,8 +53,8 @@ def test_layers_that_share_their_weights_are_written(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
 
 
-def test_a_folder_that_is_no_export_and_unusable_weights_are_reported_in_one_line(
-    tmp_path: Path,
+def test_what_cannot_be_loaded_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InputError, match=r"is no export: .*config\.json"):
         load_pretrained(tmp_path)
@@ -69,12 +69,6 @@ def test_a_folder_that_is_no_export_and_unusable_weights_are_reported_in_one_lin
         with pytest.raises(InputError, match=r"model\.safetensors cannot be used: ") as raised:
             load_weights(config, tmp_path)
         assert "\n" not in str(raised.value)
-
-
-def test_a_missing_library_is_reported_with_how_to_install_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exported(tmp_path)
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(InputError, match=r"safetensors is not installed: pip install '\.\[export"):
-        load_pretrained(tmp_path)
+        load_weights(TINY_MODEL, tmp_path)

@@ -24,7 +24,7 @@ from ablations.tables.scales import QUICK
 from experiments.catalog.find import find_experiment
 from tests import api_page
 from tests.samples import TINY_MODEL, random_sentences, random_targets, write_corpus
-from tests.test_help import PROGRAMS
+from tests.test_entry_points import PROGRAMS
 from transformer.config import TrainingConfig
 from transformer.decoding.incremental import check_cache
 from transformer.training.optimizer import make_optimizer

@@ -91,13 +91,6 @@ def finish(root: Path, cell: Cell, perplexity: float = 3.0, bleu: float = 80.0) 
     return made
 
 
-def leave_progress(root: Path, cell: Cell, progress: Progress) -> None:
-    """Leave a progress file as a run would, with a fixed date."""
-    directory = cell.directory(root)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / "progress.json", to_dict(progress))
-
-
 def leave_curve(directory: Path, perplexities: dict[int, float]) -> None:
     """The file in which a run leaves its perplexities by step."""
     head = "step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity"
@@ -136,7 +129,8 @@ def fill_table3(root: Path) -> None:
         if cell in unfinished:
             progress = unfinished[cell]
             if progress is not None:
-                leave_progress(root, cell, progress)
+                cell.directory(root).mkdir(parents=True)
+                write_json(cell.directory(root) / "progress.json", to_dict(progress))
             continue
         reported = next(row.reported for row in TABLE.rows if row.name == cell.row)
         noise = int(hashlib.sha256(str(cell).encode()).hexdigest(), 16) % 1000 / 1000 - 0.5

@@ -32,7 +32,9 @@ from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 RUN = "run pair.py --scale tiny --rows base,narrow --workers 1 --directory out"
-BASE = Cell("base", 1)
+BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
+SEEDS = "but takes whole numbers and ranges such as 1-5,7, of at most 1,000 seeds"
+SHARDS = "but must be like 2/8, the second of eight"
 
 # A command line in this process: its exit code, and all that it prints.
 Call = Callable[[str], tuple[int, str]]
@@ -67,41 +69,31 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
         ("run tabel3 --scale quick", "unknown table 'tabel3': did you mean 'table3'?"),
         ("run table3 --scale quik", "unknown scale 'quik': did you mean 'quick'?"),
         ("run table3", "table3 needs --scale: list prints the scales"),
-        ("run table3 --scale quick --rows base,bigg", "unknown row 'bigg': did you mean 'big'?"),
-        ("run table3 --scale quick --rows big,base,big", "row 'big' is given twice"),
-        ("run table3 --scale quick --seeds 1-3,2", "--seeds holds 2 twice"),
-        ("run table1 --seeds 1-3", "table1 takes --directory, --device and --quick alone"),
+        ("QUICK --rows base,bigg", "unknown row 'bigg': did you mean 'big'?"),
+        ("QUICK --rows big,base,big", "row 'big' is given twice"),
+        ("QUICK --seeds 1-3,2", "--seeds holds 2 twice"),
         *(
-            (
-                f"run table3 --scale quick --seeds {seeds}",
-                f"--seeds holds '{part}', but takes whole numbers and ranges such as 1-5,7, of at "
-                "most 1,000 seeds",
-            )
-            for seeds, part in (("1,-2", "-2"), ("5-1", "5-1"), (f"1-{10**18}", f"1-{10**18}"))
+            (f"QUICK --seeds 1,{part}", f"--seeds holds '{part}', {SEEDS}")
+            for part in ("-2", "5-1", f"1-{10**18}")
+        ),
+        ("run table1 --seeds 1-3", "table1 takes --directory, --device and --quick alone"),
+        ("QUICK --workers 0", 'Invalid value "0" for --workers. Must be >= 1; see --help'),
+        *(
+            (f"QUICK --shard={text}", f"--shard is {text}, {SHARDS}")
+            for text in ("0/3", "4/3", "1", "a/b", "-1/3", "1/3/5", "")
         ),
         (
-            "run table3 --scale quick --workers 0",
-            'Invalid value "0" for --workers. Must be >= 1; see --help',
-        ),
-        (
-            "run table3 --scale quick --shard 3/2",
-            "--shard is 3/2, but must be like 2/8, the second of eight",
-        ),
-        (
-            "run table3 --scale quick --ray auto --workers 2",
+            "QUICK --ray auto --workers 2",
             "--workers is for this machine: a Ray cluster has its own resources",
         ),
         (
-            "run table3 --scale quick --ray auto --devices-per-trial 2 --trials-per-device 2",
+            "QUICK --ray auto --devices-per-trial 2 --trials-per-device 2",
             "on a Ray cluster runs share a GPU (--trials-per-device) or have several "
             "(--devices-per-trial), but not both",
         ),
+        ("search base_lr --scale quick --trials 0", "--trials is 0, but must be at least 1"),
         (
-            "search base_lr --scale quick --trials 0",
-            "--trials is 0, but must be at least 1",
-        ),
-        (
-            "run table3 --scale quick --directory /proc/none/here",
+            "QUICK --directory /proc/none/here",
             "/proc/none/here cannot be made (No such file or directory): choose another "
             "--directory",
         ),
@@ -113,6 +105,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call, arguments: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    arguments = arguments.replace("QUICK", "run table3 --scale quick")
     assert call(arguments) == (2, f"python -m ablations: error: {message}\n")
     assert not list(tmp_path.iterdir())
 
@@ -199,15 +192,20 @@ def test_shards_carry_out_every_nth_run(out: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "code", "said"),
     [
-        ("crash", 1, "base, seed 1: failed (exit code 1: RuntimeError: it broke)"),
-        ("refuse", 2, "python -m ablations: error: base/seed-1: toy is missing: fetch it\n"),
+        ({BASE: "crash"}, 1, "base, seed 1: failed (exit code 1: RuntimeError: it broke)"),
+        (
+            {BASE: "refuse", NARROW: "hang"},
+            2,
+            "ablations: error: base/seed-1: toy is missing: fetch it\n",
+        ),
     ],
+    ids=["crash", "refuse"],
 )
-def test_a_run_that_fails_is_told(
-    out: Path, call: Call, behaviour: str, code: int, said: str
+def test_a_run_that_fails_is_told_and_bad_input_stops_all(
+    out: Path, call: Call, behaviour: dict[Cell, str], code: int, said: str
 ) -> None:
-    prepare_stand_ins(out, {BASE: behaviour})
-    found, shown = call(RUN)
+    prepare_stand_ins(out, behaviour)
+    found, shown = call(RUN.replace("--workers 1", "--workers 2"))
     assert found == code and said in shown
 
 

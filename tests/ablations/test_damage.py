@@ -20,8 +20,7 @@ from experiments import cli as experiments_cli
 from experiments.records.attempt import Attempt, write_attempt
 from experiments.records.ownership import claim
 from experiments.records.progress import Progress, RunState, write_progress
-from experiments.records.result import save_result
-from tests.ablations.samples import result, small_plan
+from tests.ablations.samples import finish, small_plan
 from transformer.errors import InputError
 from transformer.files import write_json
 
@@ -36,28 +35,23 @@ OF_RUN = (
 STRANGE = (None, [], {}, "x", -1, 0.5, float("nan"), float("inf"))
 
 
-def _table(root: Path) -> Path:
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sound") / "table"
     plan = claim_plan(root, small_plan())
     for cell in (BASE, NARROW):
+        finish(root, cell, 5.0, 20.0)
         directory = cell.directory(root)
         claim(directory, plan.experiment(cell))
-        save_result(directory, result(cell, 5.0, 20.0))
         write_json(directory / "data.json", {"sources": [], "files": {}, "digest": "0" * 16})
         write_progress(directory, Progress(stage=RunState.DONE, step=9, max_steps=9))
-        attempt = Attempt(
-            cell=str(cell), number=1, worker="w", host="h", started_at=1.0, failures=()
+        write_attempt(
+            directory, Attempt(cell=str(cell), number=1, worker="w", host="h", started_at=1.0)
         )
-        write_attempt(directory, attempt)
         sample = {"chrf": 1.0, "source": "a", "reference": "b", "translation": "c"}
         write_json(directory / "valid.samples.json", {"samples": [sample]})
     with lock_runs(root, WHOLE):
-        pass
-    return root
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _table(tmp_path_factory.mktemp("sound") / "table")
+        return root
 
 
 def _commands(root: Path) -> dict[str, int]:

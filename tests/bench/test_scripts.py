@@ -1,13 +1,16 @@
-"""Each script at a tiny size: what it measures is there and holds together."""
+"""Each script at a tiny size: what it measures holds together, on sentences like real ones."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,21 +23,23 @@ from bench.prepare import measure_preparation
 from bench.rows import time_rows
 from bench.train import PARSER, measure_training
 from bench.workload import Workload, make_step
+from experiments.catalog.find import find_experiment
 from tests.ablations.samples import SMALL_TABLE, TINY
 from tests.samples import number_pairs, random_sentences
 from transformer.config import BOS_ID, EOS_ID, ModelConfig
+from transformer.data.prepare.prepare import prepare
 from transformer.evaluation.counts import count_parameters
 from transformer.training.module import TransformerModule
 
 CPU = torch.device("cpu")
 SMALL = ModelConfig(num_layers=1, d_model=14, d_ff=22, num_heads=2, d_k=7, d_v=7)
+CAPTIONS = Workload(text="multi30k", vocab_size=97, tokens_per_batch=300)
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "tiny", SMALL)
-    load = Workload(text="multi30k", vocab_size=97, tokens_per_batch=300)
-    monkeypatch.setattr(train, "workload", lambda _: load)
+    monkeypatch.setattr(train, "workload", lambda _: CAPTIONS)
 
 
 def test_training() -> None:
@@ -115,6 +120,34 @@ def test_a_gpu_gets_the_papers_model_and_full_batches() -> None:
     real = sum(batch.source_tokens + batch.target_tokens for batch in batches)
     assert real / len(batches) == pytest.approx(2 * 25_000, rel=0.1)
     assert real / sum(batch.src.numel() + batch.tgt[:, 1:].numel() for batch in batches) > 0.88
+
+
+@pytest.mark.parametrize("text", ["multi30k", "news"])
+def test_pairs_are_as_long_as_the_table_says_and_the_same_each_time(text: str) -> None:
+    load = dataclasses.replace(CAPTIONS, text=text)
+    lengths, pairs = load.lengths(), load.pairs(40)
+    assert np.array_equal(pairs.lengths, lengths[:40])
+    assert np.array_equal(lengths, load.lengths())
+    for pair in range(40):
+        for side in pairs[pair]:
+            assert side[-1] == EOS_ID
+            assert ((side[:-1] > EOS_ID) & (side[:-1] < 97)).all()
+
+
+def test_batches_are_those_of_training() -> None:
+    batches = CAPTIONS.batches(5, CPU)
+    assert [batch.number for batch in batches] == list(range(5))
+    for batch in batches:
+        assert max(batch.source_tokens, batch.target_tokens) == pytest.approx(300, rel=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("DATA_MIRROR" not in os.environ, reason="needs a DATA_MIRROR with Multi30k")
+def test_the_captions_table_is_multi30ks() -> None:
+    config = find_experiment("multi30k", vocab_size=8_000).config
+    lengths = prepare(config).store("train").lengths
+    table = CAPTIONS.lengths()
+    assert Counter(map(tuple, lengths.tolist())) == Counter(map(tuple, table.tolist()))
 
 
 # The model of torch's own parts that ours is compared with.

@@ -16,17 +16,13 @@ def _start_of(handler: BaseHTTPRequestHandler) -> int:
 
 
 def _send(
-    handler: BaseHTTPRequestHandler,
-    content: bytes,
-    start: int = 0,
-    most: int | None = None,
-    kind: str = "application/gzip",
+    handler: BaseHTTPRequestHandler, content: bytes, start: int = 0, most: int | None = None
 ) -> None:
     """Announce the content from ``start`` on, and send at most so many bytes of it."""
     handler.send_response(206 if start else 200)
     if start:
         handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-    handler.send_header("Content-Type", kind)
+    handler.send_header("Content-Type", "application/gzip")
     handler.send_header("Content-Length", str(len(content) - start))
     handler.end_headers()
     handler.wfile.write(content[start:][:most])
@@ -61,9 +57,9 @@ def ignoring_ranges(handler: BaseHTTPRequestHandler, content: bytes) -> None:
     _send(handler, content)
 
 
-def other(content: bytes, kind: str = "application/gzip") -> Behaviour:
+def other(content: bytes) -> Behaviour:
     """Other content."""
-    return lambda handler, _: _send(handler, content, kind=kind)
+    return lambda handler, _: _send(handler, content)
 
 
 def status(code: int) -> Behaviour:

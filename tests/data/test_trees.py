@@ -185,23 +185,18 @@ def lines(corpus: Corpus, split: str) -> tuple[list[str], list[str]]:
     return read_text(fetch(text.source)), read_text(fetch(text.target))
 
 
-def test_both_sides_have_a_line_for_each_tree(tmp_path: Path) -> None:
-    corpus = penn_treebank(write_wsj(tmp_path / "wsj"))
-    sentences, trees = lines(corpus, "valid")
+def test_both_sides_have_a_line_for_each_tree_unless_it_is_too_long(tmp_path: Path) -> None:
+    wsj = write_wsj(tmp_path / "wsj")
+    sentences, trees = lines(penn_treebank(wsj), "valid")
     assert sentences == ["w22 f0", "a b .", "w22 f1", "a b ."]
     assert trees == ["(S (NP XX )NP (VP XX )VP )S", "(NP XX XX . )NP"] * 2
-    words = read_text(fetch(TextFile(location=f"treebank:{tmp_path / 'wsj'}/train.words")))
-    assert len(words) == 20 * 4
-    assert words[0] == "(S (NP w2 )NP (VP f0 )VP )S"
-
-
-def test_longer_sentences_are_left_out_of_both_sides(tmp_path: Path) -> None:
-    location = f"treebank:{write_wsj(tmp_path / 'wsj')}/test-2"
-    sentences, trees = (
-        fetch(TextFile(location=f"{location}.{side}")) for side in ("sentences", "words")
+    train, short, short_trees = (
+        read_text(fetch(TextFile(location=f"treebank:{wsj}/{name}")))
+        for name in ("train.words", "test-2.sentences", "test-2.words")
     )
-    assert sentences.read_text() == "w23 f0\nw23 f1\n"
-    assert trees.read_text() == "(S (NP w23 )NP (VP f0 )VP )S\n(S (NP w23 )NP (VP f1 )VP )S\n"
+    assert len(train) == 20 * 4 and train[0] == "(S (NP w2 )NP (VP f0 )VP )S"
+    assert short == ["w23 f0", "w23 f1"]
+    assert short_trees == ["(S (NP w23 )NP (VP f0 )VP )S", "(S (NP w23 )NP (VP f1 )VP )S"]
 
 
 def test_changed_trees_are_read_again(tmp_path: Path) -> None:
@@ -231,11 +226,8 @@ def test_bad_trees_leave_nothing_behind(content: bytes, problem: str, tmp_path: 
 def test_a_treebank_is_prepared(tmp_path: Path) -> None:
     data = DataConfig(corpus=penn_treebank(write_wsj(tmp_path / "wsj")))
     prepared = prepare(Config(model=ModelConfig(vocab_size=53), data=data))
-    assert [(x.split, x.lines, x.kept) for x in prepared.report()] == [
-        ("train", 80, 80),
-        ("valid", 4, 4),
-        ("test", 4, 4),
-    ]
+    counts = [(text.lines, text.kept) for text in prepared.report()]
+    assert counts == [(80, 80), (4, 4), (4, 4)]
     vocabulary = prepared.vocabulary()
     sources, targets = prepared.text("test")
     ids = vocabulary.encode(targets)

@@ -69,10 +69,8 @@ def text(pieces: list[str]) -> str:
 def test_queries_are_named_for_what_is_written_and_keys_for_what_was_read(
     given: str | None, vocabulary: Vocabulary
 ) -> None:
-    model, decoding = (
-        Transformer(TINY_MODEL).eval(),
-        DecodingConfig(beam_size=2, max_extra_length=5),
-    )
+    model = Transformer(TINY_MODEL).eval()
+    decoding = DecodingConfig(beam_size=2, max_extra_length=5)
     found = attend(model, vocabulary, "one two", decoding, translation=given)
     translation = given or translate(model, vocabulary, ["one two"], decoding)[0]
     assert text(found["encoder"].keys) == text(found["cross"].keys) == "one two</s>"

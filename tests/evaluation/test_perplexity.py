@@ -60,28 +60,19 @@ def test_perplexity_by_hand(
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_translations_keep_the_order_of_lines(
+def test_each_line_is_translated_in_its_place_and_an_empty_one_stays_empty(
     beam_size: int, model: Transformer, vocabulary: Vocabulary
 ) -> None:
     config = DecodingConfig(beam_size=beam_size, max_extra_length=5)
-    together = translate(model, vocabulary, SOURCES, config)
-    alone = [translate(model, vocabulary, [line], config)[0] for line in SOURCES]
-    assert together == alone
+    lines = ["", *SOURCES[:7], "  ", *SOURCES[7:], "\t"]
+    alone = [translate(model, vocabulary, [line], config)[0] for line in lines]
+    assert translate(model, vocabulary, lines, config) == alone
+    assert [bool(line) for line in alone] == [bool(line.strip()) for line in lines]
     assert len(set(alone)) > 9
-
-
-def test_an_empty_line_stays_empty(model: Transformer, vocabulary: Vocabulary) -> None:
-    config = DecodingConfig(beam_size=2, max_extra_length=3)
-    one, two = translate(model, vocabulary, ["one two", "three"], config)
-    lines = ["", "one two", "  ", "three", "\t"]
-    assert translate(model, vocabulary, lines, config) == ["", one, "", two, ""]
-    assert one and two
     assert translate(model, vocabulary, [], config) == []
 
 
-def test_pairs_that_are_too_long_are_left_out_with_a_warning(
-    model: Transformer, vocabulary: Vocabulary
-) -> None:
+def test_too_long_pairs_are_left_out_and_named(model: Transformer, vocabulary: Vocabulary) -> None:
     expected = perplexity(model, vocabulary, SOURCES, REFERENCES)
     endless = "one " * 3_000
     with pytest.warns(UserWarning, match=rf"line {len(SOURCES) + 1} has .* left out of the perp"):

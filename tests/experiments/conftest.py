@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from experiments.cli import PROGRAM
+from experiments.records.experiment import Experiment
 from experiments.run import run
 from tests.ablations.runs.processes import Finished, Running, start
 from tests.experiments.samples import tiny_experiment
@@ -42,6 +44,12 @@ def _surroundings_of_runs(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's folder of files."""
     return write_corpus(tmp_path_factory.mktemp("corpus") / "numbers")
+
+
+@pytest.fixture
+def experiment(folder: Path) -> Experiment:
+    """That of the finished run."""
+    return tiny_experiment(folder)
 
 
 @pytest.fixture(scope="session")
@@ -83,3 +91,16 @@ def begin(tmp_path: Path) -> Start:
 def command(begin: Start) -> Command:
     """Run a command to its end."""
     return lambda *arguments, **settings: begin(*arguments, **settings).finish()
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Carry out a command of ``python -m experiments`` in this process."""
+
+    def call(*words: str | Path) -> Finished:
+        capsys.readouterr()
+        code = PROGRAM.run([str(word) for word in words])
+        said = capsys.readouterr()
+        return Finished(code, said.out, said.err)
+
+    return call

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints
@@ -57,11 +56,10 @@ def last_checkpoint(directory: Path) -> dict[str, Any]:
 
 
 def assert_same_end(directory: Path, other: Path) -> None:
-    """Check for bitwise equal weights and optimiser states and equal logged figures."""
+    """Check for equal weights and optimiser states, bit for bit, and equal logged figures."""
     mine, theirs = (last_checkpoint(d) for d in (directory, other))
-    assert mine["global_step"] == theirs["global_step"]
-    _assert_same(mine["state_dict"], theirs["state_dict"])
-    _assert_same(mine["optimizer_states"], theirs["optimizer_states"])
+    for part in ("global_step", "state_dict", "optimizer_states"):
+        torch.testing.assert_close(mine[part], theirs[part], rtol=0, atol=0)
     assert (directory / "metrics.csv").read_text() == (other / "metrics.csv").read_text()
     assert outcome(directory) == outcome(other)
 
@@ -70,26 +68,7 @@ def outcome(directory: Path) -> dict[str, object]:
     """The result without times, memory and the commit."""
     result = load_result(directory)
     assert result is not None
-    incidental = [
-        "train_seconds",
-        "tokens_per_second",
-        "peak_memory_bytes",
-        "finished_at",
-        "commit",
-    ]
+    incidental = (
+        "train_seconds", "tokens_per_second", "peak_memory_bytes", "finished_at", "commit"
+    )  # fmt: skip
     return {k: v for k, v in dataclasses.asdict(result).items() if k not in incidental}
-
-
-def _assert_same(one: Any, other: Any) -> None:
-    if isinstance(one, Tensor):
-        assert torch.equal(one, other)
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            _assert_same(one[key], other[key])
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other)
-        for a, b in zip(one, other, strict=True):
-            _assert_same(a, b)
-    else:
-        assert one == other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import re
 import subprocess
 import sys
@@ -17,19 +18,23 @@ from experiments.records.experiment import Experiment, load_experiment
 from experiments.records.progress import RunState
 from experiments.records.result import load_result, result_lines
 from experiments.run import Outcome
+from tests.ablations.runs.processes import Finished
+from tests.experiments.conftest import Command
 from tests.samples import write_corpus
+from tests.test_variant import GELU
 from transformer.config import differences, to_dict
+from transformer.variant import FILES_VARIABLE
 
 _SLOW = (
     "torch", "lightning", "wandb", "sentencepiece", "sacrebleu", "ctranslate2", "safetensors"
 )  # fmt: skip
-Said = pytest.CaptureFixture[str]
 
 
-def test_list_prints_a_line_for_every_experiment(capsys: Said):
-    assert PROGRAM.run(["list"]) == 0
-    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+def test_list_prints_a_line_for_every_experiment(call: Command):
+    ended = call("list")
+    names = [line.split()[0] for line in ended.stdout.splitlines()]
     assert names == [*EXPERIMENTS, "files:FOLDER", "treebank:FOLDER", "FILE.py", "FILE.json"]
+    assert ended.code == 0
 
 
 def test_help_and_list_import_nothing_slow():
@@ -46,38 +51,33 @@ def test_help_and_list_import_nothing_slow():
     assert ended.returncode == 0, ended.stderr
 
 
-def test_prepare_prints_what_it_read_and_dropped(tmp_path: Path, shared_cache: Path, capsys: Said):
+def test_prepare_prints_what_it_read_and_dropped(tmp_path: Path, shared_cache: Path, call: Command):
     folder = write_corpus(tmp_path / "mine")
     for language, line in (("en", "\nzero\nnine\r\n"), ("de", "null\n \nneun\r\n")):
         with (folder / f"train.{language}").open("a", newline="") as file:
             file.write(line)
     for _ in range(2):
-        assert PROGRAM.run(["prepare", f"files:{folder}", "--vocab-size", "61"]) == 0
-        train, valid, test, where = capsys.readouterr().out.splitlines()
+        ended = call("prepare", f"files:{folder}", "--vocab-size", "61")
+        train, valid, test, where = ended.stdout.splitlines()
         assert train == "train mine/train: 214 lines read, 212 pairs kept, 2 dropped: empty side"
         assert valid == "valid mine/valid: 13 lines read, 13 pairs kept"
         assert test == "test mine/test: 11 lines read, 11 pairs kept"
         assert Path(where).is_relative_to(shared_cache)
 
 
-def test_train_prints_the_scores_and_the_directory(folder: Path, tmp_path: Path, capsys: Said):
-    arguments = [
-        "train", f"files:{folder}", "--directory", str(tmp_path / "run"),
-        "--vocab-size", "61", "--max-steps", "2", "--set", "dropout=0.3",
-        "--set", "max_extra_length=5", "--seed", "5",
-    ]  # fmt: skip
-    assert PROGRAM.run(arguments) == 0
-    said = capsys.readouterr()
-    result = load_result(tmp_path / "run")
+def test_train_prints_the_scores_and_the_directory(folder: Path, tmp_path: Path, call: Command):
+    options = "--vocab-size 61 --max-steps 2 --set dropout=0.3 --set max_extra_length=5 --seed 5"
+    words = ("train", f"files:{folder}", "--directory", tmp_path, *options.split())
+    ended = call(*words)
+    result = load_result(tmp_path)
     assert result is not None and result.seed == 5
     lines = result_lines(result)
-    assert said.out.splitlines() == [*lines, str(tmp_path / "run")]
+    assert ended.stdout.splitlines() == [*lines, str(tmp_path)]
     assert lines[0].startswith("2 steps in ") and lines[2].startswith("test   BLEU ")
     assert "|tok:moses-de|" in lines[4]
-    assert {line.split()[0] for line in said.err.splitlines()} == {"train", "evaluate"}
-    assert load_experiment(tmp_path / "run").config.model.dropout == 0.3
-    assert PROGRAM.run(arguments) == 0
-    assert capsys.readouterr() == (said.out, "")
+    assert {line.split()[0] for line in ended.lines} == {"train", "evaluate"}
+    assert load_experiment(tmp_path).config.model.dropout == 0.3
+    assert call(*words) == Finished(0, ended.stdout, "")
 
 
 def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
@@ -123,7 +123,7 @@ SPOILED: dict[str, dict[str, bytes | None]] = {
 
 @pytest.mark.parametrize("said", SPOILED)
 def test_files_that_cannot_be_used_are_refused_in_one_line(
-    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Command
 ):
     folder = write_corpus(tmp_path / "mine")
     for name, content in SPOILED[said].items():
@@ -133,11 +133,10 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
             (folder / name).write_bytes(content)
     directory, cache = tmp_path / "run", tmp_path / "cache"
     monkeypatch.setenv("DATA_CACHE", str(cache))
-    words = [f"files:{folder}", "--vocab-size", "61"]
-    for arguments in (["prepare", *words], ["train", *words, "--directory", str(directory)]):
-        assert PROGRAM.run(arguments) == 2
-        line = capsys.readouterr().err.splitlines()[-1]
-        assert line.startswith("python -m experiments: error: ") and said in line
+    for words in (("prepare",), ("train", "--directory", directory)):
+        ended = call(*words, f"files:{folder}", "--vocab-size", "61")
+        assert ended.code == 2 and said in ended.lines[-1]
+        assert ended.lines[-1].startswith("python -m experiments: error: ")
     assert not [p for p in cache.rglob("*") if p.is_file() and p.suffix != ".lock"]
     assert not (directory / "config.json").exists()
 
@@ -176,10 +175,7 @@ REFUSED = [
     ("train cldr --set schedule=step", "'step', but takes one of inverse_sqrt, linear, cosine"),
     ("train cldr --set seed=3", "--set takes no seed: give it as --seed"),
     ("train cldr --set corpus=cldr", "takes no corpus: give it as NAME, such as files:FOLDER"),
-    (
-        f"train cldr {MANY}",
-        "the run's name longer by over 100 letters: give fewer, or declare",
-    ),
+    (f"train cldr {MANY}", "the run's name longer by over 100 letters: give fewer, or declare"),
     ("train files:FOLDER --directory RUN", "run belongs to another configuration (model."),
     ("train cldr --directory /proc/x", "/proc/x cannot be made (No such file or directory)"),
     ("train cldr --directory FOLDER/train.en", "a file is in its place"),
@@ -220,32 +216,67 @@ def test_wrong_arguments_are_refused_in_one_line_and_nothing_is_written(
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: Said,
+    call: Command,
 ):
     before = sorted([*finished.rglob("*"), *folder.rglob("*")])
     words = arguments.replace("RUN", str(finished)).replace("FOLDER", str(folder)).split()
     monkeypatch.chdir(tmp_path)
-    assert PROGRAM.run(words) == 2
-    printed = capsys.readouterr()
-    (line,) = printed.err.splitlines()
-    assert said in line and not printed.out
+    ended = call(*words)
+    (line,) = ended.lines
+    assert said in line and (ended.code, ended.stdout) == (2, "")
     assert sorted([*finished.rglob("*"), *folder.rglob("*")]) == before
     assert not list(tmp_path.iterdir())
 
 
 def test_too_large_a_vocabulary_is_refused_and_can_be_corrected(
-    folder: Path, tmp_path: Path, capsys: Said
+    folder: Path, tmp_path: Path, call: Command
 ):
-    words = ["train", f"files:{folder}", "--directory", str(tmp_path), "--max-steps", "1"]
-    assert PROGRAM.run(words) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
+    words = ("train", f"files:{folder}", "--directory", tmp_path, "--max-steps", "1")
+    line = call(*words).lines[-1]
     assert re.search(r"is more than the text allows: at most \d+ \(--vocab-size\)$", line)
-    assert PROGRAM.run([*words, "--vocab-size", "61", "--set", "max_extra_length=5"]) == 0
+    assert call(*words, "--vocab-size", "61", "--set", "max_extra_length=5").code == 0
 
 
-def test_a_place_without_permission_is_reported_with_the_remedy(
-    capsys: Said,
+def test_every_command_works_with_a_variants_file_as_it_was_and_says_which_without_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Command
 ):
+    """The file lies outside the package."""
+    mine, run, export = tmp_path / "mine.py", tmp_path / "run", tmp_path / "export"
+    mine.write_text(GELU)
+
+    def call_anew(*words: str | Path) -> Finished:
+        monkeypatch.setenv(FILES_VARIABLE, "")  # as in a new process, which knows no file yet
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one two\n")))
+        return call(*words)
+
+    options = "--vocab-size 61 --max-steps 2 --set max_extra_length=2 --log none --directory"
+    train = ("train", f"files:{folder}", "--set", f"model={mine}:LeakyTransformer")
+    train += (*options.split(), run)
+    assert call_anew(*train).code == 0
+    assert (run / "result.json").is_file()
+    for words in (
+        ("evaluate", run),
+        ("translate", run),
+        ("attention", run, "one two", "--output", tmp_path / "a.html"),
+        ("export", run, "--format", "safetensors", "--output", export),
+        ("translate", export),
+    ):
+        ended = call_anew(*words)
+        (line,) = ended.lines
+        assert ended.code == 2
+        assert "a variant is in mine, which is not installed: add --variant" in line
+        assert call_anew(*words, "--variant", mine).code == 0
+    ended = call_anew("export", run, "--format", "ctranslate2", "--variant", mine)
+    assert ended.code == 2 and "CTranslate2 has no LeakyTransformer" in ended.stderr
+    (run / "result.json").unlink()
+    mine.write_text(GELU.replace("SLOPE = 0.1", "SLOPE = 0.2"))
+    ended = call_anew(*train)
+    assert ended.code == 2 and "model.model: 'mine:LeakyTransformer@" in ended.stderr
+    mine.write_text(GELU)
+    assert call_anew(*train).code == 0
+
+
+def test_a_place_without_permission_is_reported_with_the_remedy(capsys: pytest.CaptureFixture[str]):
     program = Program("experiments", "A program.")
 
     @program.command()

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -227,14 +227,7 @@ def exponents() -> Iterator[Finding]:
     yield Finding(head, [percent(held)], 93.5, 96.5)
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    equal_spreads,
-    unequal_spreads,
-    correlations,
-    seeds_needed,
-    comparison,
-    exponents,
-)
+CHECKS = (equal_spreads, unequal_spreads, correlations, seeds_needed, comparison, exponents)
 
 
 def main() -> None:

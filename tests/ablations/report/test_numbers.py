@@ -1,4 +1,4 @@
-"""The numbers of a table, its sentences, and runs that are left out."""
+"""The numbers of a table, its sentences, runs that are left out, and rows compared."""
 
 from __future__ import annotations
 
@@ -9,32 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from ablations.report.compare import compare_rows
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.report.sentences import regime, regime_warning, verdicts
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
+from experiments.records.outputs import hypotheses_path
 from experiments.records.ownership import claim
 from tests.ablations.report.samples import Runs, fill, tables
 from tests.ablations.samples import finish, result, small_plan
+from tests.samples import number_pairs
+from transformer.errors import InputError
 
-PAIR = {"base": {1: 8.0, 2: 8.1}, "agrees": {1: 10.0, 2: 10.1}}
-TWO = {1: 8.0, 2: 9.0}
-THREE = {1: 8.0, 2: 9.0, 3: 10.0}
-
-
-def test_means_spreads_and_differences_over_common_seeds(tmp_path: Path) -> None:
-    table = fill(tmp_path, {"base": THREE, "agrees": {1: 9.0, 3: 13.0}})
-    base, row = table.rows
-    assert table.base is base
-    ours = base.scores["bleu"].ours
-    assert ours and (ours.mean, ours.deviation, ours.count) == (31.0, 1.0, 3)
-    found = row.scores["perplexity"]
-    assert found.ours and found.ours.deviation == pytest.approx(2 * 2**0.5)
-    assert found.difference and (found.difference.mean, found.difference.count) == (2.0, 2)
-    assert (found.paper, found.paper_difference) == (6.0, 1.0)
-    assert [run.seed for run in row.unfinished] == [2]
+OF_BASE = {1: 8.0, 2: 8.1}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +42,7 @@ def test_means_spreads_and_differences_over_common_seeds(tmp_path: Path) -> None
 def test_a_difference_is_judged(
     tmp_path: Path, row: str, runs: dict[int, float], verdict: str, agreement: str
 ) -> None:
-    table = fill(tmp_path, {"base": PAIR["base"], row: runs})
+    table = fill(tmp_path, {"base": OF_BASE, row: runs})
     found = next(x for x in table.rows if x.name == row).scores["perplexity"]
     assert (found.verdict, found.agreement) == (verdict, agreement)
 
@@ -61,50 +50,24 @@ def test_a_difference_is_judged(
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
+        ({"agrees": {1: 10.0}}, "so there are no differences (Δ) to show."),
+        ({"base": OF_BASE}, ""),
         (
-            {"base": {1: 8.0}, "agrees": {1: 10.0}},
-            [
-                "No row has two seeds in common with the base, so noise cannot be judged; "
-                "run --seeds 1,2,3 adds seeds.",
-                "Perplexity, sign of Δ compared with the paper's, 1 row(s): same sign 1.",
-            ],
-        ),
-        ({"agrees": {1: 10.0}}, ["so there are no differences (Δ) to show."]),
-        ({"base": {1: 8.0, 2: 8.1}}, []),
-        (
-            {"base": {1: 8.0, 2: 8.1}, "agrees": {1: math.inf, 2: math.inf}},
-            [
-                "Perplexity: noise cannot be judged.",
-                "BLEU: 0 of 1 rows are within noise of the base.",
-            ],
-        ),
-        (
-            {name: {1: 8.0, 2: 8.2, 3: 8.1} for name in ("base", "agrees", "noise")},
-            ["all rows together (Dunnett's test, 5 %: ", ": 0 of 2 differ from the base."],
+            {"base": OF_BASE, "agrees": {1: math.inf, 2: math.inf}},
+            "Perplexity: noise cannot be judged.",
         ),
     ],
 )
-def test_sentences(tmp_path: Path, runs: Runs, said: list[str]) -> None:
+def test_a_table_that_lacks_something_says_so(tmp_path: Path, runs: Runs, said: str) -> None:
     found = "\n".join(verdicts(fill(tmp_path, runs)))
-    assert all(words in found for words in said)
-    assert bool(found) == bool(said)
-
-
-def test_runs_on_other_data_are_named_and_not_averaged(tmp_path: Path) -> None:
-    digests = {("base", 1): "other", ("base", 2): "most", ("base", 3): "most"}
-    digests |= {("agrees", 1): "most", ("agrees", 2): None, ("agrees", 3): "third"}
-    changes = {cell: {"data_digest": digest} for cell, digest in digests.items()}
-    base, row = fill(tmp_path, {"base": THREE, "agrees": THREE}, changes=changes).rows
-    assert base.means["perplexity"].mean == 9.5
-    assert [result.seed for result in row.results] == [1, 2], "unknown data is accepted"
-    assert str(row.unfinished[0]) == "left out (its data is third, that of most runs is most)"
+    assert said in found and bool(found) == bool(said)
 
 
 def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
     """Another vocabulary or limit of length makes other prepared data."""
     rows = (row("base"), row("words", vocab_size=900), row("batch", tokens_per_batch=700))
     own = Table(name="pair", title="", base=BASE, rows=rows)
-    runs = {each.name: TWO for each in rows}
+    runs = {each.name: {1: 8.0, 2: 9.0} for each in rows}
     digests = {(x, y): "of 900" if x == "words" else "most" for x in runs for y in (1, 2)}
     digests["batch", 2] = "other"
     changes = {cell: {"data_digest": digest} for cell, digest in digests.items()}
@@ -162,3 +125,53 @@ def test_the_papers_own_numbers_are_near() -> None:
         "More than a factor of 3 from the paper's: target tokens seen per parameter 2.5e+03 (paper "
         "38), distinct target tokens per parameter 130 (paper 2). Rows may differ"
     )
+
+
+REFERENCES = [target for _, target in number_pairs(31, seed=5)]
+
+
+@pytest.fixture
+def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """``base`` has finished seeds 1, 2, 3, and ``narrow``, which lacks words, 1, 3, 5."""
+    plan = claim_plan(tmp_path, small_plan(seeds=[1, 2, 3, 5]))
+    for name, seeds in (("base", (1, 2, 3)), ("narrow", (1, 3, 5))):
+        for seed in seeds:
+            cell = Cell(name, seed)
+            finish(tmp_path, cell)
+            claim(cell.directory(tmp_path), plan.experiment(cell))
+            lines = (x[: -seed if name == "narrow" else None] for x in REFERENCES)
+            path = hypotheses_path(cell.directory(tmp_path), "valid")
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    monkeypatch.setattr(
+        "experiments.evaluate.trained.text_of_split", lambda *_: (REFERENCES, REFERENCES)
+    )
+    monkeypatch.setattr("experiments.evaluate.significance._TRIALS", 1_000)
+    monkeypatch.setattr("experiments.evaluate.significance._SAMPLES", 100)
+    return tmp_path
+
+
+def test_a_line_per_common_seed_and_one_over_all(translated: Path) -> None:
+    first, third, over, signature = compare_rows(translated, "base", "narrow", None)
+    for line, seed in ((first, 1), (third, 3)):
+        assert line.startswith(f"seed {seed}: BLEU of base 100.00, of narrow ")
+        assert line.endswith(": base is better than narrow")
+    assert over.startswith("over 2 seeds: difference \u2212") and " 95 % in \u2212" in over
+    assert signature.startswith("nrefs:1|bs:100|ar:1000|")
+    line, alone, _ = compare_rows(translated, "narrow", "base", "3")
+    assert line.startswith("seed 3: BLEU of narrow ") and alone.startswith("one seed: p is of the")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "seeds", "message"),
+    [
+        ("base", "narow", None, "unknown row 'narow': did you mean 'narrow'?"),
+        ("base", "base", None, "takes two rows and seeds that both have finished"),
+        ("base", "narrow", "1-3", "both have finished; these are: 1, 3$"),
+        ("base", "narrow", "one", "--seeds holds 'one'"),
+    ],
+)
+def test_what_cannot_be_compared(
+    translated: Path, first: str, second: str, seeds: str | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message.replace("?", r"\?")):
+        list(compare_rows(translated, first, second, seeds))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from markdown_it import MarkdownIt
 
+from ablations.cli import report
 from ablations.figures.curves import mean_curve, read_curve
 from ablations.report.figures import draw_agreement, table_figures
 from ablations.report.grids import results_grid
-from ablations.report.layout import terminal_table
+from ablations.report.layout import Grid, render, terminal_table
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan
@@ -33,9 +37,13 @@ from tests.ablations.report.samples import (
     tables,
 )
 from tests.ablations.samples import finish, leave_curve, small_plan
-from transformer.errors import InputError
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
+# The files of a report that are committed, by that of the plan.
+REPORT = {
+    "table.json": ("report.md", "table.tex", "results.csv"),
+    "search.json": ("report.md", "best.json"),
+}
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -52,15 +60,18 @@ def test_files_are_the_golden_ones_and_html_has_the_same_tables(
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
-    "name", sorted(str(x.parent.relative_to(RESULTS)) for x in RESULTS.rglob("table.json"))
+    "plan",
+    [x.relative_to(RESULTS) for kind in REPORT for x in sorted(RESULTS.rglob(kind))],
+    ids=lambda plan: str(plan.parent),
 )
-def test_committed_reports_are_as_they_would_be_written_now(name: str, tmp_path: Path) -> None:
-    root = shutil.copytree(RESULTS / name, tmp_path / name)
-    write_report(root)
-    for file in ("report.md", "table.tex", "results.csv"):
-        committed = (RESULTS / name / file).read_text(encoding="utf-8")
-        found = (root / file).read_text(encoding="utf-8")
-        assert found == committed, f"python -m ablations report experiments/results/{name}"
+def test_committed_reports_are_as_they_would_be_written_now(plan: Path, tmp_path: Path) -> None:
+    root, committed = tmp_path / plan.parent, RESULTS / plan.parent
+    shutil.copytree(committed, root)
+    report(root)
+    for file in REPORT[plan.name]:
+        found, expected = ((x / file).read_text("utf-8") for x in (root, committed))
+        assert found == expected, f"python -m ablations report experiments/results/{plan.parent}"
+    assert [cells[0] for cells in html_tables(root)[0]] == list(tables(root)[0])
 
 
 def test_html_needs_no_other_file_and_escapes_what_runs_and_users_wrote(
@@ -138,12 +149,6 @@ def test_a_terminal_shows_each_row_at_any_width(reported: Callable[[str], Path])
     assert max(map(len, texts[-1].splitlines())) <= 80
 
 
-def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not the directory of a table"):
-        write_report(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_table_without_results_has_a_report(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     finish(tmp_path, Cell("narrow", 4))
@@ -166,3 +171,33 @@ def test_latex_compiles(reported: Callable[[str], Path], tmp_path: Path) -> None
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "document.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+TEXTS = (
+    "a|b `c` <script>alert(1)</script>",
+    "first\nsecond\n\n# third",
+    "&lt;b&gt; &amp; &#60; AT&T; a & b",
+    "~~gone~~ *b* _i_ __b__ snake_case [l](http://x) ![i](y)",
+    *("# head", "####### no head", "1. one", "27) two", "- item", "+ plus", "---", "==="),
+    *("~~~ fence", "``` fence", "> quote", "\\", "a\\|b|", "$x$", "-0.5", "+0.83", "3.5 s"),
+    "\x1b[31mred\x1b[0m\x00",
+)
+PARTS = """{% import layout as to with context %}{% call to.page() %}
+{{ to.paragraph(text) }}{{ to.bullets([text, text]) }}{{ to.facts([(text, "x")]) }}
+{{ to.table(grid) }}{% endcall %}"""
+
+
+def shown(markdown: str) -> list[str]:
+    """The lines of text of a page; an element that only a mark makes is kept as its tag."""
+    html = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown)
+    plain = re.sub(r"</?(h1|p|ul|li|table|thead|tbody|tr|t[hd])( [^>]*)?>", "", html)
+    return [unescape(line).strip() for line in plain.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_markdown_shows_text_as_it_was_written(tmp_path: Path, text: str) -> None:
+    line = " ".join(text.replace("\x1b[31m", "").replace("\x1b[0m\x00", "").split())
+    (tmp_path / "parts.j2").write_text(PARTS)
+    grid = Grid.of(["a", "b"], [[text, text]])
+    found = render(tmp_path / "parts.j2", layout="markdown.j2", title=text, text=text, grid=grid)
+    assert shown(found) == [line, line, line, line, f"{line}: x", "a", "b", line, line]

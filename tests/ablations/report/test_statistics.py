@@ -1,8 +1,11 @@
-"""Estimates, pooled spreads, tests and correlations, against tables and by hand."""
+"""Estimates, pooled spreads, tests and correlations, against tables, by hand and simulated."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -19,6 +22,7 @@ from ablations.report.statistics import (
     t_quantile,
 )
 from experiments.records.result import MEASURES
+from tests.ablations.report.calibration import CHECKS, Finding
 
 
 def test_intervals_by_hand_end_where_the_score_does() -> None:
@@ -109,20 +113,15 @@ def test_intervals_of_rank_correlations_and_of_a_pooled_difference_by_hand() -> 
     ends = (math.tanh(1.098612 - 0.546148), math.tanh(1.098612 + 0.546148))
     assert correlation_interval(0.8, 20) == pytest.approx(ends, abs=1e-5)
     assert correlation_interval(0.5, 3) is None
+    # A perfect order begins where that of 0.8 does, which has two of four rows swapped.
+    low = math.tanh(1.098612 - 1.959964 * math.sqrt(1.32))
+    for paper, interval in (((2, 3, 5, 7), (low, 1)), ((7, 5, 3, 2), (-1, -low))):
+        found = rank_correlation([1, 2, 3, 4], paper)
+        assert found is not None
+        assert correlation_interval(found, 4) == pytest.approx(interval, abs=1e-5)
     # t(0.975) of 38 degrees of freedom is 2.0244
     pooled = Estimate(1.0, 0.5, 1, pooled_freedom=38)
     assert pooled.interval == pytest.approx((1 - 1.0122, 1 + 1.0122), abs=1e-4)
-
-
-def test_a_perfect_order_reaches_to_the_end_of_the_scale() -> None:
-    """From the lower end of 0.8, where two of four rows are swapped."""
-    swapped = correlation_interval(0.8, 4)
-    assert swapped is not None
-    low, high = (math.tanh(math.atanh(0.8) + sign * 1.959964 * math.sqrt(1.32)) for sign in (-1, 1))
-    assert swapped == pytest.approx((low, high), abs=1e-5)
-    for paper, interval in (((2, 3, 5, 7), (swapped[0], 1.0)), ((7, 5, 3, 2), (-1.0, -swapped[0]))):
-        found = rank_correlation([1, 2, 3, 4], paper)
-        assert found is not None and correlation_interval(found, 4) == interval
 
 
 def test_the_pool_of_two_rows_is_their_paired_spread() -> None:
@@ -164,20 +163,18 @@ def test_unequal_spreads_are_not_pooled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "freedom", "critical"),
-    # scipy.stats.multivariate_t with correlations of a half.
-    [(3, 10, 2.759), (5, 20, 2.735), (19, 38, 3.047)],
+    ("seeds", "freedom", "critical"),
+    [
+        # scipy.stats.multivariate_t with correlations of a half.
+        ([{1, 2, 3}] * 3, 10, 2.759),
+        ([{1, 2, 3}] * 5, 20, 2.735),
+        ([{1, 2, 3}] * 19, 38, 3.047),
+        # Rows that share no run of the base, by Šidák: the normal quantile of (1 + 0.95^(1/5)) / 2.
+        ([{1}, {2}, {3}, {4}, {5}], 1_000, 2.569),
+    ],
 )
-def test_dunnetts_critical_values(rows: int, freedom: int, critical: float) -> None:
-    seeds = (frozenset({1, 2, 3}),) * rows
-    assert dunnett(seeds, freedom) == pytest.approx(critical, abs=0.02)
-
-
-def test_rows_that_share_no_run_of_the_base_are_independent() -> None:
-    apart = dunnett(tuple(frozenset({seed}) for seed in range(5)), 1_000)
-    # Šidák: the normal quantile of (1 + 0.95^(1/5)) / 2
-    assert apart == pytest.approx(2.569, abs=0.02)
-    assert dunnett((frozenset({1}),) * 5, 1_000) < apart - 0.05
+def test_dunnetts_critical_values(seeds: list[set[int]], freedom: int, critical: float) -> None:
+    assert dunnett(tuple(map(frozenset, seeds)), freedom) == pytest.approx(critical, abs=0.02)
 
 
 def test_the_p_value_of_three_rows_and_two_seeds_in_closed_form() -> None:
@@ -192,12 +189,25 @@ def test_the_p_value_of_three_rows_and_two_seeds_in_closed_form() -> None:
     assert found.p_equal == pytest.approx(angle / math.radians(30), abs=0.02)
 
 
-def test_variances_that_a_table_cannot_tell_apart_are_equal() -> None:
-    """Two rows have the same residuals, and so have seeds that agree to the last digit."""
-    for rows in (
-        {"a": {1: 0.1, 2: 7.3, 3: 0.4}, "b": {1: 5.0, 2: 5.1, 3: 5.3}},
-        {"a": {1: 0.1, 2: 0.1}, "b": {1: 0.3, 2: 0.3}, "c": {1: 80.7, 2: 80.7}},
-    ):
-        found = pool(rows)
-        assert found is not None and found.p_equal == 1.0
-    assert found.deviation == 0.0
+def test_seeds_that_agree_to_the_last_digit_do_not_make_variances_unequal() -> None:
+    found = pool({"a": {1: 0.1, 2: 0.1}, "b": {1: 0.3, 2: 0.3}, "c": {1: 80.7, 2: 80.7}})
+    assert found is not None and (found.p_equal, found.deviation) == (1.0, 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)  # one takes some minutes on two cores
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_each_percentage_is_as_promised_and_as_the_docs_say(
+    check: Callable[[], Iterator[Finding]],
+) -> None:
+    page = Path(__file__).parents[3] / "docs" / "statistics.md"
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for finding in check():
+        assert all(finding.least <= x <= finding.most for x in finding.shares), finding.line
+        (said,) = (line for line in lines if line.startswith(finding.head))
+        # Other versions of the libraries may round another way.
+        figures = [
+            [float(x) for x in re.findall(r"[0-9.]+", line.removeprefix(finding.head))]
+            for line in (said, finding.line)
+        ]
+        assert figures[0] == pytest.approx(figures[1], abs=0.5)

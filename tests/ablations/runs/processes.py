@@ -6,7 +6,6 @@ starts in a moment.
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import os
 import resource
@@ -122,15 +121,13 @@ def _become(
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the driver's tests start a server without
     os.environ.clear()
     os.environ.update(environment)
-    for number, (name, flags) in enumerate(
-        (("in", os.O_RDONLY), ("out", os.O_WRONLY), ("err", os.O_WRONLY))
-    ):
-        os.dup2(
-            os.open(Path(streams) / name, flags | os.O_CREAT | os.O_TRUNC * (number > 0)), number
-        )
-    sys.stdin, sys.stdout, sys.stderr = (
-        io.TextIOWrapper(open(n, mode, closefd=False), encoding="utf-8", line_buffering=True)  # noqa: SIM115
-        for n, mode in ((0, "rb"), (1, "wb"), (2, "wb"))
+    for number, (name, mode) in enumerate((("in", "rb"), ("out", "wb"), ("err", "wb"))):
+        with (Path(streams) / name).open(mode) as stream:
+            os.dup2(stream.fileno(), number)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout, sys.stderr = (
+        open(number, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+        for number in (1, 2)
     )
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))

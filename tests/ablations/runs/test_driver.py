@@ -1,4 +1,4 @@
-"""Runs carried out by stand-ins: what is started, what a crash or a signal leaves."""
+"""Attempts at runs, by stand-ins: what is started, what a crash or a signal leaves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from ablations.files import STUDY_FILE
-from ablations.runs.attempts import clear_failures, is_given_up, locate, read_ended
+from ablations.runs.attempts import (
+    attempt_number,
+    clear_failures,
+    is_given_up,
+    locate,
+    read_ended,
+    record_failure,
+    take_over,
+)
 from ablations.runs.driver import Driver
 from ablations.runs.lock import own_name
 from ablations.runs.options import Options
@@ -21,11 +29,11 @@ from ablations.runs.supervise import LocalExecutor
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
-from experiments.records.attempt import read_attempt
+from experiments.records.attempt import Attempt, read_attempt, write_attempt
 from experiments.records.data import recorded_data
 from experiments.records.experiment import DATA_FILE
 from experiments.records.ownership import claim
-from experiments.records.progress import read_progress
+from experiments.records.progress import Progress, RunState, read_progress, write_progress
 from experiments.records.result import load_result
 from tests.ablations.samples import (
     finish,
@@ -65,10 +73,6 @@ def work_on(
         show=lambda: None,
     )
     return driver.run(), "\n".join(told)
-
-
-def directory(root: Path, cell: Cell) -> Path:
-    return locate(cell.directory(root))
 
 
 def is_done(root: Path, *cells: Cell) -> bool:
@@ -121,8 +125,8 @@ def test_a_run_that_is_given_up_tells_why_and_is_tried_again_once_that_is_cleare
     _, told = work_on(tmp_path, {BASE: "crash"}, retries=1)
     assert "exit code 1: RuntimeError: it broke; it is tried again\n    Traceback" in told
     assert "base/seed-1: started (attempt 2)" in told and is_done(tmp_path, NARROW)
-    progress = read_progress(directory(tmp_path, BASE))
-    attempt = read_attempt(directory(tmp_path, BASE))
+    left = locate(BASE.directory(tmp_path))
+    progress, attempt = read_progress(left), read_attempt(left)
     assert progress is not None and attempt is not None
     assert (progress.stage, progress.message) == ("failed", "exit code 1: RuntimeError: it broke")
     assert [failure.attempt for failure in attempt.failures] == [1, 2]
@@ -171,11 +175,6 @@ def test_a_result_is_kept_if_its_driver_died_before_publishing_it(tmp_path: Path
     assert started(tmp_path) == ["narrow/seed-1"] and is_done(tmp_path, BASE)
 
 
-def test_bad_input_stops_all_runs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^base/seed-1: toy is missing: fetch it$"):
-        work_on(tmp_path, {BASE: "refuse", NARROW: "hang"}, places=(Place(0), Place(1)))
-
-
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "base").touch()
     with pytest.raises(InputError, match=r"base cannot be made, as a file is in its place"):
@@ -195,12 +194,11 @@ def test_a_driver_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    log = tmp_path / "base" / "seed-1.attempt-1" / "log.txt"
+
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        when(lambda: "stubborn" in told(), lambda: os.kill(os.getpid(), signal.SIGTERM))
-
-    def told() -> str:
-        return (directory(tmp_path, BASE) / "log.txt").read_text()
+        when(lambda: "stubborn" in log.read_text(), lambda: os.kill(os.getpid(), signal.SIGTERM))
 
     begun = time.monotonic()
     thread = when(lambda: hangs(tmp_path, BASE), twice)
@@ -216,3 +214,46 @@ def test_each_gpu_has_its_run(tmp_path: Path) -> None:
     assert sorted(line.split()[1] for line in lines) == ["3", "MIG-a,MIG-b"]
     attempt = read_attempt(NARROW.directory(tmp_path))
     assert attempt is not None and attempt.devices in {(3,), ("MIG-a", "MIG-b")}
+
+
+def begin_attempt(stem: Path) -> Path:
+    directory = take_over(stem)
+    assert directory is not None
+    count = attempt_number(directory)
+    begun = Attempt(cell="c", number=count, worker="w", host="h", started_at=1.0)
+    write_attempt(directory, begun)
+    return directory
+
+
+def test_the_next_attempt_has_the_files_and_the_earlier_one_can_write_nothing(
+    tmp_path: Path,
+) -> None:
+    stem = tmp_path / "base" / "seed-1"
+    assert locate(stem) == stem
+    first = begin_attempt(stem)
+    (first / "step").write_text("5")
+    (first / ".lock-1").touch()
+    second = begin_attempt(stem)
+    assert (second.name, (second / "step").read_text()) == ("seed-1.attempt-2", "5")
+    assert locate(stem) == second and not (second / ".lock-1").exists()
+    with pytest.raises(FileNotFoundError):
+        write_progress(first, Progress(stage=RunState.TRAIN))
+    assert not record_failure(first, "broke", [], killed=False, retries=0)
+    assert not first.exists()
+    left = read_attempt(second)
+    assert left is not None and not left.failures
+
+
+def test_the_tenth_attempt_is_newer_than_the_ninth(tmp_path: Path) -> None:
+    for count in (9, 10, 2):
+        (tmp_path / f"seed-1.attempt-{count}").mkdir()
+    assert attempt_number(locate(tmp_path / "seed-1")) == 10
+
+
+def test_kills_count_only_if_none_makes_progress(tmp_path: Path) -> None:
+    directory = begin_attempt(tmp_path / "seed-1")
+    for step in range(1, 30):
+        write_progress(directory, Progress(stage=RunState.TRAIN, step=step, max_steps=99))
+        assert not record_failure(directory, "killed", [], killed=True, retries=0)
+    ends = [record_failure(directory, "killed", [], killed=True, retries=0) for _ in range(9)]
+    assert ends == [False] * 8 + [True]

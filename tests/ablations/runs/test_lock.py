@@ -1,4 +1,4 @@
-"""Which process has what: names of processes, one driver for a directory or for each shard."""
+"""Which process has what: its name, a directory or a shard of it, and a place on its machine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ablations.runs.lock import WHOLE, Shard, is_running, lock_runs, name_of, own_name
+from ablations.runs.options import Places
 from transformer.errors import InputError
 
 _HOLD = """
@@ -61,22 +64,11 @@ def test_a_second_driver_is_refused_and_told_who_holds_the_directory(tmp_path: P
 def test_shards_exclude_those_that_share_runs(
     tmp_path: Path, held: Shard, wanted: Shard, is_free: bool
 ) -> None:
-    with lock_runs(tmp_path, held):
-        if is_free:
-            with lock_runs(tmp_path, wanted):
-                pass
-        else:
-            with pytest.raises(InputError, match="is being worked on"), lock_runs(tmp_path, wanted):
-                pass
+    expected = nullcontext() if is_free else pytest.raises(InputError, match="is being worked on")
+    with lock_runs(tmp_path, held), expected, lock_runs(tmp_path, wanted):
+        pass
     with lock_runs(tmp_path, wanted):  # whatever was refused has left no lock behind
         pass
-
-
-@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "-1/3", "1/3/5", ""])
-def test_a_shard_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(InputError, match=r"--shard is .*, but must be like 2/8"):
-        Shard.parse(text)
-    assert Shard.parse("2/8") == Shard(2, 8)
 
 
 def test_another_process_with_the_same_number_is_not_taken_for_it() -> None:
@@ -85,3 +77,47 @@ def test_another_process_with_the_same_number_is_not_taken_for_it() -> None:
     assert is_running(f"{host}:{pid}:{int(start) - 1}:{machine}") is False
     elsewhere = own_name()[:-1] + "z"
     assert [is_running(x) for x in (elsewhere, "", "nonsense")] == [None] * 3
+
+
+TWO, THREE, CORE = ((2,), 1), ((3,), 1), ((), 1)
+
+
+@pytest.mark.parametrize(
+    ("visible", "settings", "threads", "expected"),
+    [
+        ("2,3", {}, 1, [TWO, THREE]),
+        ("2,3", {"workers": 3}, 1, [TWO, THREE, TWO]),
+        ("2,3", {"trials_per_device": 2}, 1, [TWO, THREE] * 2),
+        ("2,3", {"devices_per_trial": 2}, 1, [((2, 3), 2)]),
+        ("2,3", {"devices_per_trial": 2, "trials_per_device": 2}, 1, [((2, 3), 2)] * 2),
+        ("0,1,2,3,4", {"devices_per_trial": 2}, 1, [((0, 1), 2), ((2, 3), 2)]),
+        ("GPU-8932f937-d72c", {}, 1, [(("GPU-8932f937-d72c",), 1)]),
+        ("MIG-1a, MIG-2b", {}, 1, [(("MIG-1a",), 1), (("MIG-2b",), 1)]),
+        ("1,-1,2", {}, 1, [((1,), 1)]),
+        ("NoDevFiles", {}, None, [CORE] * 9),
+        ("", {}, None, [CORE] * 9),
+        ("", {}, 3, [CORE] * 3),
+        ("", {}, 10, [CORE]),
+        ("", {"workers": 4}, 1, [CORE] * 4),
+        ("", {"devices_per_trial": 3}, 1, [((), 3)] * 3),
+        ("", {"trials_per_device": 2}, 1, [CORE] * 18),
+        ("", {"devices_per_trial": 10}, 1, "cores here: 9, and no GPU"),
+        ("1,3", {"devices_per_trial": 10}, 1, "GPUs here: 2"),
+    ],
+)
+def test_gpus_or_cores_are_shared_out(
+    visible: str,
+    settings: dict[str, int],
+    threads: int | None,
+    expected: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ablations.runs.options.count_cores", lambda: 9)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=f"--devices-per-trial is 10, but {expected}"):
+            Places(**settings).here(threads)
+        return
+    found = Places(**settings).here(threads)
+    assert [(place.devices, place.ranks) for place in found] == expected
+    assert [place.number for place in found] == list(range(len(found)))

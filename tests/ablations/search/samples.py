@@ -22,10 +22,10 @@ from ablations.tables.changes import Value
 from ablations.tables.scale import Scale
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, Failure, write_attempt
-from experiments.records.outputs import METRICS_FILE, valid_perplexities
+from experiments.records.outputs import valid_perplexities
 from experiments.records.ownership import claim
 from experiments.records.result import save_result
-from tests.ablations.samples import TINY, result
+from tests.ablations.samples import TINY, leave_curve, result
 
 # A perplexity for the parameters of a trial, in place of its training.
 Objective = Callable[[Mapping[str, Any]], float]
@@ -64,16 +64,12 @@ def leave(
     bleu: float = 41.0,
 ) -> None:
     """Write the files of a finished trial, or of one that reached the step ``until``."""
-    directory.mkdir(parents=True, exist_ok=True)
     name = directory.name.partition(".")[0]
     claim(directory, search.experiment(name, values))
-    lines = ["step,loss,train_perplexity,learning_rate,gradient_norm,valid_loss,valid_perplexity"]
-    for step, value in curve(search, perplexity).items():
-        if until is None or step <= until:
-            lines += [f"{step},2.5,12.2,0.001,1.5,,", f"{step},,,,,1.1,{value:.6g}"]
-    (directory / METRICS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    steps = search.base.training.max_steps
+    last = steps if until is None else until
+    leave_curve(directory, {x: y for x, y in curve(search, perplexity).items() if x <= last})
     if until is None:
-        steps = search.base.training.max_steps
         made = result(Cell(name, search.base.training.seed), perplexity, bleu)
         save_result(directory, dataclasses.replace(made, steps=steps))
 

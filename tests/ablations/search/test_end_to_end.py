@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[3]
 SPACE = """
 from ablations.search import Space, scale, uniform, whole
 from transformer import folder_corpus
-from pathlib import Path
 
 SPACE = Space(
     name="lr",
@@ -29,69 +28,48 @@ SPACE = Space(
     ),
     scales=(
         scale(
-            "mini",
-            corpus=folder_corpus(Path(__file__).parent / "numbers"),
-            divide_widths=16,
-            divide_layers=2,
-            max_steps=90,
-            vocab_size=61,
-            tokens_per_batch=160,
-            max_length=41,
-            warmup_steps=23,
-            learning_rate_factor=0.3,
-            checkpoint_every_steps=30,
-            log_every_steps=10,
-            precision="fp32",
+            "mini", corpus=folder_corpus("numbers"), divide_widths=16, divide_layers=2,
+            max_steps=90, vocab_size=61, tokens_per_batch=160, max_length=41,
+            warmup_steps=23, learning_rate_factor=0.3, checkpoint_every_steps=30, precision="fp32",
         ),
     ),
 )
 """
 
 
-def call(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command line in ``place``, on the CPU alone."""
-    return subprocess.run(
-        [sys.executable, "-m", *arguments],
+def call(place: Path, arguments: str) -> str:
+    """What a command line prints that succeeds in ``place``, on the CPU alone."""
+    ended = subprocess.run(
+        [sys.executable, "-m", *arguments.split()],
         cwd=place,
         env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A folder with a space and a corpus of a user's own."""
-    write_corpus(tmp_path / "numbers")
-    (tmp_path / "space.py").write_text(SPACE)
-    return tmp_path
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(place: Path) -> None:
-    command = ("ablations", "search", "space.py", "--scale", "mini", "--workers", "2")
-    first = call(place, *command, "--trials", "4")
-    assert first.returncode == 0, first.stderr
-    root = place / "runs" / "lr-mini"
+def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "numbers")
+    (tmp_path / "space.py").write_text(SPACE)
+    search = "ablations search space.py --scale mini --workers 2"
+    call(tmp_path, f"{search} --trials 4")
+    root = tmp_path / "runs" / "lr-mini"
     four = read_trials(load_search(root), root)
     assert all(trial.state in ("done", "pruned") for trial in four)
     (root / "study.log").unlink()
-    more = call(place, *command, "--trials", "6", "--confirm", "1")
-    assert more.returncode == 0, more.stderr
+    said = call(tmp_path, f"{search} --trials 6 --confirm 1")
     trials = read_trials(load_search(root), root)
     assert trials[:4] == four
     assert all(trial.state in ("done", "pruned") for trial in trials)
     found = best(trials)
     assert found is not None
-    assert f"The best is {found.name}" in more.stdout
+    assert f"The best is {found.name}" in said
     again = list((root / "confirm").glob("trial-*/seed-2/result.json"))
-    assert len(again) == 1 and "Trained again with other seeds" in more.stdout
-    trained = call(
-        place,
-        *("experiments", "train", "runs/lr-mini/best.json", "--directory", "again"),
-        *("--max-steps", "3"),
-    )
-    assert trained.returncode == 0, trained.stderr
-    assert load_experiment(place / "again").config == load_experiment(root / found.name).config
+    assert len(again) == 1 and "Trained again with other seeds" in said
+    call(tmp_path, "experiments train runs/lr-mini/best.json --directory again --max-steps 3")
+    assert load_experiment(tmp_path / "again").config == load_experiment(root / found.name).config

@@ -1,4 +1,4 @@
-"""A search's directory, and what the sampler draws."""
+"""A search's directory, its copy, and what the sampler draws."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from pathlib import Path
 import optuna
 import pytest
 
+from ablations.cli import collect
 from ablations.search.cells import FeasibleSampler, check_feasible, distributions
+from ablations.search.collect import copy_ended
 from ablations.search.search import claim_search, load_search
 from ablations.search.space import BASE_LR, REGULARISATION, SHAPE, Space, choice, uniform, whole
+from ablations.search.trials import read_trials
+from ablations.tables.plan import claim_plan
 from ablations.tables.scales import QUICK, SCALES, SMALL
-from tests.ablations.samples import TINY
-from tests.ablations.search.samples import search_of, small_search
+from experiments.records.progress import RunState
+from tests.ablations.samples import TINY, small_plan
+from tests.ablations.search.samples import bowl, leave, search_of, small_search, work_on
 from transformer.config import override
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
@@ -55,6 +60,38 @@ def test_another_search_is_refused_with_the_difference(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="belongs to another search") as error:
             claim_search(tmp_path, other)
         assert difference in str(error.value)
+
+
+def test_what_ended_is_copied_and_the_rest_is_searched_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    search = small_search(source)
+    work_on(source, bowl, count=4)
+    values = {"learning_rate_factor": 1.0, "warmup_steps": 101}
+    leave(search, source / f"{search.names[4]}.attempt-1", values, until=0)
+    (source / search.names[0] / "checkpoints").mkdir()
+    (source / search.names[3] / "config.json").write_text("{")
+    with pytest.warns(UserWarning, match="trial-0003: left out: .*config.json"):
+        collect(source, into=target)
+    assert capsys.readouterr().out == f"3 runs copied to {target}\n"
+    copied = read_trials(search, target)
+    assert copied[:3] == read_trials(search, source)[:3]
+    assert {trial.state for trial in copied[3:]} == {RunState.WAITING}
+    assert not (target / search.names[0] / "checkpoints").exists()
+
+    work_on(target, bowl)
+    ended = {trial.state for trial in read_trials(search, target)}
+    assert ended <= {RunState.DONE, RunState.PRUNED}
+    with pytest.warns(UserWarning, match="left out"):
+        assert copy_ended(source, target) == []
+
+
+def test_runs_of_another_kind_are_not_mixed_in(tmp_path: Path) -> None:
+    small_search(tmp_path / "search")
+    claim_plan(tmp_path / "table", small_plan())
+    with pytest.raises(InputError, match=r"table has other runs \(table.json\)"):
+        copy_ended(tmp_path / "search", tmp_path / "table")
 
 
 @pytest.mark.parametrize("pruner", ["hyperband", "median"])

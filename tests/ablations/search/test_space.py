@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,26 +80,13 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
         (lambda: uniform("warmup_steps", 1, 9), "warmup_steps is 1.0, but must be a whole number"),
         (lambda: one(uniform("dropout", 0, 0.1), "a/b"), "space name 'a/b' may have only"),
         (lambda: Space(name="x", title="", parameters=()), "space 'x' needs parameters"),
-        (
-            lambda: one(choice("d_k", 32, 64, sets=("d_k",))),
-            "space 'mine' needs parameters, and none that is set twice",
-        ),
-        (
-            lambda: Space(name="x", title="", parameters=(uniform("dropout", 0, 0.1),), budget=0.0),
-            "budget is 0.0, but must be above 0",
-        ),
-        (
-            lambda: one(uniform("label_smoothing", 0.5, 1.5)).at(TINY),
-            "space 'mine' at scale 'tiny': label_smoothing is 1.5, but must be",
-        ),
-        (
-            lambda: one(choice("d_k", 64, 68)).at(TINY),
-            "space 'mine' at scale 'tiny': d_k is 68, which scale 'tiny' cannot divide by 8",
-        ),
-        (
-            lambda: one(whole("warmup_steps", 3, 5)).at(TINY),
-            "'tiny': warmup_steps needs a range, not 1 to 1",
-        ),
+        (lambda: one(choice("d_k", 32, 64, sets=("d_k",))), "'mine' needs .* none .* set twice"),
+        (lambda: replace(SHAPE, budget=0.0), "'shape': budget is 0.0, but must be above 0"),
+        (lambda: one(uniform("label_smoothing", 0, 1.5)).at(TINY), "'mine' at scale 'tiny': label"),
+        (lambda: one(choice("d_k", 64, 68)).at(TINY), "is 68, which scale 'tiny' cannot divide"),
+        (lambda: one(whole("warmup_steps", 3, 5)).at(TINY), "needs a range, not 1 to 1"),
+        (lambda: load_space("base_rl"), "unknown space 'base_rl': did you mean 'base_lr'"),
+        (lambda: load_space("gone.py"), "there is no space file"),
     ],
 )
 def test_what_cannot_be_searched_is_named(declare: Callable[[], object], message: str) -> None:
@@ -120,21 +108,13 @@ SPACE = Space(
 """
 
 
-def test_a_users_file_declares_a_space(tmp_path: Path) -> None:
+def test_a_users_file_declares_a_space_or_is_bad_input(tmp_path: Path) -> None:
     path = tmp_path / "smoothing.py"
     path.write_text(OWN)
     space = load_space(str(path))
     assert [parameter.name for parameter in space.parameters] == ["label_smoothing", "d_ff"]
     # Its paths are taken from its folder, as those of an experiment's file are.
     assert space.scales[0].corpus.valid.source.location == str(tmp_path / "text.en")
-
-
-def test_a_users_file_without_a_space_is_bad_input(tmp_path: Path) -> None:
-    path = tmp_path / "none.py"
     path.write_text("SPACE = 3")
     with pytest.raises(InputError, match=r"declares no SPACE = Space\(…\)"):
         load_space(str(path))
-    with pytest.raises(InputError, match="there is no space file"):
-        load_space(str(tmp_path / "gone.py"))
-    with pytest.raises(InputError, match="unknown space 'base_rl': did you mean 'base_lr'"):
-        load_space("base_rl")

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -68,31 +67,16 @@ TABLE = Table(
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
     """A folder with the ``table``, its ``texts``, the ``cache`` where they are prepared, and the
     directory ``out`` of the runs; ``step_seconds`` is the time of a stand-in's step, None for real
     training.
     """
 
-    folder: Path
-    step_seconds: float | None
-
-    @property
-    def out(self) -> Path:
-        return self.folder / "out"
-
-    @property
-    def table(self) -> Path:
-        return self.folder / "storm.py"
-
-    @property
-    def cache(self) -> Path:
-        return self.folder / "cache"
-
-    @property
-    def texts(self) -> Path:
-        return self.folder / "numbers"
+    def __init__(self, folder: Path, step_seconds: float | None) -> None:
+        self.folder, self.step_seconds = folder, step_seconds
+        self.out, self.table = folder / "out", folder / "storm.py"
+        self.cache, self.texts = folder / "cache", folder / "numbers"
 
     @property
     def cells(self) -> list[Cell]:
@@ -127,7 +111,7 @@ class Place:
 
 def make_place(folder: Path, *, steps: int, every: int, step_seconds: float | None) -> Place:
     """Write the table and its corpus; a checkpoint comes each ``every`` of ``steps`` steps."""
-    place = Place(folder=folder, step_seconds=step_seconds)
+    place = Place(folder, step_seconds)
     corpus = write_corpus(place.texts)
     text = _TABLE.format(corpus=str(corpus), steps=steps, every=every, validate=steps // 2)
     place.table.write_text(text, encoding="utf-8")

@@ -5,7 +5,7 @@ A failure prints the seed, the faults and their times, the ends of the drivers' 
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -59,21 +59,14 @@ def test_a_trained_table_comes_through_a_storm(
     if where == "on_ray" and find_spec("ray") is None:
         pytest.skip("Ray is not installed")
     place = trained_table(tmp_path)
-    if where == "here":
-        storm = Storm(place, OF_BOTH | {"pause_all": 2}, pause=4)
-        _come_through(storm, place, undisturbed, capsys)
-        return
-    faults = OF_BOTH | {"kill_node": 6, "pause_node": 3}
-    with closing(RayCluster(tmp_path)) as cluster:
-        storm = RayStorm(cluster, place, faults, pause=12)
-        _come_through(storm, place, undisturbed, capsys)
-
-
-def _come_through(
-    storm: Storm, place: Place, undisturbed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Run the storm over real training."""
-    with storm:
+    with ExitStack() as stack:
+        if where == "here":
+            storm = Storm(place, OF_BOTH | {"pause_all": 2}, pause=4)
+        else:
+            faults = OF_BOTH | {"kill_node": 6, "pause_node": 3}
+            cluster = stack.enter_context(closing(RayCluster(tmp_path)))
+            storm = RayStorm(cluster, place, faults, pause=12)
+        stack.enter_context(storm)
         storm.run()
         assert_as_undisturbed(place, undisturbed)
         assert_tidy(place)

@@ -1,4 +1,4 @@
-"""The plan in a table's directory: what it keeps and what it refuses."""
+"""A table's directory: the plan in it, and what of it is copied."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from typing import Any
 import pytest
 
 from ablations.report.numbers import compute_numbers
+from ablations.tables.collect import copy_finished
 from ablations.tables.find import TABLES, find_scale
 from ablations.tables.plan import Plan, claim_plan, load_plan, make_plan, settle_plan
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE, TABLE
-from tests.ablations.samples import SMALL_TABLE, TINY, small_plan
+from experiments.records.checksums import read_checksums, record_checksums
+from experiments.records.ownership import claim
+from experiments.records.result import load_result, save_result
+from tests.ablations.samples import SMALL_TABLE, TINY, result, small_plan
 from transformer.config import override
 from transformer.errors import InputError
-
-
-def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    plan = make_plan(TABLE, TINY, TABLE.rows, (1, 2))
-    expected = replace(plan, base=override(plan.base, threads=1))
-    assert claim_plan(tmp_path, plan) == load_plan(tmp_path) == expected
-    assert len(plan.cells) == 40
 
 
 @pytest.fixture
@@ -61,7 +58,6 @@ def test_the_experiment_of_a_cell_is_the_row_with_what_the_scale_sets_for_it(
     tmp_path: Path, name: str
 ) -> None:
     plan = settle_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (7,)), "fp32")
-    claim_plan(tmp_path, plan)
     (found,) = (row for row in TABLE.rows if row.name == name)
     expected = override(TABLE.configure(found, PAPER), precision="fp32", threads=1)
     assert plan.configs[name] == expected
@@ -69,7 +65,6 @@ def test_the_experiment_of_a_cell_is_the_row_with_what_the_scale_sets_for_it(
     assert experiment.config == override(expected, seed=7)
     assert experiment.name == experiment.group == f"table3-paper/{name}"
     assert experiment.tags == ("table3", "paper", name, "seed-7")
-    assert name in [row.name for row in compute_numbers(tmp_path).rows]
 
 
 def test_rows_and_seeds_are_added_even_by_concurrent_processes(tmp_path: Path) -> None:
@@ -121,12 +116,85 @@ def documented_tables() -> dict[str, Table]:
     return {table.name: table for table in found}
 
 
-def test_a_directory_without_a_plan_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not the directory of a table"):
-        load_plan(tmp_path)
+def test_a_directory_above_that_of_a_table_is_told_apart(tmp_path: Path) -> None:
     claim_plan(tmp_path / "pair-tiny", small_plan())
     with pytest.raises(InputError, match=rf"; one below it is {tmp_path}/pair-tiny$"):
         load_plan(tmp_path)
-    (tmp_path / "table.json").write_text("{")
-    with pytest.raises(InputError, match=r"table\.json cannot be read"):
-        load_plan(tmp_path)
+
+
+FIRST, SECOND = Cell("base", 1), Cell("narrow", 1)
+
+
+def finish(root: Path, plan: Plan, cell: Cell, perplexity: float = 5.0) -> None:
+    """Leave what a finished run leaves."""
+    directory = cell.directory(root)
+    claim(directory, plan.experiment(cell))
+    save_result(directory, result(cell, perplexity, 20.0))
+    for name in ("data.json", "metrics.csv", "valid.hypotheses.txt", "log.txt"):
+        (directory / name).write_text(f"{cell} {name}\n")
+    (directory / "checkpoints").mkdir()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    root = tmp_path / "source"
+    plan = claim_plan(root, small_plan(seeds=[1, 2]))
+    finish(root, plan, FIRST)
+    finish(root, plan, SECOND, 6.0)
+    return root
+
+
+def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    part = target / "base/.seed-1.part"  # of a copy that was cut short
+    part.mkdir(parents=True)
+    (part / "result.json").write_text("{")
+    assert copy_finished(source, target) == [FIRST, SECOND]
+    assert not part.exists()
+    kept = {path.name for path in FIRST.directory(target).iterdir()}
+    files = {"config.json", "data.json", "metrics.csv", "result.json", "valid.hypotheses.txt"}
+    assert kept == files
+    assert load_plan(target).cells == (FIRST, SECOND)  # seed 2 has not finished
+    rows = {row.name: row.results for row in compute_numbers(target).rows}
+    assert [rows["base"][0].perplexity, rows["narrow"][0].perplexity] == [5.0, 6.0]
+
+
+def test_what_was_begun_there_stays(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    plan = claim_plan(target, small_plan(rows=["base"], seeds=[3]))
+    finish(target, plan, Cell("base", 3))
+    FIRST.directory(target).with_name("seed-1.attempt-2").mkdir()
+    assert copy_finished(source, target) == [SECOND]
+    assert load_result(FIRST.directory(target)) is None
+    assert load_plan(target).cells == (FIRST, Cell("base", 3), SECOND)
+    assert copy_finished(source, target) == []
+
+
+def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -> None:
+    plan = load_plan(source)
+    other = replace(plan, base=override(plan.base, warmup_steps=7))
+    for path in FIRST.directory(source).glob("config.json"):
+        path.unlink()
+    claim(FIRST.directory(source), other.experiment(FIRST))
+    why = r"left out: .*base/seed-1 belongs to another configuration .*warmup_steps: 7 -> 300"
+    with pytest.warns(UserWarning, match=why):
+        assert copy_finished(source, tmp_path / "target") == [SECOND]
+
+
+def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_path: Path) -> None:
+    directory, target = SECOND.directory(source), tmp_path / "target"
+    for cell in (FIRST, SECOND):
+        found = load_result(cell.directory(source))
+        assert found is not None
+        record_checksums(cell.directory(source), found)
+    path = directory / "result.json"
+    path.write_text(path.read_text().replace('"bleu": 20.0', '"bleu": 30.0'))
+    with pytest.warns(UserWarning, match=rf"left out: {path} changed since the run finished"):
+        assert copy_finished(source, target) == [FIRST]
+    base, narrow = compute_numbers(source).rows
+    assert len(base.results) == 1 and not narrow.results
+    assert f"{path} changed since the run finished" in str(narrow.unfinished[0])
+    copied = FIRST.directory(target)
+    assert sorted(read_checksums(copied)) == sorted(x.name for x in copied.glob("*.[cjt]*"))
+    (copied / "metrics.csv").write_text("")
+    assert not compute_numbers(target).results

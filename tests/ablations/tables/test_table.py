@@ -10,16 +10,25 @@ from typing import Any, cast
 
 import pytest
 
+from ablations.report.grids import results_grid
+from ablations.report.numbers import compute_numbers
+from ablations.tables import table2, table4
 from ablations.tables.changes import CHANGES, Value, columns
 from ablations.tables.find import find_scale, load_table, select_rows
-from ablations.tables.plan import Plan, make_plan
-from ablations.tables.scale import scale
-from ablations.tables.scales import PAPER, QUICK, SCALES, SMALL
-from ablations.tables.table import Row, Table, row
+from ablations.tables.plan import Plan, claim_plan, make_plan
+from ablations.tables.scale import Scale, scale
+from ablations.tables.scales import MEDIUM, PAPER, QUICK, SMALL
+from ablations.tables.since import TABLE as SINCE
+from ablations.tables.table import Cell, Row, Table, row
 from ablations.tables.table3 import BASE, TABLE
-from tests.ablations.samples import CORPUS, TINY
+from experiments.catalog.find import find_experiment
+from experiments.records.ownership import claim
+from experiments.records.result import save_result
+from tests.ablations.samples import CORPUS, TINY, result
 from transformer.config import Config, config_fields, from_dict, override, to_dict
+from transformer.data.corpora.treebanks import TreebankText
 from transformer.errors import InputError
+from transformer.variants.layers import GeluTransformer
 
 OWN_TABLE = """
 from ablations.tables import BASE, Table, row
@@ -43,6 +52,16 @@ def table(*rows: Row, name: str = "t", base: Config = BASE) -> Table:
     return Table(name=name, title="", base=base, rows=rows or (row("a"),))
 
 
+def changed(**changes: Any) -> Row:
+    """A row with changes of any type."""
+    return row("a", **changes)
+
+
+def scaled(**settings: Any) -> Scale:
+    """A scale with settings of any type."""
+    return scale("x", corpus=CORPUS, **settings)
+
+
 def planned(*measures: str) -> Plan:
     return make_plan(replace(table(), measures=measures), TINY, (), (1,))
 
@@ -50,39 +69,25 @@ def planned(*measures: str) -> Plan:
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (
-            lambda: row("x", **cast(Any, {"num_head": 4})),
-            "unknown setting 'num_head': did you mean 'num_heads'",
-        ),
-        (lambda: scale("x", corpus=CORPUS, **cast(Any, {"warm_up_steps": 4})), "warmup_steps"),
-        (lambda: scale("x", corpus=CORPUS, longer=cast(Any, {"also_averag": 4})), "also_average"),
-        (
-            lambda: row("a", dropout=cast(Any, "0.1")),
-            r"row 'a': dropout is '0\.1', but must be a number",
-        ),
-        (
-            lambda: row("a", num_layers=cast(Any, 2.0)),
-            r"num_layers is 2\.0, but must be a whole number",
-        ),
-        (lambda: row("a", d_ff=True), "d_ff is True, but must be a whole number"),
-        (lambda: row("a", positions=cast(Any, 3)), "positions is 3.*one of sinusoidal, learned"),
-        (lambda: row("a", schedule=cast(Any, None)), "schedule is None, but must be one of inv"),
-        (lambda: row("a", clip_norm=cast(Any, "1")), "clip_norm is '1'.* a number or none"),
-        (lambda: row("a", drop_duplicates=cast(Any, 1)), "duplicates is 1, but must be true or f"),
-        (lambda: row("a", **cast(Any, {"seed": 3})), "row 'a': a row cannot change seed: docs/tab"),
-        (lambda: scale("x", corpus=CORPUS, **cast(Any, {"d_ff": 8})), "scale cannot change d_ff"),
-        (lambda: scale("x", corpus=CORPUS, schedule=cast(Any, "flat")), "schedule is 'flat'"),
+        (lambda: changed(num_head=4), "unknown setting 'num_head': did you mean 'num_heads'"),
+        (lambda: scaled(warm_up_steps=4), "unknown setting .* did you mean 'warmup_steps'"),
+        (lambda: scaled(longer={"also_averag": 4}), "did you mean 'also_average'"),
+        (lambda: changed(dropout="0.1"), r"row 'a': dropout is '0\.1', but must be a number"),
+        (lambda: changed(num_layers=2.0), r"num_layers is 2\.0, but must be a whole number"),
+        (lambda: changed(d_ff=True), "d_ff is True, but must be a whole number"),
+        (lambda: changed(positions=3), "positions is 3.*one of sinusoidal, learned"),
+        (lambda: changed(schedule=None), "schedule is None, but must be one of inv"),
+        (lambda: changed(clip_norm="1"), "clip_norm is '1'.* a number or none"),
+        (lambda: changed(drop_duplicates=1), "duplicates is 1, but must be true or f"),
+        (lambda: changed(seed=3), "row 'a': a row cannot change seed: docs/tables.md"),
+        (lambda: scaled(d_ff=8), "scale cannot change d_ff"),
+        (lambda: scaled(schedule="flat"), "schedule is 'flat'"),
         (lambda: replace(table(), rows=()), "table 't' has no rows"),
         (lambda: table(name="a/b"), "table name 'a/b' may have only"),
         (lambda: table(row("a"), row("A", d_ff=8)), "two rows named 'a'"),
-        (
-            lambda: table().configure(row("a", num_heads=0), QUICK),
-            r"row 'a' of 't' at scale 'quick': num_heads is 0",
-        ),
-        (
-            lambda: table().configure(row("odd", d_k=12), TINY),
-            r"row 'odd' of 't' at scale 'tiny': d_k is 12.*by 8.*paper's units, so 8, 16, 24, …",
-        ),
+        (lambda: table().configure(changed(num_heads=0), TINY), "row 'a' of 't' at .*num_heads is"),
+        (lambda: table().configure(changed(d_k=12), TINY), "d_k is 12.*by 8.* so 8, 16, 24, … fit"),
+        (lambda: table().configure(changed(d_model=8), TINY), "is 8, .*so 16, 32, 48, … fit"),
         (
             lambda: table(base=override(BASE, num_layers=1)).configure(None, SMALL),
             "the base of 't' at.*num_layers is 1, which scale 'small' cannot divide by 2.* 2, 4,",
@@ -90,10 +95,6 @@ def planned(*measures: str) -> Plan:
         (
             lambda: table(base=override(BASE, corpus=CORPUS)).configure(None, QUICK),
             "the base of 't' at.* corpus is toy, which scale 'quick' would replace by cldr_en_de",
-        ),
-        (
-            lambda: table().configure(row("a", d_model=8), TINY),
-            "d_model is 8, .*so 16, 32, 48, … fit",
         ),
         *((partial(row, name), "row name .* may have only") for name in BAD_NAMES),
         (partial(planned, "blue"), "unknown measure 'blue': did you mean 'bleu'"),
@@ -113,25 +114,18 @@ def test_a_row_may_change_each_field_that_rows_need_not_share() -> None:
 
 
 OTHER: dict[str, Value] = {
-    "vocab_size": 5_000,
-    "positions": "learned",
-    "max_length_ratio": 2.5,
-    "drop_duplicates": True,
-    "warmup_steps": 123,
-    "clip_norm": 2.0,
-    "threads": 2,
-    "also_average": 4,
-    "beam_size": 1,
-}
+    "vocab_size": 5_000, "positions": "learned", "max_length_ratio": 2.5, "drop_duplicates": True,
+    "warmup_steps": 123, "clip_norm": 2.0, "threads": 2, "also_average": 4, "beam_size": 1,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("where", ["row", "base", "scale"])
 @pytest.mark.parametrize("name", OTHER)
 def test_what_a_row_or_a_base_sets_is_kept_at_a_scale(name: str, where: str) -> None:
-    changes = cast(Any, {name: OTHER[name]})
+    changes = {name: OTHER[name]}
     base = override(BASE, **changes) if where == "base" else BASE
-    own = table(row("a", **changes) if where == "row" else row("a"), base=base)
-    chosen = scale("own", corpus=CORPUS, **changes) if where == "scale" else TINY
+    own = table(changed(**changes) if where == "row" else row("a"), base=base)
+    chosen = scaled(**changes) if where == "scale" else TINY
     plan = make_plan(own, chosen, own.rows, (1,))
     assert columns(plan.configs["a"])[name] == OTHER[name]
     unchanged = columns(TABLE.configure(None, chosen))
@@ -175,7 +169,7 @@ def test_every_row_fits_every_scale_and_keeps_its_order(chosen: Any) -> None:
 
 
 def test_the_scale_paper_is_the_identity_but_for_averages() -> None:
-    # As the paper's two models of Table 2, see tests/experiments/catalog/test_paper.py.
+    # As the paper's two models of Table 2, see tests/experiments/catalog/test_catalog.py.
     of_base = {"also_average": 5, "checkpoint_every_steps": 1_500}
     of_big = {"also_average": 20, "checkpoint_every_steps": 600}
     for row_ in TABLE.rows:
@@ -200,8 +194,103 @@ def test_a_users_file_declares_a_table_and_if_it_fails_is_bad_input(tmp_path: Pa
             load_table(str(path))
 
 
-def test_rows_and_scales_are_found_by_name() -> None:
-    own = Table(name="t", title="", base=BASE, rows=(row("a"),), scales=(TINY,))
-    assert find_scale(own, "tiny") is TINY
-    assert [find_scale(own, known.name) for known in SCALES] == list(SCALES)
-    assert [found.name for found in select_rows(TABLE, "E, base")] == ["base", "E"]
+OURS = {"base-en-de": 27.3, "big-en-de": 28.4, "base-en-fr": 38.1, "big-en-fr": 41.8}
+OTHERS = [
+    *((23.75, None), (24.6, 2.3e19), (25.16, 9.6e18), (26.03, 2.0e19)),
+    *((39.2, 1.0e20), (39.92, 1.4e20), (40.46, 1.5e20), (40.56, 1.2e20)),
+]
+
+
+def test_table_2_has_the_papers_figures_and_others_are_never_run() -> None:
+    table = table2.TABLE
+    assert {row.name: row.reported.test_bleu for row in table.run_rows} == OURS
+    assert {row.reported.flops for row in table.run_rows} == {3.3e18, 2.3e19}
+    others = [(x.reported.test_bleu, x.reported.flops) for x in table.rows if x.published]
+    assert others == OTHERS
+    plan = make_plan(table, find_scale(table, "small"), table.rows, [1, 2])
+    assert {cell.row for cell in plan.cells} == set(OURS) and len(plan.cells) == 8
+    corpora = {name: config.data.corpus.name for name, config in plan.configs.items()}
+    assert corpora == {name: f"multi30k_en_{name[-2:]}" for name in OURS}
+    with pytest.raises(InputError, match="at scale 'quick': its corpora are in de, none in 'fr'"):
+        make_plan(table, QUICK, table.rows, [1])
+    with pytest.raises(InputError, match="unknown row 'ByteNet'"):
+        select_rows(table, "ByteNet")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_at_the_papers_scale_a_row_is_the_experiment_of_that_name(name: str) -> None:
+    plan = make_plan(table2.TABLE, find_scale(table2.TABLE, "paper"), table2.TABLE.run_rows, [1])
+    size, language = name.removesuffix(name[-6:]), name[-2:]
+    named = find_experiment(f"wmt14_en_{language}_{size}").config
+    ours = plan.experiment(Cell(name, 1))
+    assert ours.splits == ("valid", "test")
+    assert (ours.config.model, ours.config.data) == (named.model, named.data)
+    assert columns(ours.config) == columns(named)
+
+
+def test_flops_by_the_time_on_a_device_stand_next_to_those_of_the_model(tmp_path: Path) -> None:
+    table, cell = table2.TABLE, Cell("base-en-de", 1)
+    plan = claim_plan(tmp_path, make_plan(table, find_scale(table, "small"), table.rows, [1]))
+    experiment = plan.experiment(cell)
+    claim(cell.directory(tmp_path), experiment)
+    made = replace(result(cell), experiment=experiment.name, flops_nominal=4e13)
+    save_result(cell.directory(tmp_path), made)
+    rows, *others = results_grid(compute_numbers(tmp_path)).columns
+    shown = {x.title: x.cells[rows.cells.index(cell.row)] for x in others}
+    flops = [shown[x] for x in ("FLOPs", "FLOPs nominal", "FLOPs paper")]
+    assert flops == ["1.5e13", "4e13", "3.3e18"]
+
+
+def test_table_4_has_the_papers_parser_and_others_are_never_run() -> None:
+    table, config = table4.TABLE, table4.TABLE.base
+    model, decoding = config.model, config.decoding
+    assert (model.num_layers, model.d_model, model.vocab_size) == (4, 1024, 16_000)
+    assert (decoding.beam_size, decoding.length_penalty) == (21, 0.3)
+    assert decoding.max_extra_length == 300
+    assert [(row.name, row.reported.test_f1) for row in table.run_rows] == [("transformer", 91.3)]
+    figures = [row.reported.test_f1 for row in table.rows if row.published]
+    assert figures == [88.3, 90.4, 90.4, 91.7, 91.3, 91.3, 92.1, 92.1, 92.7, 93.0, 93.3]
+    assert find_scale(table, "quick").corpus.name == "craft_12"
+    with pytest.raises(InputError, match="unknown scale 'medium': known: paper, quick, small"):
+        find_scale(table, "medium")
+    assert find_scale(TABLE, "medium") == MEDIUM
+
+
+def test_the_papers_scale_of_table_4_needs_the_users_treebank(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = TreebankText.of(find_scale(table4.TABLE, "paper").corpus.valid.source.location)
+    monkeypatch.delenv("PENN_TREEBANK", raising=False)
+    with pytest.raises(InputError, match="set PENN_TREEBANK to the folder"):
+        text.files()
+    section = tmp_path / "parsed" / "mrg" / "wsj" / "22"
+    section.mkdir(parents=True)
+    (section / "wsj_2200.mrg").write_text("( (S (NN x)) )\n")
+    monkeypatch.setenv("PENN_TREEBANK", str(tmp_path))
+    assert [Path(file.location).name for file in text.files()] == ["wsj_2200.mrg"]
+
+
+def test_each_row_of_since_is_one_change_to_the_papers_base() -> None:
+    assert SINCE.base == BASE and not SINCE.rows[0].changes
+    for each in SINCE.rows[1:]:
+        assert each.reference in ("better", "same", "worse")
+        more = set(each.changes) - {"model"}
+        assert not more or each.name in ("adamw-cosine", "modern")
+        for chosen in (QUICK, SMALL):
+            assert SINCE.configure(each, chosen).model.model == each.changes["model"]
+
+
+def test_a_row_takes_a_class_or_its_path_and_a_directory_no_other_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "transformer.variants.layers:GeluTransformer"
+    gelu = row("gelu", model=GeluTransformer)
+    assert gelu.changes == row("gelu", model=path).changes
+    with pytest.raises(InputError, match="row 'a': there is no Missing in"):
+        row("a", model="transformer.variants.layers:Missing")
+    own = Table(name="own", title="", base=BASE, rows=(gelu,))
+    claim_plan(tmp_path, make_plan(own, QUICK, own.rows, [1]))
+    monkeypatch.setattr("ablations.tables.table.variant_name", lambda _: "a:B@01234567")
+    own = replace(own, rows=(row("gelu", model=GeluTransformer),))
+    with pytest.raises(InputError, match=r"rows\.gelu\.model: .*GeluTransformer@.* -> 'a:B@0"):
+        claim_plan(tmp_path, make_plan(own, QUICK, own.rows, [1]))

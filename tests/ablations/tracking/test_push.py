@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,8 @@ from ablations.tracking.workspace import sections_of
 from experiments.records.result import save_result
 from experiments.tracking import Tracking
 from tests.ablations.samples import TINY, finish, result, small_plan
-from tests.ablations.tracking.fake_wandb import ENTITY, FakeWandb, fake_wandb
+from tests.ablations.tracking.conftest import ENTITY, FakeWandb
 from transformer.errors import InputError
-
-
-@pytest.fixture
-def server() -> Iterator[FakeWandb]:
-    with fake_wandb() as fake:
-        yield fake
 
 
 def _plan(root: Path, *rows: str) -> Plan:

@@ -1,20 +1,27 @@
-"""Word-pieces joined to words, heads that are ranked, and the command that draws both."""
+"""Words and heads, the command that draws them, and its page in a browser."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 import torch
 
+from experiments.attention.command import attention_page
 from experiments.attention.figure import colour_of, join_words, mark_pieces
 from experiments.attention.heads import rank
-from experiments.cli import PROGRAM
+from tests.browser import complaints, violations
+from tests.experiments.conftest import Command
 from transformer.evaluation.attention_weights import Attention, Kind, attend
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+Scheme = Literal["light", "dark"]
 SENTENCE = "one two three"
 
 
@@ -97,13 +104,12 @@ def test_each_measure_finds_the_head_that_does_nothing_else(
 
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
 def test_a_figure_has_the_heads_that_were_asked_for(
-    ending: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ending: str, finished: Path, tmp_path: Path, call: Command
 ):
     path = tmp_path / f"heads.{ending}"
-    options = ["--kind", "cross", "--layer", "1", "--heads", "3,1", "--words"]
-    words = ["attention", str(finished), SENTENCE, *options, "--translation", "eins zwei"]
-    assert PROGRAM.run([*words, "--output", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}\n"
+    options = ["--kind", "cross", "--layer", "1", "--heads", "3,1", "--words", "--output", path]
+    ended = call("attention", finished, SENTENCE, *options, "--translation", "eins zwei")
+    assert (ended.code, ended.stdout) == (0, f"{path}\n")
     starts = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}
     assert path.read_bytes().startswith(starts[ending])
     if ending == "svg":
@@ -115,13 +121,10 @@ def test_a_figure_has_the_heads_that_were_asked_for(
             assert f">{word}</text>" in drawn
 
 
-def test_find_lists_heads_and_draws_the_best(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_find_lists_heads_and_draws_the_best(finished: Path, tmp_path: Path, call: Command):
     path = tmp_path / "found.svg"
-    options = ["--find", "--words", "--output", str(path)]
-    assert PROGRAM.run(["attention", str(finished), SENTENCE, *options]) == 0
-    title, *lines, where = capsys.readouterr().out.splitlines()
+    ended = call("attention", finished, SENTENCE, "--find", "--words", "--output", path)
+    title, *lines, where = ended.stdout.splitlines()
     assert (title, where) == ("Encoder self-attention: heads that attend most to", str(path))
     drawn = path.read_text(encoding="utf-8")
     measures = ["the word before", "the word itself", "the word after", "the end of the sentence"]
@@ -131,8 +134,8 @@ def test_find_lists_heads_and_draws_the_best(
         assert f">{name}, {best}</text>" in drawn
 
 
-def test_the_page_is_written_into_the_run(copy: Path):
-    assert PROGRAM.run(["attention", str(copy), "one <b>"]) == 0
+def test_the_page_is_written_into_the_run(copy: Path, call: Command):
+    assert call("attention", copy, "one <b>").code == 0
     page = (copy / "attention.html").read_text(encoding="utf-8")
     assert "<b>" not in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)
@@ -140,7 +143,7 @@ def test_the_page_is_written_into_the_run(copy: Path):
 
 
 def test_stacks_of_different_depths_are_drawn(
-    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Command
 ):
     def deeper(*args: Any, **options: Any) -> dict[Kind, Attention]:
         found = attend(*args, **options)
@@ -148,10 +151,111 @@ def test_stacks_of_different_depths_are_drawn(
         return {**found, "cross": dataclasses.replace(found["cross"], weights=weights)}
 
     monkeypatch.setattr("experiments.attention.command.attend", deeper)
-    path, words = tmp_path / "x.svg", ["attention", str(copy), SENTENCE]
-    assert PROGRAM.run([*words, "--output", str(path)]) == 0
+    path, words = tmp_path / "x.svg", ("attention", copy, SENTENCE)
+    assert call(*words, "--output", path).code == 0
     assert "layer 1, heads 1, 2, 3" in path.read_text(encoding="utf-8")
-    assert PROGRAM.run([*words, "--layer", "2"]) == 2
-    assert "the model has layers 1 to 1" in capsys.readouterr().err
-    assert PROGRAM.run([*words, "--layer", "2", "--kind", "cross"]) == 0
+    assert "the model has layers 1 to 1" in call(*words, "--layer", "2").stderr
+    assert call(*words, "--layer", "2", "--kind", "cross").code == 0
     assert 'name="layer" value="2" checked' in (copy / "attention.html").read_text(encoding="utf-8")
+
+
+LAYERS, HEADS = 2, 3
+SOURCE, TARGET = ["Two", "ladders", ".", "</s>"], ["Zwei", "Leitern", "</s>"]
+SIDES: dict[Kind, tuple[list[str], list[str]]] = {
+    "encoder": (SOURCE, SOURCE),
+    "decoder": (TARGET, ["<s>", *TARGET[:-1]]),
+    "cross": (TARGET, SOURCE),
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every head of layer 2 attends to the word at its own place, those of layer 1 to all."""
+    found: dict[Kind, Attention] = {}
+    for kind, (queries, keys) in SIDES.items():
+        shape = (len(queries), len(keys))
+        layers = [torch.full(shape, 1 / len(keys)), torch.eye(*shape)]
+        weights = torch.stack(layers)[:, None].expand(LAYERS, HEADS, *shape)
+        found[kind] = Attention(queries=queries, keys=keys, weights=weights)
+    path = tmp_path_factory.mktemp("page") / "attention.html"
+    content = attention_page(found, run="runs/a", kind="encoder", layer=2, heads=[1, 3])
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def page(path: Path, browser: Browser) -> Generator[Page]:
+    """The page in a window of its own, which must not complain about anything."""
+    page = browser.new_page()
+    found = complaints(page, path.as_uri())
+    page.goto(path.as_uri())
+    yield page
+    page.close()
+    assert not found
+
+
+def words(page: Page, side: str) -> list[str]:
+    return page.locator(f"#{side} button").all_inner_texts()
+
+
+def count(page: Page) -> int:
+    return page.locator("#drawing line").count()
+
+
+def test_kind_layer_and_heads_are_chosen_and_the_address_keeps_them(page: Page) -> None:
+    assert page.title() == "Attention: Two ladders ."
+    assert words(page, "queries") == words(page, "keys") == SOURCE
+    assert count(page) == 2 * len(SOURCE)
+    page.get_by_label("Encoder-decoder attention").check()
+    page.get_by_label("3", exact=True).uncheck()
+    page.get_by_role("group", name="Layer").get_by_label("1").check()
+    assert (words(page, "queries"), words(page, "keys")) == (TARGET, SOURCE)
+    assert count(page) == 3 * 4
+    page.reload()
+    assert words(page, "queries") == TARGET and count(page) == 3 * 4
+    page.get_by_role("button", name="none").click()
+    assert count(page) == 0 and page.get_by_text("Choose at least one head.").is_visible()
+    page.get_by_role("button", name="all").click()
+    assert count(page) == HEADS * 3 * 4
+
+
+def test_the_best_head_of_a_measure_is_shown_at_a_click(page: Page) -> None:
+    page.get_by_role("link", name="layer 2 head 2: 100 %").nth(1).click()  # of the decoder
+    assert words(page, "queries") == TARGET and count(page) == len(TARGET)
+    assert page.get_by_label("2", exact=True).nth(1).is_checked()
+
+
+def test_a_word_shows_its_lines_alone_while_it_is_pointed_at_or_kept(page: Page) -> None:
+    word = page.locator("#keys button").nth(1)
+    word.hover()
+    assert count(page) == 2
+    said = "“ladders” is attended to by: ladders 100 %, mean of 2 heads"
+    assert page.get_by_role("status").inner_text() == said
+    page.mouse.move(0, 0)
+    assert count(page) == 2 * len(SOURCE)
+    word.click()
+    page.mouse.move(0, 0)
+    page.get_by_role("heading").first.click()
+    assert count(page) == 2 and word.get_attribute("aria-pressed") == "true"
+
+
+def test_words_are_reached_by_the_keyboard(page: Page) -> None:
+    page.get_by_role("button", name="none").focus()
+    for key in ("Tab", "ArrowDown", "ArrowDown", "Enter", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.innerText") == "."
+    assert page.evaluate("document.activeElement.parentElement.id") == "keys"
+    kept = page.locator("#queries button[aria-pressed=true]")
+    assert kept.inner_text() == "."
+    page.keyboard.press("Escape")
+    assert kept.count() == 0 and count(page) == 2 * len(SOURCE)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (390, "dark")])
+def test_anyone_can_read_it(path: Path, browser: Browser, width: int, scheme: Scheme) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page.goto(path.as_uri())
+    page.locator("#queries button").first.hover()
+    assert not violations(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()

@@ -1,24 +1,26 @@
-"""A run scores its checkpoints, and a mean of more; a parser scores trees."""
+"""Runs are scored and translate, as users ask; a parser scores and writes trees."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 import torch
 
-from experiments.cli import PROGRAM
 from experiments.evaluate.scoring import score_parses
-from experiments.evaluate.trained import load_trained
+from experiments.evaluate.trained import load_trained, translate_stream
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints
 from experiments.records.result import Result, load_result, result_lines
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of, tiny_experiment
 from tests.samples import tiny, write_wsj
+from tests.test_readme import snippet
 from transformer.data.corpora.treebanks import penn_treebank
 from transformer.data.prepare.prepare import prepare
 from transformer.data.trees import read_trees, words
+from transformer.errors import InputError
 from transformer.evaluation.perplexity import perplexity, translate
 
 CPU = torch.device("cpu")
@@ -28,32 +30,101 @@ def test_both_means_are_scored_and_their_translations_kept(folder: Path, tmp_pat
     experiment = tiny_experiment(
         folder, average_checkpoints=1, also_average=3, max_steps=10, checkpoint_every_steps=2
     )
-    result = result_of(experiment, tmp_path / "run")
-    assert [step for step, _ in step_checkpoints(tmp_path / "run")] == [6, 8, 10]
-    assert result == load_result(tmp_path / "run")
+    result = result_of(experiment, tmp_path)
+    assert [step for step, _ in step_checkpoints(tmp_path)] == [6, 8, 10]
+    assert result == load_result(tmp_path)
     sources, references = prepare(experiment.config).text("valid")
-    trained = load_trained(tmp_path / "run", 3, device=CPU)
+    trained = load_trained(tmp_path, 3, device=CPU)
     model, vocabulary = trained.model, trained.vocabulary
     assert result.averaged is not None and result.averaged.checkpoints == 3
     expected = perplexity(model, vocabulary, sources, references).per_token
     assert result.averaged.perplexity == expected != result.perplexity
     translations = translate(model, vocabulary, sources, experiment.config.decoding)
-    files = {path.name: path for path in (tmp_path / "run").glob("*.hypotheses.txt")}
-    assert sorted(files) == [
-        f"{name}.hypotheses.txt" for name in ("test", "valid-averaged", "valid")
-    ]
-    averaged = files["valid-averaged.hypotheses.txt"].read_text(encoding="utf-8")
+    files = {path.name.partition(".")[0]: path for path in tmp_path.glob("*.hypotheses.txt")}
+    assert sorted(files) == ["test", "valid", "valid-averaged"]
+    averaged = files["valid-averaged"].read_text(encoding="utf-8")
     assert averaged == "".join(f"{line}\n" for line in translations)
     assert "(mean of 3 checkpoints)" in result_lines(result)[2]
 
 
 def test_the_same_checkpoints_are_not_scored_twice(folder: Path, tmp_path: Path):
-    experiment = tiny_experiment(
-        folder, ("valid",), also_average=5, max_steps=4, checkpoint_every_steps=2
-    )
-    result = result_of(experiment, tmp_path / "run")
+    steps = {"also_average": 5, "max_steps": 4, "checkpoint_every_steps": 2}
+    result = result_of(tiny_experiment(folder, ("valid",), **steps), tmp_path)
     assert (result.averaged_checkpoints, result.averaged) == (2, None)
-    assert not list((tmp_path / "run").glob("valid-averaged*"))
+    assert not list(tmp_path.glob("valid-averaged*"))
+
+
+@pytest.mark.parametrize("options", ["--split valid", "--split test", "--source EN --reference DE"])
+def test_evaluate_prints_the_scores_of_the_result(
+    options: str, finished: Path, folder: Path, tmp_path: Path, call: Command
+):
+    output = tmp_path / "hypotheses.txt"
+    files = {"EN": str(folder / "test.en"), "DE": str(folder / "test.de")}
+    words = [files.get(word, word) for word in options.split()]
+    ended = call("evaluate", finished, *words, "--output", output)
+    scores, *signatures, settings = ended.stdout.splitlines()
+    result = load_result(finished)
+    assert result is not None and ended.code == 0
+    _, valid, test, *expected = result_lines(result)
+    split, line = ("valid", valid) if "valid" in options else ("test", test)
+    line = line.replace("test", "text") if "EN" in options else line
+    assert scores.startswith(f"{line}, per character ")
+    assert signatures == expected
+    assert settings.endswith(" lines, beam 4, alpha 0.6, 2 checkpoints averaged")
+    assert output.read_bytes() == (finished / f"{split}.hypotheses.txt").read_bytes()
+
+
+def test_damaged_checkpoints_are_not_evaluated(copy: Path, call: Command):
+    (_, first), (_, last) = step_checkpoints(copy)
+    last.write_bytes(b"")
+    assert call("evaluate", copy, "--average", "1").code == 0
+    first.write_bytes(first.read_bytes()[:1_000])
+    ended = call("evaluate", copy)
+    assert ended.code == 2
+    assert ended.stderr.endswith(f"{copy} has no checkpoint that can be read: train it first\n")
+
+
+def _translate(directory: Path, text: bytes) -> list[str]:
+    return list(translate_stream(directory, io.BytesIO(text)))
+
+
+def test_every_line_is_translated_in_its_place(finished: Path, command: Command):
+    sources = ["one two", "", "three", "  ", "four\u2028five\x85six\x0cseven", "one two\r"]
+    text = "".join(f"{line}\n" for line in sources)
+    ended = command("experiments", "translate", finished, stdin=text.encode())
+    assert (ended.code, ended.stderr) == (0, "")
+    lines = ended.stdout.split("\n")
+    assert lines.pop() == ""
+    assert lines[1] == lines[3] == ""
+    alone = [_translate(finished, f"{source}\n".encode()) for source in sources]
+    assert [[line] for line in lines] == alone
+
+
+def test_a_line_that_is_too_long_stays_empty_and_the_others_are_translated(finished: Path):
+    words, endless = b"seven " * 50_000, b"x" * 2**20
+    lines = [b"one two", b"one " * 3_000, b"three", words, endless, b"one two"]
+    with pytest.warns(UserWarning) as warned:
+        found = _translate(finished, b"\n".join(lines))
+    first, second = _translate(finished, b"one two\nthree\n")
+    assert found == [first, "", second, "", "", first]
+    four, five, two = (str(warning.message) for warning in warned)
+    assert two.startswith("line 2 has ") and two.endswith(" 2,048: left empty")
+    assert four == "line 4 has more than 65,536 bytes: left empty"
+    assert five == "line 5 has more than 65,536 bytes: left empty"
+
+
+def test_no_lines_are_translated_to_none_and_only_utf8_is_accepted(finished: Path):
+    assert _translate(finished, b"") == []  # tests/data/test_text.py has the ends of lines
+    with pytest.raises(InputError, match="standard input, line 3 is not UTF-8"):
+        _translate(finished, b"one\ntwo\nth\xe9\nfour\n")
+
+
+def test_the_documented_lines_load_a_run_in_python(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+):
+    code = snippet("load_trained").replace("runs/multi30k-seed1", str(finished))
+    exec(code.replace("A dog runs.", "one two"), {})
+    assert capsys.readouterr().out == f"{_translate(finished, b'one two')}\n"
 
 
 SENTENCES = ["The cat sleeps .", "It eats fish ."]
@@ -82,8 +153,10 @@ def parser(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return folder / "run", result_of(experiment, folder / "run", log="none")
 
 
-def test_a_trained_parser_has_its_scores_in_the_result(parser: tuple[Path, Result]) -> None:
-    _, result = parser
+def test_a_trained_parser_has_its_scores_in_the_result_and_evaluate_prints_them(
+    parser: tuple[Path, Result], call: Command
+) -> None:
+    directory, result = parser
     assert result.parses is not None and result.test_parses is not None
     assert result.parses.sentences == 4
     assert result.f1 == result.parses.f1 > result.parses.baseline_f1
@@ -91,10 +164,12 @@ def test_a_trained_parser_has_its_scores_in_the_result(parser: tuple[Path, Resul
     _, valid, test = result_lines(result)
     assert valid.startswith(f"valid  F1 {result.f1:.2f} (precision ")
     assert test.startswith("test   F1 ")
+    ended = call("evaluate", directory, "--split", "test")
+    assert ended.code == 0 and ended.stdout.startswith(f"{test}, per character ")
 
 
 def test_a_parser_translates_each_sentence_into_a_tree(
-    parser: tuple[Path, Result], command: Command, capsys: pytest.CaptureFixture[str]
+    parser: tuple[Path, Result], command: Command, call: Command
 ) -> None:
     directory, _ = parser
     text = "w2 f1\na b ( c ) .\n\n" + "w2 " * 50_000 + "\n" + "w2 " * 3_000 + "\nw2 f1\n"
@@ -103,16 +178,8 @@ def test_a_parser_translates_each_sentence_into_a_tree(
     assert [words(tree) for tree in trees] == [["w2", "f1"], ["a", "b", "-LRB-", "c", "-RRB-", "."]]
     first, _, *others = ended.stdout.splitlines()
     assert others == ["(TOP)", "", "", first]
-    four, five = sorted(ended.stderr.splitlines())
+    four, five = sorted(ended.lines)
     assert "line 4 has more than 65,536 bytes: left empty" in four and "line 5 has" in five
-    assert PROGRAM.run(["translate", str(directory), "--engine", "ctranslate2"]) == 2
-    said = capsys.readouterr().err
-    assert "CTranslate2 cannot be held to trees: parse with --engine torch" in said
-
-
-def test_evaluate_prints_f1(
-    parser: tuple[Path, Result], capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory, result = parser
-    assert PROGRAM.run(["evaluate", str(directory), "--split", "test"]) == 0
-    assert capsys.readouterr().out.startswith(f"{result_lines(result)[2]}, per character ")
+    ended = call("translate", directory, "--engine", "ctranslate2")
+    said = "CTranslate2 cannot be held to trees: parse with --engine torch"
+    assert ended.code == 2 and said in ended.stderr

@@ -1,14 +1,125 @@
-"""Export a run and use the export, as a user does."""
+"""Exports as a user uses them; CTranslate2 gives our scores and finds the same translations."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import get_args
 
+import ctranslate2
 import pytest
+import torch
 
-from experiments.cli import PROGRAM
+from ablations.tables.scales import QUICK
+from ablations.tables.table3 import TABLE
+from experiments.export.engine import CTranslate2Decoder, write_ctranslate2_model
 from tests.experiments.conftest import Command
+from tests.samples import TINY_MODEL, random_sentences, tiny_model
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, Positions
+from transformer.data.vocabulary import Vocabulary
+from transformer.decoding import decode_sentences
+from transformer.model.encoder_decoder import Transformer
+
+ROWS = {row.name: TABLE.configure(row, QUICK).model for row in TABLE.rows}
+
+
+def lively_model(config: ModelConfig, *, end: float = 0.5) -> Transformer:
+    """A random model with hypotheses of many lengths; a larger ``end`` makes them shorter."""
+    torch.manual_seed(0)
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        weight = model.embedding.weight[: config.vocab_size]
+        for parameter in model.parameters():
+            real = weight if parameter is model.embedding.weight else parameter
+            real.add_(torch.randn_like(real), alpha=0.3)
+        weight *= 1.5
+        weight[[PAD_ID, BOS_ID]] *= 0.3
+        bias = model.get_parameter(f"decoder.{config.num_layers - 1}.feed_forward_norm.norm.bias")
+        bias.add_(weight[EOS_ID], alpha=end)
+    return model
+
+
+def some_sources(lengths: Sequence[int]) -> list[list[int]]:
+    return [random_sentences([length])[0].tolist() for length in lengths]
+
+
+def check_same(
+    model: Transformer,
+    vocabulary: Vocabulary,
+    decoding: DecodingConfig,
+    sources: Sequence[Sequence[int]],
+) -> dict[int, list[int]]:
+    found = dict(CTranslate2Decoder(model, vocabulary, decoding).decode(sources))
+    assert found == dict(decode_sentences(model, sources, decoding))
+    return found
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_row_of_table_3_has_our_scores(
+    name: str, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    model = lively_model(dataclasses.replace(ROWS[name], vocab_size=61, max_positions=11))
+    write_ctranslate2_model(model, vocabulary, tmp_path)
+    pieces = vocabulary.pieces()
+    sources, targets = (some_sources([2, 17, 5, 12]) for _ in range(2))
+    texts = [[[pieces[i] for i in row[:-1]] for row in rows] for rows in (sources, targets)]
+    translator = ctranslate2.Translator(str(tmp_path), inter_threads=1, intra_threads=1)
+    for source, target, found in zip(
+        sources, targets, translator.score_batch(*texts, max_input_length=0), strict=True
+    ):
+        with torch.inference_mode():
+            logits = model(torch.tensor([source]), torch.tensor([[BOS_ID, *target[:-1]]]))[0]
+            logits[:, [PAD_ID, BOS_ID]] = -torch.inf
+        expected = logits.log_softmax(-1).gather(1, torch.tensor(target)[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(found.log_probs), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("positions", get_args(Positions))
+def test_the_same_hypotheses_as_ours(
+    positions: Positions, beam_size: int, alpha: float, vocabulary: Vocabulary
+) -> None:
+    """One-token sentences among them, more than one batch, and each way through the search."""
+    config = dataclasses.replace(TINY_MODEL, positions=positions)
+    decoding = DecodingConfig(beam_size=beam_size, length_penalty=alpha, max_extra_length=7)
+    sources = some_sources([1, 2, *torch.randint(2, 25, (101,)).tolist()])
+    found = check_same(lively_model(config), vocabulary, decoding, sources)
+    assert len({len(hypothesis) for hypothesis in found.values()}) > 2
+
+
+def test_hypotheses_that_reach_the_length_limit_are_as_ours(vocabulary: Vocabulary) -> None:
+    model, sources = lively_model(TINY_MODEL, end=-3.0), some_sources([3, 11, 2, 7, 3])
+    found = check_same(model, vocabulary, DecodingConfig(max_extra_length=5), sources)
+    assert [len(found[row]) for row in range(5)] == [8, 16, 7, 12, 8]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_padding_and_the_begin_are_never_chosen(beam_size: int, vocabulary: Vocabulary) -> None:
+    model = lively_model(TINY_MODEL)
+    with torch.no_grad():
+        model.embedding.weight[[PAD_ID, BOS_ID]] = 3 * model.embedding.weight[[7, 11]]
+        tgt = torch.tensor([[BOS_ID, 5, 7, 11, 13, 17, 23]])
+        likeliest = model(torch.tensor([[5, 7, EOS_ID]]), tgt).argmax(-1)
+    assert {PAD_ID, BOS_ID} & set(likeliest[0].tolist()), "the model is not tempted"
+    decoding = DecodingConfig(beam_size=beam_size, max_extra_length=5)
+    found = check_same(model, vocabulary, decoding, some_sources([2, 3, 5, 7, 11, 13]))
+    assert not any({PAD_ID, BOS_ID, EOS_ID} & set(hypothesis) for hypothesis in found.values())
+
+
+def test_a_sentence_with_too_many_positions_is_left_to_our_search(vocabulary: Vocabulary) -> None:
+    decoding = DecodingConfig(beam_size=1, max_extra_length=3)
+    check_same(lively_model(TINY_MODEL, end=3.0), vocabulary, decoding, some_sources([3, 2_046]))
+
+
+def test_torch_keeps_its_threads(
+    vocabulary: Vocabulary, set_threads: Callable[[int], None]
+) -> None:
+    set_threads(2)
+    CTranslate2Decoder(tiny_model().float(), vocabulary, DecodingConfig())
+    assert torch.get_num_threads() == 2
 
 
 def names(folder: Path) -> list[str]:
@@ -19,45 +130,41 @@ FORMATS = {
     "ctranslate2": ["config.json", "model.bin", "shared_vocabulary.json", "vocabulary.model"],
     "safetensors": ["config.json", "data.json", "model.safetensors", "vocabulary.model"],
 }
-formats = pytest.mark.parametrize("format", FORMATS)
 
 
-@formats
+@pytest.mark.parametrize("format", FORMATS)
 def test_an_export_is_written_beside_the_checkpoints_and_replaced(
-    format: str, copy: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+    format: str, copy: Path, finished: Path, call: Command
 ):
     (copy / f".{format}.part").mkdir()  # left by an export that was killed
     for _ in range(2):
-        assert PROGRAM.run(["export", str(copy), "--format", format]) == 0
-        assert capsys.readouterr().out.startswith(f"{copy / format}  0.")
+        ended = call("export", copy, "--format", format)
+        assert ended.code == 0 and ended.stdout.startswith(f"{copy / format}  0.")
         assert names(copy / format) == FORMATS[format]
     if format == "ctranslate2":
-        assert PROGRAM.run(["evaluate", str(copy / format)]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.endswith(
-            "is an export for CTranslate2: give the run, with --engine ctranslate2"
-        )
+        (line,) = call("evaluate", copy / format).lines
+        assert "is an export for CTranslate2: give the run, with --engine ctranslate2" in line
     assert names(copy) == sorted([*names(finished), format])
 
 
-def test_every_engine_and_export_gives_the_results_of_the_run(finished: Path, tmp_path: Path):
+def test_every_engine_and_export_gives_the_results_of_the_run(
+    finished: Path, tmp_path: Path, call: Command
+):
     export, output = tmp_path / "export", tmp_path / "hypotheses.txt"
-    words = ["--format", "safetensors", "--output", str(export)]
-    assert PROGRAM.run(["export", str(finished), *words]) == 0
+    assert call("export", finished, "--format", "safetensors", "--output", export).code == 0
     for place, engine in ((export, "torch"), (export, "ctranslate2"), (finished, "ctranslate2")):
-        options = ["--engine", engine, "--output", str(output)]
-        assert PROGRAM.run(["evaluate", str(place), *options]) == 0
+        assert call("evaluate", place, "--engine", engine, "--output", output).code == 0
         assert output.read_bytes() == (finished / "valid.hypotheses.txt").read_bytes()
         output.unlink()
 
 
 def test_a_quantized_export_is_smaller_and_lines_are_compared_with_torchs(
-    copy: Path, capsys: pytest.CaptureFixture[str]
+    copy: Path, call: Command
 ):
-    words = ["export", str(copy), "--format", "ctranslate2"]
-    for options in (["--check", "5"], ["--quantization", "int8"], ["--quantization", "float16"]):
-        assert PROGRAM.run([*words, *options]) == 0
-    assert "\n5 of 5 lines are translated as by torch\n" in capsys.readouterr().out
+    words = ("export", copy, "--format", "ctranslate2")
+    assert "\n5 of 5 lines are translated as by torch\n" in call(*words, "--check", "5").stdout
+    for quantization in ("int8", "float16"):
+        assert call(*words, "--quantization", quantization).code == 0
     full, int8, half = (
         (copy / name / "model.bin").stat().st_size
         for name in ("ctranslate2", "ctranslate2-int8", "ctranslate2-float16")
@@ -65,15 +172,14 @@ def test_a_quantized_export_is_smaller_and_lines_are_compared_with_torchs(
     assert int8 < full and half < 0.6 * full
 
 
-@formats
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_full_disk_leaves_nothing_behind(
     format: str, finished: Path, command: Command, tmp_path: Path
 ):
     output = tmp_path / "export"
     arguments = ("experiments", "export", finished, "--format", format, "--output", output)
     ended = command(*arguments, largest_file=1_000)
-    assert ended.code == 2, ended
-    assert len(ended.lines) == 1
+    assert (ended.code, len(ended.lines)) == (2, 1), ended
     assert not [path for path in tmp_path.iterdir() if "export" in path.name]
 
 
@@ -82,13 +188,10 @@ def test_a_full_disk_leaves_nothing_behind(
     ["export --format ctranslate2", "export --format safetensors", "evaluate --engine ctranslate2"],
 )
 def test_a_missing_extra_is_reported_with_how_to_install_it(
-    arguments: str,
-    finished: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: str, finished: Path, monkeypatch: pytest.MonkeyPatch, call: Command
 ):
     for library in ("ctranslate2", "safetensors"):
         monkeypatch.setitem(sys.modules, library, None)
     verb, *options = arguments.split()
-    assert PROGRAM.run([verb, str(finished), *options]) == 2
-    assert "is not installed: pip install '.[export]'" in capsys.readouterr().err
+    ended = call(verb, finished, *options)
+    assert ended.code == 2 and "is not installed: pip install '.[export]'" in ended.stderr

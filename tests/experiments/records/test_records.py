@@ -1,4 +1,4 @@
-"""Small files of a run's directory: read as they were written, and refused if they are damaged."""
+"""Files of a run's directory: read as they were written, damage and other data are named."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from experiments.callbacks.metrics import Clock, LogMetrics
+from experiments.evaluate.significance import compare_runs
 from experiments.records import provenance
-from experiments.records.attempt import Attempt, Failure, read_attempt, write_attempt
-from experiments.records.outputs import valid_perplexities
+from experiments.records.attempt import Failure
+from experiments.records.checksums import (
+    SUMS_FILE,
+    check_unchanged,
+    read_checksums,
+    record_checksums,
+)
+from experiments.records.data import recorded_data
+from experiments.records.experiment import Experiment
+from experiments.records.outputs import step_checkpoints, valid_perplexities
 from experiments.records.progress import (
     Progress,
     RunState,
@@ -24,30 +34,17 @@ from experiments.records.progress import (
     write_progress,
 )
 from experiments.records.result import load_result, save_result
+from experiments.run import run
+from tests.experiments.conftest import Command
+from tests.experiments.samples import tiny_experiment
+from tests.samples import flip_a_bit, write_corpus
+from transformer.config import from_dict
+from transformer.data import prepared
+from transformer.data.prepared import Manifest
 from transformer.errors import InputError
 from transformer.files import write_json
 
-ATTEMPT = Attempt(
-    cell="base/seed-1",
-    number=3,
-    worker="f00d",
-    host="node7",
-    devices=(2, 5),
-    ranks=2,
-    started_at=1.5,
-    failures=(Failure(attempt=2, reason="exit code 1", lines=("a", "b"), at=1.25),),
-    wandb_ids=("11", "22"),
-)
 PROGRESS = Progress(stage=RunState.TRAIN, step=3, max_steps=7, loss=2.5, seconds_left=2.0)
-
-
-def test_an_attempt_is_read_as_it_was_written(tmp_path: Path):
-    assert read_attempt(tmp_path / "taken" / "over") is None
-    write_attempt(tmp_path, ATTEMPT)
-    assert read_attempt(tmp_path) == ATTEMPT
-    (tmp_path / "attempt.json").write_text("{}")
-    with pytest.warns(UserWarning, match=r"left out: .*attempt\.json"):
-        assert read_attempt(tmp_path) is None
 
 
 def test_a_result_comes_back_as_it_was(finished: Path, tmp_path: Path):
@@ -67,7 +64,7 @@ def test_a_result_comes_back_as_it_was(finished: Path, tmp_path: Path):
 
 def test_progress_that_cannot_be_read_is_none(tmp_path: Path):
     assert read_progress(tmp_path) is None
-    for content in ("", "{", "[]", '{"stage": "unheard of"}'):
+    for content in ("", "{", "[]", "{}", '{"stage": "unheard of"}'):
         (tmp_path / "progress.json").write_text(content)
         assert read_progress(tmp_path) is None
 
@@ -156,3 +153,120 @@ def test_the_commit_is_found_without_writing_to_the_repository(
     source.write_text("one = 2\n")
     assert find() == git("rev-parse", "HEAD")[:12] + "-dirty"
     assert (tmp_path / ".git" / "index").read_bytes() == index
+
+
+@pytest.fixture
+def own_run(unfinished: Path, folder: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A folder of files, and an unfinished run over it."""
+    own, config = write_corpus(tmp_path / "own" / "numbers"), unfinished / "config.json"
+    config.write_text(config.read_text().replace(str(folder), str(own)))
+    return own, unfinished
+
+
+def test_changed_text_is_refused_with_the_file(own_run: tuple[Path, Path], call: Command):
+    own, directory = own_run
+    changed = own / "train.de"
+    changed.write_text(changed.read_text().replace("eins", "einst", 1))
+    with pytest.raises(InputError, match=f"not what this run began with: {changed} changed"):
+        run(tiny_experiment(own), directory)
+    assert not (directory / "result.json").exists()
+    with pytest.raises(InputError, match=f"began with: {changed} changed"):
+        compare_runs(directory, directory, "valid")
+    ended = call("evaluate", directory)
+    assert ended.code == 2 and f"began with: {changed} changed" in ended.stderr
+    ended = call("verify", directory)
+    assert (ended.code, len(ended.lines)) == (2, 1)
+    assert f"{changed}: changed since the run began" in ended.stdout
+
+
+def test_a_resume_with_the_same_text_continues(own_run: tuple[Path, Path]):
+    own, directory = own_run
+    flip_a_bit(directory / "vocabulary.model")  # written again, as the data is the same
+    result = run(tiny_experiment(own), directory)
+    assert result is not None and result.steps == 40
+
+
+def test_a_checkpoint_of_other_data_is_refused(own_run: tuple[Path, Path]):
+    own, directory = own_run
+    _, path = step_checkpoints(directory)[-1]
+    state, data = torch.load(path, weights_only=True), recorded_data(directory)
+    assert data is not None and state["TranslationDataModule"] == {"digest": data.digest}
+    torch.save({**state, "TranslationDataModule": {"digest": "of another"}}, path)
+    with pytest.raises(InputError, match="not what this run began with: numbers changed"):
+        run(tiny_experiment(own), directory)
+
+
+@pytest.mark.parametrize("words", ["evaluate", "translate", "export --format safetensors"])
+def test_another_vocabulary_in_the_run_is_refused(words: str, copy: Path, call: Command):
+    flip_a_bit(copy / "vocabulary.model")
+    verb, *options = words.split()
+    ended = call(verb, copy, *options)
+    said = "vocabulary.model is not the vocabulary that the run was trained with"
+    assert ended.code == 2 and said in ended.stderr
+
+
+def test_runs_scored_on_different_text_are_not_compared(finished: Path, copy: Path):
+    data = json.loads((copy / "data.json").read_text())
+    data["files"]["valid/reference.txt"]["sha256"] = "0" * 64
+    changed = from_dict(Manifest, data)
+    data["digest"] = prepared._digest(changed)
+    (copy / "data.json").write_text(json.dumps(data))
+    result = load_result(copy)
+    assert result is not None
+    record_checksums(copy, result)
+    with pytest.raises(InputError, match=r"different text: valid/reference\.txt differs"):
+        compare_runs(finished, copy, "valid")
+
+
+CHECKPOINT = "checkpoints/step-00000030.ckpt"
+RECORDED = [
+    CHECKPOINT, "checkpoints/step-00000040.ckpt", "config.json", "data.json", "metrics.csv",
+    "result.json", "test.hypotheses.txt", "test.samples.json", "valid.hypotheses.txt",
+    "valid.samples.json", "vocabulary.model",
+]  # fmt: skip
+
+
+def test_all_that_a_run_leaves_is_recorded(finished: Path, call: Command) -> None:
+    assert sorted(read_checksums(finished)) == RECORDED
+    assert subprocess.run(["sha256sum", "-c", "--quiet", SUMS_FILE], cwd=finished).returncode == 0
+    check_unchanged(finished)
+    ended = call("verify", finished)
+    assert ended.code == 0 and ended.stdout.endswith(" files, all as they were\n")
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "valid.hypotheses.txt", CHECKPOINT])
+def test_a_changed_or_missing_file_is_named(name: str, copy: Path, call: Command) -> None:
+    for damage, said in (
+        (flip_a_bit, "changed since the run finished"),
+        (Path.unlink, "missing, but was there when the run finished"),
+    ):
+        damage(copy / name)
+        ended = call("verify", copy)
+        assert ended.code == 2 and f"{copy / name}: {said}\n" in ended.stdout
+        if name == CHECKPOINT:
+            check_unchanged(copy)  # too slow for each report
+        else:
+            with pytest.raises(InputError, match=f"{name} {said}: restore it, or remove the run"):
+                compare_runs(copy, copy, "valid")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\n", f"{'0' * 64}  x\n".encode()])
+def test_a_damaged_record_is_named(content: bytes, copy: Path) -> None:
+    (copy / SUMS_FILE).write_bytes(content)
+    with pytest.raises(InputError, match=r"SHA256SUMS is damaged: restore it, or delete it"):
+        check_unchanged(copy)
+
+
+def test_a_run_without_the_record_is_read_and_one_that_continues_makes_it_anew(
+    copy: Path, experiment: Experiment
+) -> None:
+    before = (copy / SUMS_FILE).read_text()
+    flip_a_bit(copy / "valid.samples.json")
+    (copy / SUMS_FILE).rename(copy / "kept")
+    check_unchanged(copy)
+    (copy / "kept").rename(copy / SUMS_FILE)
+    (copy / "result.json").unlink()
+    check_unchanged(copy)
+    run(experiment, copy)
+    check_unchanged(copy)
+    assert (copy / SUMS_FILE).read_text() != before  # the time that it took

@@ -1,17 +1,27 @@
-"""Runs that were killed, stopped or short of room end as if they had not been."""
+"""Runs end as if they had not been killed, stopped or short of room, nor their files damaged."""
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import lightning.pytorch as lightning
 import pytest
+import torch
+import torch.distributed as distributed
+from torch._C._distributed_c10d import HashStore
 
-from experiments.records.experiment import Limits
-from experiments.records.outputs import read_metrics, step_checkpoints
+from experiments.callbacks.checkpoints import AtomicCheckpointIO
+from experiments.callbacks.metrics import Clock, ShowTraining
+from experiments.callbacks.stopping import RankVote, StoppedError
+from experiments.records.experiment import Experiment, Limits
+from experiments.records.outputs import newest_sound, read_metrics, step_checkpoints, to_average
 from experiments.records.ownership import claim
-from experiments.records.progress import STOPPED_EXIT_CODE
+from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
 from experiments.records.result import load_result
 from experiments.run import run
 from tests.experiments.conftest import Command, Start
@@ -22,6 +32,7 @@ from tests.experiments.samples import (
     result_of,
     tiny_experiment,
 )
+from tests.samples import flip_a_bit
 
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -35,11 +46,11 @@ def _steps(directory: Path) -> int:
     ("times", "seed"), [(2, 0), *(pytest.param(7, seed, marks=pytest.mark.slow) for seed in (1, 2))]
 )
 def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
-    times: int, seed: int, finished: Path, folder: Path, begin: Start, tmp_path: Path
+    times: int, seed: int, finished: Path, experiment: Experiment, begin: Start, tmp_path: Path
 ):
     directory, random, late = tmp_path / "run", Random(seed), 0
     words = ("ablations.runs.entry", directory, "1", "none")
-    claim(directory, tiny_experiment(folder))
+    claim(directory, experiment)
     for number in range(times):  # at random steps
         stop = _steps(directory) + random.randint(1, 20 // times)
         running = begin(*words, stdin=None)
@@ -54,18 +65,70 @@ def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
     assert_same_end(directory, finished)
 
 
-def _course(directory: Path) -> tuple[list[str], list[int], int]:
-    """The steps of the metrics, those of the checkpoints, and the epoch."""
-    metrics = [line[0] for line in read_metrics(directory)]
-    steps = [step for step, _ in step_checkpoints(directory)]
-    return metrics, steps, last_checkpoint(directory)["epoch"]
+def _signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send a signal in the middle of a step, once."""
+    original = ShowTraining.on_train_batch_end
+
+    def show(self: ShowTraining, trainer: lightning.Trainer, *args: object) -> None:
+        if trainer.global_step == step:
+            os.kill(os.getpid(), number)
+        original(self, trainer, *args)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(ShowTraining, "on_train_batch_end", show)
+
+
+# 9 is an epoch's last step; a validation follows on 15 and 30, a regular checkpoint on 20 and 30.
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [
+        *zip((8, 19, 3, 14), STOP_SIGNALS, strict=True),
+        *(pytest.param(step, signal.SIGTERM, marks=pytest.mark.slow) for step in (9, 29)),
+    ],
+)
+def test_a_signal_stops_a_run_after_a_checkpoint_and_it_continues_as_if_it_had_not(
+    step: int,
+    number: signal.Signals,
+    finished: Path,
+    experiment: Experiment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    with monkeypatch.context() as patch:
+        _signal_at(step, number, patch)
+        with pytest.raises(StoppedError, match=f"stopped at step {step + 1}") as caught:
+            run(experiment, tmp_path)
+    assert caught.value.number == number
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+    assert step_checkpoints(tmp_path)[-1][0] == step + 1
+    run(experiment, tmp_path)
+    assert_same_end(tmp_path, finished)
+
+
+def test_a_run_restores_the_handlers_and_leaves_sighup_ignored_under_nohup(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    _signal_at(1, signal.SIGHUP, monkeypatch)
+    run(tiny_experiment(folder, max_steps=2), tmp_path)
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+
+
+def test_what_a_rank_says_is_known_to_all_one_step_later():
+    distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    try:
+        ranks = RankVote()
+        said = [(False, False), (True, False), (True, True), (False, False)]
+        assert [ranks.exchange(*each) for each in said] == [(False, False), *said[:-1]]
+    finally:
+        distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
 def test_a_finished_run_started_again_does_nothing_and_is_only_evaluated_without_a_result(
-    limits: Limits | None, copy: Path, finished: Path, folder: Path
+    limits: Limits | None, copy: Path, finished: Path, experiment: Experiment
 ):
-    experiment = tiny_experiment(folder)
     written = {path: path.stat().st_mtime_ns for path in copy.rglob("*.*")}
     before = result_of(experiment, copy, limits=limits)
     assert before == load_result(finished)
@@ -75,16 +138,6 @@ def test_a_finished_run_started_again_does_nothing_and_is_only_evaluated_without
     assert outcome(copy) == outcome(finished)
     # The checkpoint was written just before the clock stopped; evaluation is no training.
     assert before.train_seconds / 2 < after.train_seconds <= before.train_seconds
-
-
-def test_a_run_ended_by_max_steps_continues_as_if_it_had_not_been(
-    finished: Path, folder: Path, tmp_path: Path
-):
-    experiment = tiny_experiment(folder)
-    first = result_of(experiment, tmp_path, limits=Limits(max_steps=13))
-    assert first.steps == 13 and first == load_result(tmp_path)
-    run(experiment, tmp_path)
-    assert_same_end(tmp_path, finished)
 
 
 def test_a_run_ends_when_its_minutes_are_up_and_is_scored(folder: Path, tmp_path: Path):
@@ -100,11 +153,17 @@ def test_a_run_ends_when_its_minutes_are_up_and_is_scored(folder: Path, tmp_path
     assert longer.train_seconds >= seconds
 
 
+def _course(directory: Path) -> tuple[list[str], list[int], int]:
+    """The steps of the metrics, those of the checkpoints, and the epoch."""
+    metrics = [line[0] for line in read_metrics(directory)]
+    steps = [step for step, _ in step_checkpoints(directory)]
+    return metrics, steps, last_checkpoint(directory)["epoch"]
+
+
 def test_a_run_may_continue_with_another_number_of_parts(
-    finished: Path, folder: Path, tmp_path: Path
+    finished: Path, experiment: Experiment, tmp_path: Path
 ):
     """Steps, epochs, validations and checkpoints stay where they were."""
-    experiment = tiny_experiment(folder)
     run(experiment, tmp_path, accumulate=3, limits=Limits(max_steps=13))
     result = result_of(experiment, tmp_path, accumulate=2)
     expected = load_result(finished)
@@ -112,21 +171,131 @@ def test_a_run_may_continue_with_another_number_of_parts(
     assert _course(tmp_path) == _course(finished)
 
 
-def test_a_checkpoint_that_does_not_fit_ends_the_run_in_one_line(
-    finished: Path, folder: Path, command: Command, tmp_path: Path
+def test_a_run_ended_by_max_steps_and_then_by_a_full_disk_continues_as_if_it_had_not_been(
+    finished: Path, experiment: Experiment, command: Command, tmp_path: Path
 ):
     directory = tmp_path / "run"
-    run(tiny_experiment(folder), directory, limits=Limits(max_steps=20))
-    (directory / "result.json").unlink()
+    first = result_of(experiment, directory, limits=Limits(max_steps=13))
+    assert first.steps == 13 and first == load_result(directory)
     _, newest = step_checkpoints(directory)[-1]
-    size = newest.stat().st_size
-    ended = command(
-        "ablations.runs.entry", directory, "1", "none", stdin=None, largest_file=size // 2
-    )
+    words, size = ("ablations.runs.entry", directory, "1", "none"), newest.stat().st_size
+    ended = command(*words, stdin=None, largest_file=size // 2)
     assert ended.code == 2
-    assert ended.lines[-1] == f"[Errno 27] File too large: '{newest.with_stem('step-00000030')}'"
+    assert ended.lines[-1] == f"[Errno 27] File too large: '{newest.with_stem('step-00000020')}'"
     assert "Traceback" not in ended.stderr
-    assert [step for step, _ in step_checkpoints(directory)] == [10, 20]
+    assert [step for step, _ in step_checkpoints(directory)] == [10, 13]
     assert not [path for path in directory.rglob("*") if ".part" in path.name]
-    run(tiny_experiment(folder), directory)
+    run(experiment, directory)
     assert_same_end(directory, finished)
+
+
+@pytest.mark.parametrize("damaged", [1, 2])
+def test_damaged_newest_checkpoints_cost_only_their_steps(
+    damaged: int, unfinished: Path, finished: Path, experiment: Experiment
+):
+    for _, path in step_checkpoints(unfinished)[-damaged:]:
+        flip_a_bit(path, path.stat().st_size // 2)
+    with pytest.warns(UserWarning) as warned:
+        run(experiment, unfinished)
+    endings = [str(warning.message).partition(".ckpt is damaged: ")[2] for warning in warned]
+    assert endings == ["continuing from the one before it", "starting over"][:damaged]
+    assert [step for step, _ in step_checkpoints(unfinished)] == [30, 40]
+    assert_same_end(unfinished, finished)
+
+
+def test_damage_is_noticed(unfinished: Path):
+    """Unless it has no meaning; and so is what torch reads only with ``weights_only=False``."""
+    random = Random(1)
+    (_, older), (_, newest) = step_checkpoints(unfinished)
+    content, expected = newest.read_bytes(), torch.load(newest, weights_only=True)["state_dict"]
+    contents = content.index(b"PK\x01\x02")  # of the archive, the easiest part to break
+    for number in range(50):
+        flipped = bytearray(content)
+        where = random.randrange(contents if number % 2 else 0, len(content))
+        flipped[where] ^= 1 << random.randrange(8)
+        newest.write_bytes(flipped)
+        try:
+            found = newest_sound(unfinished)
+        except UserWarning:  # warnings are errors here
+            found = (30, older)
+        if found == (40, newest):
+            loaded = torch.load(newest, weights_only=True)["state_dict"]
+            assert all(torch.equal(expected[name], loaded[name]) for name in expected)
+    torch.save({"path": newest}, newest)
+    with pytest.warns(UserWarning, match="00000040.ckpt is damaged: continuing from"):
+        assert newest_sound(unfinished) == (30, older)
+
+
+@pytest.mark.parametrize(
+    ("present", "count", "chosen"),
+    [
+        ("10 20 30", 2, "20 30"),
+        ("10 20 30", 5, "10 20 30"),
+        ("10 17-stop 20 30", 3, "10 20 30"),
+        ("20 30 33-stop", 2, "30 33-stop"),  # the end
+        ("10 20-damaged 30", 3, "10 30"),
+        ("", 2, ""),
+    ],
+)
+def test_the_average_is_of_the_last_sound_regular_checkpoints(
+    present: str, count: int, chosen: str, tmp_path: Path
+):
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for other in (".step-00000040.ckpt.part", "step-of-mine.ckpt"):
+        (folder / other).touch()
+    for name in present.split():
+        path = folder / f"step-000000{name.removesuffix('-damaged')}.ckpt"
+        torch.save({}, path)
+        if "damaged" in name:
+            flip_a_bit(path, path.stat().st_size // 2)
+    found = [path.stem.removeprefix("step-000000") for path in to_average(tmp_path, count)]
+    assert found == chosen.split()
+
+
+class _Clock(Clock):
+    """A clock by which each step takes 40 seconds."""
+
+    _steps = 0
+
+    @property
+    def seconds(self) -> float:
+        return 40.0 * self._steps
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        self._steps = trainer.global_step
+
+    on_train_start = on_train_batch_end
+
+
+def test_checkpoints_by_the_clock_keep_their_interval_over_stops(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Every five minutes: after steps 8, 15, 23, 30 and 38; on 15 and 30 after a validation."""
+    monkeypatch.setattr("experiments.run.Clock", _Clock)
+    experiment = tiny_experiment(folder, ("valid",), checkpoint_every_minutes=5)
+
+    def names_after(steps: int) -> list[str]:
+        run(experiment, tmp_path, limits=Limits(max_steps=steps))
+        return [path.stem.removeprefix("step-000000") for _, path in step_checkpoints(tmp_path)]
+
+    assert names_after(13) == ["08", "13-stop"]
+    assert names_after(14) == ["08", "14-stop"]
+    assert names_after(40) == ["30", "38", "40-stop"]
+    assert [path.stem[-2:] for path in to_average(tmp_path, 9)] == ["30", "38", "op"]
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    target = tmp_path / "step-00000010.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"step": torch.tensor(1)}, target)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{target}'"):
+        AtomicCheckpointIO().save_checkpoint({"step": torch.tensor(2)}, target)
+    assert list(tmp_path.iterdir()) == [target]
+    assert torch.load(target, weights_only=True) == {"step": torch.tensor(1)}

@@ -1,12 +1,19 @@
-"""The number of processes, the nominal peak of devices, and a lack of memory."""
+"""The processes of a run, which train like one; the peak of devices, and a lack of memory."""
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import time
 from pathlib import Path
 
 import pytest
 import torch
+from lightning.pytorch.accelerators.mps import MPSAccelerator
+from torch.distributed.run import get_args_parser
 
+from ablations.runs.process import Job, Place, start
 from experiments.devices import (
     OutOfMemoryError,
     World,
@@ -14,11 +21,16 @@ from experiments.devices import (
     find_world,
     nominal_peak,
 )
+from experiments.records.experiment import Experiment
+from experiments.records.outputs import step_checkpoints, training_losses
 from experiments.records.ownership import claim, is_first_rank
-from experiments.records.progress import read_progress
-from tests.experiments.conftest import Command
-from tests.experiments.samples import tiny_experiment
+from experiments.records.progress import final_state, read_progress
+from experiments.records.result import load_result
+from tests.ablations.runs.processes import Running
+from tests.experiments.conftest import Command, Start
+from tests.experiments.samples import result_of, tiny_experiment
 from transformer.errors import InputError
+from transformer.variant import FILES_VARIABLE, variant_name
 
 # The weights take a quarter of a gigabyte, and so do their gradient and each moment.
 _WIDE = 300_000
@@ -26,10 +38,9 @@ _SPARE_BYTES = 700 * 2**20
 
 
 def _launch(monkeypatch: pytest.MonkeyPatch, *, local: int, size: int, rank: int = 0) -> None:
-    values = {"LOCAL_WORLD_SIZE": local, "WORLD_SIZE": size, "RANK": rank}
-    for name, value in values.items():
+    said = {"LOCAL_WORLD_SIZE": local, "WORLD_SIZE": size, "RANK": rank, "TORCHELASTIC_RUN_ID": 1}
+    for name, value in said.items():
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
 
 
 def test_torchrun_or_the_user_decides_the_number_of_processes(monkeypatch: pytest.MonkeyPatch):
@@ -88,11 +99,8 @@ def test_the_nominal_peak_depends_on_device_and_precision(
 def test_lack_of_memory_is_recognised_and_other_errors_are_kept(
     error: Exception, reported: type[Exception]
 ):
-    message = "out of memory here: do this" if reported is OutOfMemoryError else "a shape does"
-    with (
-        pytest.raises(reported, match=message),
-        explain_out_of_memory(lambda: "here", "do this"),
-    ):
+    said = "out of memory here: do this" if reported is OutOfMemoryError else "a shape does"
+    with pytest.raises(reported, match=said), explain_out_of_memory(lambda: "here", "do this"):
         raise error
 
 
@@ -101,9 +109,8 @@ def test_a_step_that_does_not_fit_into_memory_says_what_to_change(
 ):
     directory = tmp_path / "run"
     claim(directory, tiny_experiment(folder, max_steps=2, d_ff=_WIDE))
-    ended = command(
-        "ablations.runs.entry", directory, "1", "none", stdin=None, spare_memory=_SPARE_BYTES
-    )
+    words = ("ablations.runs.entry", directory, "1", "none")
+    ended = command(*words, stdin=None, spare_memory=_SPARE_BYTES)
     assert ended.code == 1, ended
     message = ended.lines[-1]
     assert message.startswith("out of memory in step 1 of training: ")
@@ -111,3 +118,106 @@ def test_a_step_that_does_not_fit_into_memory_says_what_to_change(
     progress = read_progress(directory)
     assert progress is not None
     assert (progress.stage, progress.message) == ("failed", message)
+
+
+UNUSED = """
+import torch
+from transformer import Transformer
+
+class UnusedTransformer(Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        self.unused = torch.nn.Parameter(torch.ones(3))
+"""
+
+
+def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
+    """Begin one of two ranks, with what ``torch.distributed.run`` tells each."""
+    said = {
+        "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0,
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
+    }  # fmt: skip
+    environment = {**os.environ, **{name: str(value) for name, value in said.items()}}
+    words = ("ablations.runs.entry", directory, "1", "none")
+    return begin(*words, stdin=None, environment=environment)
+
+
+def test_two_ranks_take_the_global_batches_of_one_process(
+    folder: Path, begin: Start, tmp_path: Path
+):
+    """Without dropout, which is drawn separately for each shard of a batch."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    experiment = tiny_experiment(folder, ("valid",), max_steps=12, dropout=0.0)
+    alone = result_of(experiment, one)
+    claim(two, experiment)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for running in [_begin_rank(begin, two, rank, port) for rank in range(2)]:
+        ended = running.finish()
+        assert ended.code == 0, ended
+    losses = training_losses(two)
+    assert len(losses) == 12
+    # The last of the file's five decimals may be rounded differently.
+    assert losses == pytest.approx(training_losses(one), abs=1.001e-5)
+    together = load_result(two)
+    assert together is not None
+    assert (together.devices, alone.devices) == (2, 1)
+    assert together.source_tokens == alone.source_tokens
+    assert together.target_tokens == alone.target_tokens
+
+
+def test_torchs_launcher_begins_the_ranks(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    given: list[list[str]] = []
+    monkeypatch.setattr(
+        "ablations.runs.process.subprocess.Popen", lambda command, **_: given.append(command)
+    )
+    job = Job(root=tmp_path, name="run", experiment=experiment, accumulate=3, log="none")
+    start(tmp_path, job, Place(0, (), 2))
+    ((_, dash, launcher, *words),) = given
+    assert (dash, launcher) == ("-m", "torch.distributed.run")
+    parsed = get_args_parser().parse_args(words)
+    assert (parsed.standalone, parsed.nproc_per_node, parsed.module) == (True, "2", True)
+    assert parsed.training_script == "ablations.runs.entry"
+    assert parsed.training_script_args == [str(tmp_path), "3", "none"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_ranks_end_together(
+    taken_over: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """With a variant that does not use a weight, which DDP would refuse."""
+    monkeypatch.setenv(FILES_VARIABLE, "")
+    (tmp_path / "mine.py").write_text(UNUSED)
+    directory, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
+    model = variant_name(f"{tmp_path / 'mine.py'}:UnusedTransformer")
+    experiment = tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000, model=model)
+    claim(directory, experiment)
+    started_at = time.time()
+    job = Job(root=tmp_path, name="seed-3", experiment=experiment)
+    process = start(directory, job, Place(0, (), 2))
+    while not step_checkpoints(directory):
+        assert process.poll() is None, (directory / "log.txt").read_text()
+        time.sleep(0.05)
+    if taken_over:
+        directory.rename(newer)
+    else:
+        os.killpg(process.pid, signal.SIGTERM)
+    code = process.wait(30)
+    process.poll()  # closes its standard input
+    if taken_over:
+        assert not directory.exists()
+        assert "another attempt has taken this run over" in (newer / "log.txt").read_text()
+        return
+    assert final_state(directory, code, started_at) == "stopped"
+    progress = read_progress(directory)
+    assert progress is not None
+    assert step_checkpoints(directory)[-1][0] == progress.step
+    assert progress.message == f"stopped at step {progress.step}; the same command continues there"
+
+
+def test_an_apple_gpu_is_not_used(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
+    assert result_of(tiny_experiment(folder, max_steps=3), tmp_path).steps == 3

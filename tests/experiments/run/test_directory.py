@@ -1,7 +1,8 @@
-"""A directory belongs to one configuration, and to one process at a time."""
+"""A directory holds one run, belongs to one configuration, and to one process at a time."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,20 +16,73 @@ import experiments.run
 from experiments.callbacks.checkpoints import Checkpoints
 from experiments.callbacks.metrics import LogMetrics
 from experiments.catalog.find import EXPERIMENTS
-from experiments.records.experiment import load_experiment
+from experiments.records.data import recorded_data
+from experiments.records.experiment import Experiment, load_experiment
+from experiments.records.outputs import read_metrics
 from experiments.records.ownership import claim
+from experiments.records.progress import read_progress
+from experiments.records.result import load_result
 from experiments.run import execute, run
-from tests.experiments.samples import tiny_experiment
+from tests.experiments.samples import last_checkpoint, tiny_experiment
+from transformer.data.module import TranslationDataModule
 from transformer.errors import InputError
+from transformer.evaluation.counts import count_parameters, training_flops
+from transformer.training.module import TransformerModule
 
 
-def test_another_configuration_is_refused_with_the_differences(finished: Path, folder: Path):
+def test_the_result_has_every_field_and_its_figures_agree(finished: Path, experiment: Experiment):
+    values = json.loads((finished / "result.json").read_text())
+    assert (values["experiment"], values["seed"]) == ("numbers", 3)
+    assert values["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp")
+    assert {"python", "torch", "lightning", "sentencepiece", "sacrebleu"} <= {*values["versions"]}
+    assert values["finished_at"].endswith("+00:00")
+    unknown = {name for name, value in values.items() if value is None}
+    # Not configured; a CPU has no nominal peak; it translates.
+    assert unknown == {"averaged", "flops_nominal", "parses", "test_parses"}
+    config, result = experiment.config, load_result(finished)
+    assert result is not None
+    assert (result.steps, result.averaged_checkpoints) == (40, 2)
+    assert result.parameters == count_parameters(config.model)
+    assert result.parameters_paper_vocab == count_parameters(config.model, 40_960)
+    assert result.flops == training_flops(config.model, result.source_tokens, result.target_tokens)
+    assert result.tokens_per_second == result.target_tokens / result.train_seconds
+    assert result.bleu is not None and 0 <= result.bleu <= 100
+    assert result.perplexity > 1 and result.perplexity_per_char > 1
+    data, recorded = TranslationDataModule(config), recorded_data(finished)
+    assert recorded is not None
+    assert result.data_digest == recorded.digest == data.corpus.manifest.digest
+    plan, lengths = data.train_plan(), data.corpus.store("train").lengths
+    pairs = [pair for step in range(40) for pair in plan.batch(step)]
+    assert (result.source_tokens, result.target_tokens) == tuple(lengths[pairs].sum(0).tolist())
+    assert result.corpus_target_tokens == sum(target for _, target in lengths.tolist())
+
+
+def test_metrics_checkpoints_vocabulary_and_progress_are_left_and_nothing_half_written(
+    finished: Path, experiment: Experiment
+):
+    lines = read_metrics(finished)
+    assert [int(line[0]) for line in lines if line[1]] == list(range(1, 41))
+    assert [int(line[0]) for line in lines if line[-1]] == [15, 30]
+    assert all(float(line[4]) > 0 for line in lines if line[1])
+    names = [path.name for path in sorted((finished / "checkpoints").iterdir())]
+    assert names == ["step-00000030.ckpt", "step-00000040.ckpt"]  # as many as are averaged
+    TransformerModule(experiment.config).load_state_dict(last_checkpoint(finished)["state_dict"])
+    vocabulary = TranslationDataModule(experiment.config).corpus.vocabulary_file
+    assert (finished / "vocabulary.model").read_bytes() == vocabulary.read_bytes()
+    progress = read_progress(finished)
+    assert progress is not None and progress.stage == "done"
+    assert not [p for p in finished.rglob("*") if p.suffix == ".part" or ".json." in p.name]
+
+
+def test_another_configuration_is_refused_with_the_differences(
+    finished: Path, folder: Path, experiment: Experiment
+):
     with pytest.raises(InputError, match=f"{finished} belongs to another configuration") as caught:
         run(tiny_experiment(folder, seed=4, d_ff=19), finished)
     message = str(caught.value)
     assert "model.d_ff: 17 -> 19" in message and "training.seed: 3 -> 4" in message
     assert "dropout" not in message
-    assert load_experiment(finished) == tiny_experiment(folder)
+    assert load_experiment(finished) == experiment
     with pytest.raises(InputError) as caught:
         run(EXPERIMENTS["cldr"], finished)
     message = str(caught.value)
@@ -39,20 +93,20 @@ def test_another_configuration_is_refused_with_the_differences(finished: Path, f
 
 @pytest.mark.parametrize("below", ["base/seed-1", "trial-0003"])
 def test_the_directory_of_a_table_is_refused_and_a_run_in_it_is_named(
-    below: str, folder: Path, tmp_path: Path
+    below: str, experiment: Experiment, tmp_path: Path
 ):
-    claim(tmp_path / below, tiny_experiment(folder))
+    claim(tmp_path / below, experiment)
     with pytest.raises(InputError, match=f"no config.json; one below it is {tmp_path / below}$"):
         load_experiment(tmp_path)
 
 
-def test_a_directory_in_use_is_refused(copy: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_directory_in_use_is_refused(
+    copy: Path, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(experiments.records.ownership, "_LOCK_SECONDS", 0)
-    with (
-        FileLock(copy / ".lock"),
-        pytest.raises(InputError, match=f"{copy} is in use by another process"),
-    ):
-        run(tiny_experiment(folder), copy)
+    message = f"{copy} is in use by another process"
+    with FileLock(copy / ".lock"), pytest.raises(InputError, match=message):
+        run(experiment, copy)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -19,15 +20,9 @@ def _console(terminal: bool) -> tuple[Console, StringIO]:
     return Console(file=out, force_terminal=terminal, width=100, color_system=None), out
 
 
-def _progress(step: int, stage: RunState = RunState.TRAIN) -> Progress:
-    return Progress(
-        stage=stage,
-        step=step,
-        max_steps=1_000,
-        loss=2.34567,
-        tokens_per_second=12_345.6,
-        seconds_left=61.4,
-    )
+def _progress(step: int) -> Progress:
+    figures: dict[str, Any] = {"tokens_per_second": 12_345.6, "seconds_left": 61.4}
+    return Progress(stage=RunState.TRAIN, step=step, max_steps=1_000, loss=2.34567, **figures)
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(30.0, [1, 1_000]), (0.0, [1, 2, 3, 1_000])])

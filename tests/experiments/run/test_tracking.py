@@ -8,8 +8,8 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,38 +20,57 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.errors import CommError
 
 import experiments.tracking
-from experiments.records.attempt import wandb_id, write_attempt
-from experiments.records.experiment import Limits
+from experiments.records.attempt import Attempt, wandb_id, write_attempt
+from experiments.records.experiment import Experiment, Limits
 from experiments.records.outputs import read_samples, step_checkpoints, training_losses
 from experiments.records.provenance import commit
 from experiments.records.result import load_result
 from experiments.run import run
 from experiments.tracking import Tracking, track_table, tracking_mode
-from tests.experiments.records.test_records import ATTEMPT
 from tests.experiments.samples import result_of, tiny_experiment
 from transformer.config import to_dict
 
 _KEY = "0123456789abcdef0123456789abcdef01234567"
+ATTEMPT = Attempt(cell="base/seed-1", number=1, worker="f00d", host="node7", started_at=1.5)
+
+
+class _Init:
+    """Stands in for ``wandb.init``: keeps its arguments, and fails in some modes."""
+
+    def __init__(self) -> None:
+        self.failing, self.given = set[str](), list[dict[str, Any]]()
+        self._init = wandb.init
+
+    def __call__(self, **given: Any) -> Any:
+        self.given.append(given)
+        if given["mode"] in self.failing:
+            raise CommError("no\nsuch key")
+        return self._init(mode="disabled")
+
+
+@pytest.fixture
+def init(monkeypatch: pytest.MonkeyPatch) -> _Init:
+    init = _Init()
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(wandb, "init", init)
+    return init
 
 
 def _inspect(directory: Path, *options: str) -> str:
     (file,) = directory.glob("wandb/*run-*/run-*.wandb")
-    wandb_command = Path(sys.executable).with_name("wandb")
-    return subprocess.run(
-        [wandb_command, "leet", "inspect", *options, "--json", file],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    command = [Path(sys.executable).with_name("wandb"), "leet", "inspect", "--json", *options, file]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_run_has_its_configuration_its_history_and_its_result(finished: Path, folder: Path):
+def test_a_run_has_its_configuration_its_history_and_its_result(
+    finished: Path, experiment: Experiment
+):
     records = [json.loads(line) for line in _inspect(finished).splitlines()]
     (said,) = (record["run"] for record in records if record["type"] == "run")
     assert (said["run_group"], said["job_type"]) == ("tests/tiny", "train")
     assert (said["tags"], said["display_name"]) == (["tiny", "numbers"], "numbers-seed3")
     summary = json.loads(_inspect(finished, "--summary"))
-    config = tiny_experiment(folder).config
+    config = experiment.config
     assert summary["config"] == {  # nothing nested, so that W&B can filter by it
         **to_dict(config.model),
         **to_dict(config.data),
@@ -73,9 +92,8 @@ def test_a_run_has_its_configuration_its_history_and_its_result(finished: Path, 
     assert all(x["train_tokens_per_second"] > 0 for x in history if "loss" in x)
     assert "valid_perplexity" in {name for item in history for name in item}
     (table,) = finished.glob("wandb/*run-*/files/media/table/samples/valid_*.table.json")
-    assert json.loads(table.read_text())["columns"] == [
-        *to_dict(read_samples(finished, "valid")[0])
-    ]
+    columns = [*to_dict(read_samples(finished, "valid")[0])]
+    assert json.loads(table.read_text())["columns"] == columns
 
 
 @pytest.mark.parametrize(
@@ -114,28 +132,13 @@ def test_a_server_that_does_not_answer_is_noticed_within_seconds_and_means_offli
     assert time.monotonic() - started < 10
 
 
-class _Init:
-    """Stands in for ``wandb.init``: keeps its arguments, and fails in some modes."""
-
-    def __init__(self, *failing: str) -> None:
-        self.failing, self.given = failing, list[dict[str, Any]]()
-        self._init = wandb.init
-
-    def __call__(self, **given: Any) -> Any:
-        self.given.append(given)
-        if given["mode"] in self.failing:
-            raise CommError("no\nsuch key")
-        return self._init(mode="disabled")
-
-
-@pytest.mark.parametrize("fails", [("online",), ("online", "offline")])
+@pytest.mark.parametrize("fails", [{"online"}, {"online", "offline"}])
 def test_a_failed_start_of_wandb_does_not_stop_the_run(
-    fails: tuple[str, ...], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fails: set[str], init: _Init, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setattr(experiments.tracking, "answers", lambda server: True)
-    init = _Init(*fails)
-    monkeypatch.setattr(wandb, "init", init)
+    init.failing = fails
     with (
         pytest.warns(UserWarning, match="W&B does not start in mode (online|offline): no such key"),
         closing(Tracking(tiny_experiment(folder), tmp_path)) as tracking,
@@ -144,39 +147,32 @@ def test_a_failed_start_of_wandb_does_not_stop_the_run(
     assert [given["mode"] for given in init.given] == ["online", "offline"]
 
 
-def test_a_silent_server_delays_the_end_only_for_a_while(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(experiments.tracking, "_FINISH_SECONDS", 0.1)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setattr(wandb, "init", _Init())
-    release = threading.Event()
-    with (
-        pytest.warns(UserWarning, match="W&B does not answer: sync its folder later"),
-        closing(Tracking(tiny_experiment(folder), tmp_path)) as tracking,
-    ):
-        monkeypatch.setattr(tracking._run, "finish", release.wait)
-    release.set()
-
-
 def _broken(*_: Any) -> None:
     raise ConnectionResetError("Connection lost")
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [("log", "W&B fails, so it gets no more of this run: Conn"), ("finish", "does not answer")],
-)
-def test_a_service_that_is_killed_stops_no_run(
-    call: str, said: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def _silent() -> None:
+    time.sleep(1)
+
+
+FAILURES: dict[str, tuple[str, Callable[..., None]]] = {
+    "W&B fails, so it gets no more of this run: Conn": ("log", _broken),
+    "W&B does not answer: sync its folder later": ("finish", _broken),
+    "W&B does not answer: sync": ("finish", _silent),
+}
+
+
+@pytest.mark.usefixtures("init")
+@pytest.mark.parametrize("said", FAILURES)
+def test_a_service_that_is_killed_or_silent_stops_no_run(
+    said: str, experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setattr(wandb, "init", _Init())
+    monkeypatch.setattr(experiments.tracking, "_FINISH_SECONDS", 0.1)
     with (
         pytest.warns(UserWarning, match=said) as warned,
-        closing(Tracking(tiny_experiment(folder), tmp_path)) as tracking,
+        closing(Tracking(experiment, tmp_path)) as tracking,
     ):
-        monkeypatch.setattr(tracking._run, call, _broken)
+        monkeypatch.setattr(tracking._run, *FAILURES[said])
         (logger,) = tracking.loggers(0)
         for step in (1, 2):
             logger.log_metrics({"loss": 2.5}, step)
@@ -184,14 +180,9 @@ def test_a_service_that_is_killed_stops_no_run(
 
 
 def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_before(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    init: _Init, experiment: Experiment, tmp_path: Path
 ):
-    init = _Init()
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setattr(wandb, "init", init)
-    experiment = dataclasses.replace(
-        tiny_experiment(folder), labels={"row": "A-h1"}, reported={"bleu": 24.9}
-    )
+    experiment = dataclasses.replace(experiment, labels={"row": "A-h1"}, reported={"bleu": 24.9})
     ids: list[str] = []
     for number in (None, None, 1, 2):
         if number is not None:
@@ -212,15 +203,14 @@ def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_befo
     assert init.given[3]["name"] == "numbers-seed3-attempt2"
 
 
-def test_a_disabled_wandb_is_not_started(folder: Path, tmp_path: Path):
-    with closing(Tracking(tiny_experiment(folder), tmp_path)) as tracking:
+def test_a_disabled_wandb_is_not_started(experiment: Experiment, tmp_path: Path):
+    with closing(Tracking(experiment, tmp_path)) as tracking:
         assert tracking.loggers(0) == []
     assert wandb_id(tmp_path) is None
 
 
-def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setattr(wandb, "init", _Init())
+@pytest.mark.usefixtures("init")
+def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path):
     with pytest.warns(UserWarning, match="W&B does not take the table: "):
         track_table(
             tmp_path, ["row", "BLEU"], [["base"]], {}, name="table3", config={}, group="", tags=()

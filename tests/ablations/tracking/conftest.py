@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import http.server
 import json
 import re
 import threading
 from collections import defaultdict
 from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 ENTITY = "ada"
 _OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
@@ -48,9 +48,6 @@ class FakeWandb:
 
     def _project(self, given: dict[str, Any]) -> dict[str, Any]:
         return {"id": "p", "name": given["project"], "entity": {"id": "e", "name": given["entity"]}}
-
-    def _RunResumeStatus(self, given: dict[str, Any]) -> Any:
-        return {"model": {**self._project(given), "bucket": None}}
 
     def _UpsertBucket(self, given: dict[str, Any]) -> Any:
         run, name = self.runs[given["name"]], given["name"]
@@ -93,17 +90,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+        self.wfile.write(content)
 
     def _body(self) -> bytes:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        return gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def do_GET(self) -> None:
         self._answer()
-
-    do_HEAD = do_GET
 
     def do_PUT(self) -> None:
         self._body()
@@ -122,13 +115,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return self._answer({"data": self.fake.graphql(body["query"], given)})
 
 
-@contextmanager
-def fake_wandb() -> Generator[FakeWandb]:
-    """A server on this machine while the context is open."""
+@pytest.fixture
+def server() -> Generator[FakeWandb]:
+    """A server on this machine."""
     fake = FakeWandb()
     handler = type("Handler", (_Handler,), {"fake": fake})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        fake.url = f"http://127.0.0.1:{server.server_port}"
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        fake.url = f"http://127.0.0.1:{listening.server_port}"
         yield fake
-        server.shutdown()
+        listening.shutdown()

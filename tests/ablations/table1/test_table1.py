@@ -1,23 +1,24 @@
-"""``run table1``, and the report of its measurements."""
+"""``run table1``, the report of its measurements, and its layers against formulas."""
 
 from __future__ import annotations
 
 import json
 import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from ablations.cli import PROGRAM
-from ablations.report.layout import Grid
 from ablations.table1 import measure, measurements, paper
-from ablations.table1.measurements import Measurements, Point, load_measurements
-from ablations.table1.paper import ATTENTION, NAMES, RECURRENT
-from ablations.table1.report import compose, find_crossing, fit_exponent, write_layers_report
-from transformer import formats
+from ablations.table1.layers import RestrictedAttention, SelfAttention, make_layer
+from ablations.table1.measure import count_flops, memory, path_length, sequential_operations
+from ablations.table1.measurements import Measurements, load_measurements
+from ablations.table1.paper import NAMES, RECURRENT
+from ablations.table1.report import find_crossing, fit_exponent, write_layers_report
 
 RUN = "run table1 --device cpu --directory out"
 COMMITTED = Path(__file__).parents[3] / "experiments" / "results" / "table1"
@@ -75,9 +76,7 @@ def test_it_measures_small_sizes_first_and_after_ctrl_c_continues(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("run table1 --scale quick", "table1 takes --directory, --device and --quick alone"),
         ("run table1 --device cuda", "--device is cuda, but torch finds no GPU here"),
-        ("run table3", "table3 needs --scale"),
         ("run table3 --scale quick --device cpu", "--device and --quick are for table1"),
         ("run table3 --scale quick --quick", "--device and --quick are for table1"),
         ("plan table1 --scale quick", "table1 is measured"),
@@ -122,50 +121,6 @@ def test_the_committed_report_is_that_of_the_committed_measurements(tmp_path: Pa
         assert (tmp_path / name).stat().st_size > 500, name
 
 
-def made_up() -> Measurements:
-    """Attention that takes n²·d/1000 nanoseconds and an LSTM that takes n·d² of them."""
-    found = Measurements(kind="cpu", device="an abacus, 1 thread", torch="2")
-    for d in (64, 128, 256, 512, 1024):
-        for n in (64, 256, 512, 1024, 2048):
-            costs = {ATTENTION: n * n * d, RECURRENT: n * d * d}
-            there = {name: [cost * 4e-12] * 5 for name, cost in costs.items()}
-            back = {name: [cost * 6e-12] * 5 for name, cost in costs.items()}
-            flops = dict.fromkeys(NAMES, 1) | costs
-            bytes_ = dict.fromkeys(costs, n * d * (2 + (n == 256)))
-            found.points.append(
-                Point(
-                    n=n, d=d, commit="abc", flops=flops, forward=there, backward=back, memory=bytes_
-                )
-            )
-    found.paths, found.sequential = {RECURRENT: [8, 32]}, {ATTENTION: [2, 2]}
-    return found
-
-
-def rows(found: Measurements, name: str) -> dict[str, tuple[str, ...]]:
-    grid = compose(found)[name]
-    assert isinstance(grid, Grid)
-    return {row[0]: row[1:] for row in grid.rows}
-
-
-def test_the_report_shows_exponents_crossings_and_steps() -> None:
-    found = made_up()
-    results = rows(found, "results")
-    assert results[ATTENTION][:5] == ("O(n²·d)", "n^2.00·d^1.00", "n^2.00·d^1.00", "2", "O(1)")
-    assert results[RECURRENT][1:3] == ("n^1.00·d^2.00", "n^1.00·d^2.00")
-    assert results[RECURRENT][5:] == ("8 to 32", "O(n)")
-    exponents = rows(found, "exponents")
-    assert exponents[ATTENTION][:6] == ("2", *["2.00"] * 4, "0.82 ± 0.10")
-    assert exponents[ATTENTION][6:] == ("1", *["1.00"] * 5)
-    assert exponents[paper.CONVOLUTION][1:4] == ("0.00", formats.MISSING, formats.MISSING)
-    crossings = rows(found, "crossings")
-    assert crossings["256"][:2] == ("256", "256")
-    assert crossings["1,024"][:2] == ("1,024", "1,024")
-    # Where one of the two was left out, nothing is claimed beyond.
-    for cut in found.points[-2:]:
-        found.points[found.points.index(cut)] = replace(cut, memory={})
-    assert rows(found, "crossings")["1,024"][:2] == ("1,024", "> 512")
-
-
 def test_exponents_and_crossings_of_made_up_costs() -> None:
     costs = {(n, d): 7.0 * n**2 * d for n in (3, 5, 11) for d in (2, 13)}
     assert fit_exponent(costs) == pytest.approx((2, 0))
@@ -176,3 +131,67 @@ def test_exponents_and_crossings_of_made_up_costs() -> None:
     assert find_crossing({32: 0.32, 64: 0.64, 128: 1.28}) == "100"
     assert find_crossing({32: 1.1, 64: 0.64, 128: 1.28}) == "100"
     assert (find_crossing({32: 1.1, 64: 1.2}), find_crossing({32: 0.1})) == ("< 32", "> 32")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_layer_keeps_the_shape_and_every_position_gets_a_gradient(name: str) -> None:
+    x = torch.randn(2, 37, 64, requires_grad=True)
+    y = make_layer(name, 64)(x)
+    assert y.shape == x.shape
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert gradient.isfinite().all()
+    assert gradient.abs().sum(dim=-1).min() > 0
+
+
+@pytest.mark.parametrize("n", [5, 8, 29])
+def test_restricted_attention_is_attention_under_a_band(n: int) -> None:
+    r, x = 8, torch.randn(3, n, 128, dtype=torch.float64)
+    heads = x.unflatten(-1, (2, 64)).transpose(1, 2)
+    distance = torch.arange(n) - torch.arange(n)[:, None]
+    scores = (heads @ heads.mT / 8).masked_fill((distance < -r // 2) | (distance >= r // 2), -1e30)
+    expected = (scores.softmax(-1) @ heads).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(RestrictedAttention(r)(x), expected)
+    torch.testing.assert_close(RestrictedAttention(2 * n)(x), SelfAttention()(x))
+
+
+def test_flops_are_those_of_the_formulas() -> None:
+    n, d, k, r = 256, 128, 3, 64
+    expected = {
+        paper.ATTENTION: 12 * n**2 * d,
+        paper.RECURRENT: 48 * n * d**2,
+        paper.CONVOLUTION: 6 * k * n * d**2,
+        paper.SEPARABLE: 6 * (k * n * d + n * d**2),
+        paper.RESTRICTED: 2 * 12 * r * n * d,
+        paper.PROJECTED: 12 * n**2 * d + 24 * n * d**2,
+    }
+    assert {name: count_flops(name, n, d) for name in NAMES} == expected
+
+
+@pytest.mark.parametrize("name", [paper.ATTENTION, paper.CONVOLUTION, paper.PROJECTED])
+def test_backward_takes_twice_the_products_of_forward(name: str) -> None:
+    x = torch.empty(1, 29, 64, device="meta", requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        y = make_layer(name, 64, x.device)(x)
+        y.backward(torch.empty_like(y))
+    assert counter.get_total_flops() == count_flops(name, 29, 64)
+
+
+def test_memory_is_what_backward_needs_without_weights() -> None:
+    x = torch.randn(1, 32, 64, requires_grad=True)
+    values = 32 * 64 * 4
+    assert memory(make_layer(paper.CONVOLUTION, 64), x) == values  # its input alone
+    assert memory(make_layer(paper.SEPARABLE, 64), x) == 2 * values
+
+
+@pytest.mark.parametrize("n", [16, 81, 130])
+def test_path_lengths(n: int) -> None:
+    assert path_length(paper.ATTENTION, n) == 1
+    assert path_length(paper.RECURRENT, n) == n
+    assert path_length(paper.DILATED, n) == next(steps for steps in range(n) if 3**steps >= n)
+    assert path_length(paper.RESTRICTED, n) == math.ceil((n - 1) / 32)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_recurrent_layer_has_a_chain_as_long_as_its_input(name: str) -> None:
+    short, long = (sequential_operations(name, n) for n in (3, 29))
+    assert (short, long) == ((3, 29) if name == paper.RECURRENT else (short, short))

@@ -1,16 +1,21 @@
-"""Layers and sub-layers against torch's own with copied weights."""
+"""Layers against torch's own with copied weights; embeddings; the initial model."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tests.samples import TINY_MODEL
 from transformer.config import ModelConfig
+from transformer.kernels.dropout import Dropout
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.encoder_decoder import DecoderLayer, EncoderLayer, PostNorm
+from transformer.model.embeddings import sinusoids
+from transformer.model.encoder_decoder import DecoderLayer, EncoderLayer, PostNorm, Transformer
 
 BATCH, SRC, TGT = 3, 5, 11
 CONFIG = ModelConfig(
@@ -99,3 +104,65 @@ def test_dropout_is_on_the_sublayers_output_before_it_is_added() -> None:
         x + sublayer_output * mask, [CONFIG.d_model], post.norm.weight, post.norm.bias
     )
     torch.testing.assert_close(post(x, lambda _: sublayer_output), expected)
+
+
+def test_sinusoids_are_the_papers_formula_interleaved_and_exact_far_out() -> None:
+    for start in (0, 99_991):
+        table = sinusoids(101, 10, start=start)
+        assert table.shape == (101, 10)
+        for row in (0, 1, 7, 100):
+            for i in range(5):
+                angle = (start + row) / 10_000 ** (2 * i / 10)
+                assert math.isclose(table[row, 2 * i], math.sin(angle), abs_tol=1e-6)
+                assert math.isclose(table[row, 2 * i + 1], math.cos(angle), abs_tol=1e-6)
+
+
+def test_dropout_is_on_the_sum_of_embedding_and_position() -> None:
+    module = Transformer(TINY_MODEL).embedding
+    tokens = torch.tensor([[5, 60, 7]])
+    plain = module(tokens)
+    module.dropout.forward = lambda x: 3 * x
+    torch.testing.assert_close(module(tokens), 3 * plain)
+
+
+def test_sinusoids_move_with_the_module() -> None:
+    """Otherwise a compiled step would copy them to the GPU."""
+    module = Transformer(TINY_MODEL).embedding.to("meta")
+    for length in (3, 97):  # the second is beyond the table, which is made anew
+        assert module.encode_positions(0, length).is_meta
+
+
+def test_a_table_extended_in_inference_mode_can_be_trained_with() -> None:
+    module = Transformer(TINY_MODEL).embedding
+    with torch.no_grad():
+        module.weight[5] = 0.0
+    with torch.inference_mode():
+        torch.testing.assert_close(module(torch.full((1, 97), 5))[0], sinusoids(97, 26))
+    module(torch.full((1, 53), 5)).sum().backward()
+    assert module.weight.grad is not None
+
+
+def test_dropout_follows_every_sublayer_and_the_embedding() -> None:
+    model = Transformer(dataclasses.replace(TINY_MODEL, dropout=0.2))
+    rates = [module.p for module in model.modules() if isinstance(module, Dropout)]
+    assert rates == [0.2] * (1 + TINY_MODEL.num_layers * (2 + 3))
+
+
+def test_each_matrix_is_initialised_as_xavier_and_both_tables_normal() -> None:
+    """Torch's default has the deviation 1 / sqrt(3 inputs). W_K and W_V are drawn separately."""
+    config = ModelConfig(
+        vocab_size=401, num_layers=1, d_model=202, d_ff=211, num_heads=7, d_k=31, d_v=29,
+        positions="learned", max_positions=199,
+    )  # fmt: skip
+    for name, parameter in Transformer(config).named_parameters():
+        if name.startswith("embedding"):
+            table = parameter.detach()[:401] * 202**0.5
+            assert abs(table.mean()) < 4.5 / math.sqrt(table.numel())
+            assert math.isclose(table.pow(2).mean(), 1.0, rel_tol=0.04)
+            assert math.isclose(table.pow(4).mean(), 3.0, rel_tol=0.08)  # kurtosis
+        elif parameter.dim() == 2:
+            parts = parameter.split([7 * 31, 7 * 29]) if "key_value" in name else [parameter]
+            for part in parts:
+                bound = math.sqrt(6 / sum(part.shape))
+                assert 0.99 * bound < part.abs().max().item() <= bound, name
+                assert math.isclose(part.std().item(), bound / 3**0.5, rel_tol=0.02), name
