@@ -32,10 +32,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         try:
             with replacing(target) as file:
                 torch.save(checkpoint, file)
-        except RuntimeError as error:  # torch's own for a full disk
+        except RuntimeError as error:  # torch's own, which hides a full disk or a second signal
             cause = error.__context__
             if isinstance(cause, OSError):
                 raise OSError(cause.errno, cause.strerror, str(target)) from error
+            if isinstance(cause, SystemExit):
+                raise cause from None
             raise
 
 

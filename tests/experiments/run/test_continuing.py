@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +17,7 @@ import torch
 import torch.distributed as distributed
 from torch._C._distributed_c10d import HashStore
 
+from experiments.callbacks import checkpoints
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.callbacks.metrics import Clock, ShowTraining
 from experiments.callbacks.stopping import RankVote, StoppedError
@@ -187,6 +190,21 @@ def test_a_run_ended_by_max_steps_and_then_by_a_full_disk_continues_as_if_it_had
     assert not [path for path in directory.rglob("*") if ".part" in path.name]
     run(experiment, directory)
     assert_same_end(directory, finished)
+
+
+@pytest.mark.parametrize("cause", [SystemExit(143), OSError(errno.ENOSPC, "No space left")])
+def test_a_signal_or_a_full_disk_while_torch_writes_is_no_crash(
+    cause: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Interrupted(io.BytesIO):
+        def write(self, buffer: Any, /) -> int:
+            if self.tell():
+                raise cause
+            return super().write(buffer)
+
+    monkeypatch.setattr(checkpoints, "replacing", lambda _: nullcontext(Interrupted()))
+    with pytest.raises(type(cause), match=r"143|No space left"):
+        AtomicCheckpointIO().save_checkpoint({"step": torch.zeros(7)}, tmp_path / "x.ckpt")
 
 
 @pytest.mark.parametrize("damaged", [1, 2])
