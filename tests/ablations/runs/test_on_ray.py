@@ -71,9 +71,13 @@ def busy(driver: DriverProcess) -> set[int]:
 
 
 def trains(place: Place, since: float) -> bool:
-    """Whether a run has reported a step of training since then."""
-    found = map(read_progress, place.out.glob("*/*.attempt-*"))
-    return any(x and x.stage == RunState.TRAIN and x.updated_at > since for x in found)
+    """Whether an attempt begun since then trains; one of a lost node may go on for a while."""
+    directories = [*place.out.glob("*/*.attempt-*")]
+    found = ((read_attempt(each), read_progress(each)) for each in directories)
+    return any(
+        x and y and x.started_at > since and y.stage == RunState.TRAIN and y.updated_at > since
+        for x, y in found
+    )
 
 
 def test_a_table_survives_kills_a_lost_node_and_a_signal(place: Place, cluster: RayCluster) -> None:
@@ -86,9 +90,9 @@ def test_a_table_survives_kills_a_lost_node_and_a_signal(place: Place, cluster: 
     send(parent_of(driver.runs[0]), signal.SIGKILL)  # the process of Ray's that supervises it
     wait_for(driver, lambda: "its node was lost" in driver.last_words(999))
     wait_for(driver, lambda: bool(busy(driver) & nodes))
+    lost_at = time.time()
     cluster.remove_node(min(busy(driver) & nodes))
     wait_for(driver, lambda: driver.last_words(999).count("its node was lost") > 1)
-    lost_at = time.time()
     wait_for(driver, lambda: trains(place, lost_at))
     send(driver.process.pid, signal.SIGTERM)
     assert driver.process.wait(60) == 143, driver.last_words()
