@@ -71,8 +71,8 @@ def busy(driver: DriverProcess) -> set[int]:
 
 
 def trains(place: Place, since: float) -> bool:
-    """Whether an attempt begun since then trains; one of a lost node may go on for a while."""
-    directories = [*place.out.glob("*/*.attempt-*")]
+    """Whether an attempt begun since then trains; one on a lost node may live for some seconds."""
+    directories = place.out.glob("*/*.attempt-*")
     found = ((read_attempt(each), read_progress(each)) for each in directories)
     return any(
         x and y and x.started_at > since and y.stage == RunState.TRAIN and y.updated_at > since
