@@ -18,6 +18,8 @@ from experiments.records.progress import RunState
 _MOST_LINES = 200
 _MOST = 10.0  # times the best perplexity: a worse one is at the edge too
 _PERPLEXITY = style.axis("perplexity", "validation perplexity", log=True)
+# Of finished trials: within a power of ten, where Vega would leave out half of the labels.
+_FINISHED = _PERPLEXITY | {"axis": {"labelOverlap": True, "labelExpr": "format(datum.value,'~r')"}}
 _MARKS = {
     RunState.DONE: (style.BLUE, "circle"),
     RunState.PRUNED: (style.ORANGE, "triangle-down"),
@@ -56,7 +58,7 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
     last = max(trial["number"] for trial in (*inside, *edge))
     corners.append({**corners[-1], "number": last})
     line: Spec = {"interpolate": "step-after", "color": style.GREY}
-    best = style.layer("line", {"x": x, "y": _PERPLEXITY}, data=corners, **line)
+    best = style.layer("line", {"x": x, "y": _FINISHED}, data=corners, **line)
     return style.figure(
         "Perplexity by trial, and the best so far; what did not finish is at the edge",
         width=440,
@@ -229,5 +231,5 @@ def _points(inside: Sequence[Record], edge: Sequence[Record], x: Spec, *shown: s
     mark: Spec = {"filled": True, "size": 45, "opacity": 0.7}
     return [
         style.layer("point", {"x": x, "y": y, **looks}, data=trials, **mark)
-        for trials, y in ((inside, _PERPLEXITY), (edge, {"value": 0}))
+        for trials, y in ((inside, _FINISHED), (edge, {"value": 0}))
     ]

@@ -25,6 +25,7 @@ from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.scales import QUICK
 from experiments.catalog.find import find_experiment
 from experiments.cli import list_
+from experiments.figures.render import to_svg
 from experiments.records.experiment import load_experiment
 from experiments.records.progress import RunState
 from tests.ablations.report.samples import drawn, html_tables, marks, tables
@@ -246,6 +247,12 @@ def test_the_axis_of_perplexity_belongs_to_finished_trials() -> None:
     corners = [(x["number"], x["perplexity"]) for x in line["data"]["values"]]
     assert corners == [(0, 5.0), (2, 4.0), (6, 4.0)]  # until the last that ended
     assert not draw_search(SEARCH, TRIALS[:2], {})
+
+
+def test_the_axis_of_perplexity_has_all_labels_that_fit() -> None:
+    trials = [replace(TRIALS[0], perplexity=value) for value in (6.6, 7.8)]
+    shown = to_svg(draw_search(SEARCH, trials, {})["history"])
+    assert [x for x in range(66, 79) if f">{x / 10:g}<" not in shown] == []
 
 
 def test_slices_have_the_bounds_of_each_parameter_in_the_units_of_the_space() -> None:
