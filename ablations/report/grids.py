@@ -26,8 +26,12 @@ _LOG_LINES = 15
 _FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
 
 
-def results_grid(table: TableNumbers) -> Grid:
-    """Settings, scores and sizes of all rows; the state of those without a result."""
+def results_grid(table: TableNumbers, page: Path) -> Grid:
+    """Settings, scores and sizes of all rows; the state of those without a result.
+
+    Args:
+        page: the directory of the page that shows it, from which files are linked
+    """
     rows = table.rows
     columns = [Column("row", [row.name for row in rows])]
     for name in table.settings:
@@ -56,7 +60,7 @@ def results_grid(table: TableNumbers) -> Grid:
     ]
     for index, (above, own) in enumerate(pairwise(groups), start=1):
         styles[index] += " group-start" * (own != above)
-    details = [read_details(table, row) for row in rows]
+    details = [read_details(table, row, page) for row in rows]
     return Grid(_filled(columns), row_styles=styles, name="rows", details=details)
 
 
@@ -167,7 +171,7 @@ def cost_grid(table: TableNumbers) -> Grid:
     return Grid([x for x in columns if table.plan.is_compared or x.name != of_paper])
 
 
-def read_details(table: TableNumbers, row: RowNumbers) -> dict[str, object]:
+def read_details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, object]:
     """The values of the details' template; empty for a published system.
 
     Of several seeds, translations and log are those of the ``first_seed``.
@@ -184,7 +188,7 @@ def read_details(table: TableNumbers, row: RowNumbers) -> dict[str, object]:
             for x, (ours, theirs) in settings.items()
         ],
         "runs": _runs(row),
-        "files": [file.relative_to(table.directory).as_posix() for file in files],
+        "files": [file.relative_to(page).as_posix() for file in files],
         "first_seed": row.seeds[0],
         "samples": _samples(paths[0]),
         "log": last_log_lines(paths[0], _LOG_LINES),

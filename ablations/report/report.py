@@ -33,7 +33,7 @@ def write_report(directory: Path) -> str:
         The report for the terminal.
     """
     table = compute_numbers(directory)
-    plan, results = table.plan, results_grid(table)
+    plan, results = table.plan, results_grid(table, directory)
     corpus = plan.base.data.corpus
     total = sum(len(row.seeds) for row in table.rows)
     is_of_paper = plan.is_compared and corpus.task == "translation"

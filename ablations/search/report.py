@@ -166,7 +166,7 @@ def _values(
         f"({corpus.source_language} → {corpus.target_language}), {search.trials} trials: {states}.",
         "verdict": verdict,
         "best_and_base": _best_and_base(search, found, trials),
-        "confirmed": results_grid(confirmed) if confirmed else Grid([]),
+        "confirmed": results_grid(confirmed, directory) if confirmed else Grid([]),
         "confirmed_verdicts": list(verdicts(confirmed)) if confirmed else [],
         "progress": " ".join([search.describe_rungs(), *_saved(search, trials)]),
         "matters": matters,

@@ -72,6 +72,7 @@ def test_committed_reports_are_as_they_would_be_written_now(plan: Path, tmp_path
         found, expected = ((x / file).read_text("utf-8") for x in (root, committed))
         assert found == expected, f"python -m ablations report experiments/results/{plan.parent}"
     assert [cells[0] for cells in html_tables(root)[0]] == list(tables(root)[0])
+    assert all((root / link.attrib["href"]).is_file() for link in parsed(root).iter("a"))
 
 
 def test_html_needs_no_other_file_and_escapes_what_runs_and_users_wrote(
@@ -140,7 +141,8 @@ def test_a_label_covers_no_point_and_no_other_label() -> None:
 
 
 def test_a_terminal_shows_each_row_at_any_width(reported: Callable[[str], Path]) -> None:
-    grid = results_grid(compute_numbers(reported("table3")))
+    root = reported("table3")
+    grid = results_grid(compute_numbers(root), root)
     texts = [terminal_table(grid, width) for width in (240, 120, 80)]
     assert ["d_model" in text for text in texts] == [True, False, False]
     assert ["BLEU averaged" in text for text in texts] == [True, True, False]
