@@ -13,7 +13,7 @@ const UNITS = { K: 1e3, M: 1e6, s: 1, min: 60, h: 3600, days: 86400 };
 function number(text) {
   const plain = text.replaceAll(",", "").replaceAll("\u2212", "-").split("±")[0];
   if (plain.trim() === "∞") return Infinity;
-  const parts = [...plain.matchAll(/([-+]?\d+(?:\.\d+)?(?:e-?\d+)?)\s*(days|min|K|M|s|h)?(?![a-z])/g)];
+  const parts = [...plain.matchAll(/([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*(days|min|K|M|s|h)?(?![a-z])/g)];
   if (!parts.length) return NaN;
   return parts.slice(0, parts[0][2] ? 2 : 1).reduce((sum, [, x, unit]) => sum + x * (UNITS[unit] ?? 1), 0);
 }

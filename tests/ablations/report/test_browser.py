@@ -48,6 +48,9 @@ def test_rows_are_sorted_filtered_and_opened_and_the_address_keeps_it(page: Page
     sort.click()
     assert names(page) == before
 
+    texts = {"1.23e+03 ± 5": 1230, "2.3e19": 2.3e19, "100K": 1e5, "2 min 05 s": 125}
+    assert page.evaluate("texts => texts.map(number)", [*texts]) == [*texts.values()]
+
     page.get_by_role("searchbox").first.fill("C- 1.5")
     assert names(page) == ["C-N8", "C-d1024"]
     assert page.get_by_text("2 of 20 rows").is_visible()
