@@ -127,8 +127,8 @@ def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
 def seeds_grid(table: TableNumbers) -> Grid:
     """Intervals and verdicts of all rows with a result; empty if no row has two."""
     rows = [row for row in table.rows if row.results and table.has_seeds]
-    last = [(row.scores[table.measures[-1].name], row) for row in rows]
-    pairs = [score.ours if row.is_base else score.difference for score, row in last]
+    last = [row.scores[table.measures[-1].name] for row in rows]
+    pairs = [score.difference or score.ours for score in last]
     columns = [
         Column("row", [row.name for row in rows]),
         Column("seeds", [str(pair.count if pair else 0) for pair in pairs]),

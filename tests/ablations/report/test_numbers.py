@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ablations.report.compare import compare_rows
+from ablations.report.grids import seeds_grid
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.report.sentences import regime, regime_warning, verdicts
@@ -61,6 +62,11 @@ def test_a_difference_is_judged(
 def test_a_table_that_lacks_something_says_so(tmp_path: Path, runs: Runs, said: str) -> None:
     found = "\n".join(verdicts(fill(tmp_path, runs)))
     assert said in found and bool(found) == bool(said)
+
+
+def test_a_row_without_a_difference_has_the_seeds_of_its_own_mean(tmp_path: Path) -> None:
+    table = fill(tmp_path, {"agrees": {1: 10.0, 2: 10.1}, "noise": {1: 8.0, 2: 8.2, 3: 8.1}})
+    assert list(seeds_grid(table).columns[1].cells) == ["2", "3"]
 
 
 def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
