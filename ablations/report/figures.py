@@ -82,7 +82,7 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
         if (ours := score.difference) is None or not math.isfinite(ours.mean):
             continue
         low, high = ours.interval or (None, None)
-        better = "better" if is_better(measure, ours.mean) else "worse"
+        one_seed = "better, one seed" if is_better(measure, ours.mean) else "worse, one seed"
         paper = score.paper_difference
         seeds = [y - base[x] for x, y in by_seed(row, measure.name).items() if x in base]
         found.append(
@@ -94,7 +94,7 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
                 "high": high,
                 "each seed": seeds if len(seeds) > 1 else [],
                 "agreement": score.agreement,
-                "verdict": score.verdict or f"{better}, one seed",
+                "verdict": score.verdict or (one_seed if ours.mean else WITHIN_NOISE),
                 "others found": row.reference,
             }
         )

@@ -254,7 +254,7 @@ def is_better(measure: Measure, difference: float) -> bool:
 def _agreement(ours: Estimate | None, paper: float | None) -> str:
     if ours is None or paper is None or math.isnan(ours.mean):
         return ""
-    if ours.within_noise:
+    if ours.within_noise or not ours.mean:
         return WITHIN_NOISE
     if not paper:
         return "none in paper"

@@ -37,6 +37,7 @@ OF_BASE = {1: 8.0, 2: 8.1}
         ("agrees", {1: 10.0}, "", "same sign"),
         ("against", {1: 9.0}, "", "other sign"),
         ("agrees", {1: math.inf, 2: 8.0}, "", "same sign"),
+        ("agrees", {1: 8.0}, "", "within noise"),
         ("agrees", {3: 9.0}, "", ""),
     ],
 )
