@@ -92,7 +92,7 @@ class Reader:
 
     def _draw_table(self, plan: Plan) -> Mapping[str, Spec]:
         curves = [self._curve(cell.row, cell.seed, str(cell)) for cell in plan.cells]
-        base = next((row.name for row in plan.rows if not row.changes), None)
+        base = next((row.name for row in plan.rows if row.is_base), None)
         found = {
             name: draw_curves(
                 [x for x in curves if x.of_loss == of_loss], base, by_name=plan.is_compared

@@ -183,7 +183,7 @@ def _read_row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Result | Unfinish
     return RowNumbers(
         name=row.name,
         seeds=row.seeds,
-        is_base=not row.changes and not row.published,
+        is_base=row.is_base,
         is_published=row.published,
         is_of_same_text=not row.published and "target_language" not in changed,
         reported=row.reported,

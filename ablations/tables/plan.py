@@ -39,6 +39,11 @@ class PlannedRow(Row):
     seeds: tuple[int, ...]
     corpus: Corpus | None = None
 
+    @property
+    def is_base(self) -> bool:
+        """Whether it is run, and as the base is."""
+        return not self.changes and not self.published
+
     def settings(self, base: Config) -> dict[str, Value]:
         """The row's settings on ``base``; of a published one only its changes are known."""
         return columns(self.configure(base)) | (self.changes if self.published else {})

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from ablations.dashboard.page import Page
+from ablations.dashboard.page import Page, Reader
 from ablations.dashboard.server import serve
 from ablations.report.report import write_report
 from ablations.runs.attempts import locate
@@ -97,6 +97,12 @@ def test_the_page_shows_each_run_its_curve_and_the_log_of_what_failed(
     metrics.write_text(metrics.read_text().partition("\n")[0] + "\n50,4.25,70.1,0.1,1.0,,\n")
     page = get(address).text
     assert "training loss" in page and '"loss": 4.25' in page and not drawn(page)
+
+
+def test_the_base_is_in_grey_and_no_published_row_taken_for_it() -> None:
+    results = Path(__file__).parents[3] / "experiments" / "results"
+    curves = Reader(results / "table2-small").read().figures["curves"]
+    assert curves["title"] == "Learning curves, the base in grey"
 
 
 def test_viewers_share_a_reading(root: Path) -> None:
