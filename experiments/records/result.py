@@ -102,6 +102,8 @@ class Result:
         datetime.fromisoformat(self.finished_at)
         if not 0 <= self.train_seconds < math.inf:
             raise ValueError(f"train_seconds is {self.train_seconds}")
+        if self.parameters < 1 or self.steps < 1:
+            raise ValueError(f"it has {self.parameters} parameters and {self.steps} steps")
 
     @property
     def f1(self) -> float | None:

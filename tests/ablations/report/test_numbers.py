@@ -85,7 +85,7 @@ def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
 
 
 def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
-    seeds = (1, 2, 3, 5, 7, 11)
+    seeds = (1, 2, 3, 5, 7, 11, 13)
     plan = claim_plan(tmp_path, small_plan(seeds=seeds))
     for seed in seeds:
         cell = Cell("base", seed)
@@ -100,6 +100,8 @@ def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace('"vocab_size": 4000', '"vocab_size": 8000'))
     path = folder / "seed-11" / "result.json"
     path.write_text(path.read_text().replace("pair-tiny", "pair-small"))
+    path = folder / "seed-13" / "result.json"
+    path.write_text(path.read_text().replace('"steps": 1500', '"steps": 0'))
     table = compute_numbers(tmp_path)
     assert [result.seed for result in table.results] == [1]
     reasons = {each.seed: each.reason for each in table.rows[0].unfinished}
@@ -109,6 +111,7 @@ def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
         (5, "seed-5/result.json is of pair-tiny/base, seed 1"),
         (7, "model.vocab_size: 8000 -> 4000"),
         (11, "is of pair-small/base, seed 11"),
+        (13, "0 steps"),
     ):
         assert reason in reasons[seed]
     assert "  base, seed 7: left out (" in write_report(tmp_path)
