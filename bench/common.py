@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,39 +32,39 @@ SIZES: dict[str, ModelConfig] = {
 }
 
 
-def make_parser(doc: str | None, turns: int) -> argparse.ArgumentParser:
-    """A parser of the options that scripts share, with the ``turns`` by default."""
-    parser = argparse.ArgumentParser(description=doc)
-    device = default_device().type
-    size = "base" if device == "cuda" else "tiny"
+def run(measure: Callable[..., Figures], turns: int, **flags: str) -> None:
+    """Measure with the options given on the command line, and report the figures.
+
+    Args:
+        measure: takes the ``size``, the ``device``, the ``turns`` and each of the ``flags``
+        turns: by default
+        flags: further options, which are on or off, and their help
+    """
+    name = Path(sys.argv[0]).stem
+    words = sys.modules[measure.__module__].__doc__
+    parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=words)
+    default = default_device().type
+    size = "base" if default == "cuda" else "tiny"
     add = parser.add_argument
-    add("--device", choices=("cpu", "cuda"), default=device, help="(default: %(default)s)")
+    add("--device", choices=("cpu", "cuda"), default=default, help="(default: %(default)s)")
     add("--size", choices=SIZES, default=size, help="of the model (default: %(default)s)")
     add("--turns", type=int, default=turns, help="that are timed (default: %(default)s)")
     add("--output", type=Path, metavar="FILE", help="also write the figures there")
-    return parser
-
-
-def run(
-    name: str, parser: argparse.ArgumentParser, measure: Callable[[argparse.Namespace], Figures]
-) -> None:
-    """Measure with the options given on the command line, and report the figures.
-
-    ``measure`` gets a ``torch.device``.
-    """
+    for flag, use in flags.items():
+        add(f"--{flag}", action="store_true", help=use)
     given = parser.parse_args()
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch finds no GPU here; use --device cpu")
     if given.turns < 1:
         parser.error(f"--turns is {given.turns}, but must be at least 1")
-    given.device = torch.device(given.device)
-    figures = measure(given)
-    device, load = device_name(given.device), workload(given.device)
-    print(f"{name}, {given.size}, {load.text}, {device}")
+    device, chosen = torch.device(given.device), {flag: getattr(given, flag) for flag in flags}
+    figures = measure(given.size, device, given.turns, **chosen)
+    hardware, load = device_name(device), workload(device)
+    print(f"{name}, {given.size}, {load.text}, {hardware}")
     for line in lines_of(figures):
         print(f"  {line}")
     if given.output is not None:
-        about = {"size": given.size, "workload": load, "device": device}
+        about = {"size": given.size, "workload": load, "device": hardware}
         about |= {name: figures, "commit": commit(), "versions": versions()}
         given.output.parent.mkdir(parents=True, exist_ok=True)
         given.output.write_text(json.dumps(about, indent=2, default=asdict) + "\n")

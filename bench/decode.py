@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from bench.common import Figures, Size, config_of, in_turn, make_parser, ratio_of, run, workload
+from bench.common import Figures, Size, config_of, in_turn, ratio_of, run, workload
 from bench.plain import PlainTransformer, plain_beam_search
 from transformer.config import EOS_ID, DecodingConfig
 from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer
-
-PARSER = make_parser(__doc__, turns=5)
 
 _BEAM_SIZE = 4
 # Word-pieces of a source with its end, and of a translation at most.
@@ -52,4 +50,4 @@ def measure_decoding(size: Size, device: torch.device, turns: int) -> Figures:
 
 
 if __name__ == "__main__":
-    run("decode", PARSER, lambda given: measure_decoding(given.size, given.device, given.turns))
+    run(measure_decoding, turns=5)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from argparse import Namespace
 from collections.abc import Sequence
 
 import torch
 
-from bench.common import Figures, config_of, make_parser, run, workload
+from bench.common import Figures, Size, config_of, run, workload
 from bench.workload import Step, make_step, wait_for
 from transformer.data.batches import Batch
 from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
-
-PARSER = make_parser(__doc__, turns=3)
 
 _LISTED = 12
 
@@ -58,11 +55,12 @@ def profile(step: Step, batches: Sequence[Batch], device: torch.device) -> Figur
     }
 
 
+def profile_training(size: Size, device: torch.device, turns: int) -> Figures:
+    """The longest operations of steps of training, in milliseconds a step."""
+    load = workload(device)
+    step = make_step(TransformerModule(config_of(size, load)).to(device))
+    return profile(step, load.batches(turns, device), device)
+
+
 if __name__ == "__main__":
-
-    def measure(given: Namespace) -> Figures:
-        load = workload(given.device)
-        step = make_step(TransformerModule(config_of(given.size, load)).to(given.device))
-        return profile(step, load.batches(given.turns, given.device), given.device)
-
-    run("kernels", PARSER, measure)
+    run(profile_training, turns=3)

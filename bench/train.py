@@ -9,7 +9,7 @@ from itertools import cycle, islice
 
 import torch
 
-from bench.common import Figures, Size, config_of, in_turn, make_parser, ratio_of, run, workload
+from bench.common import Figures, Size, config_of, in_turn, ratio_of, run, workload
 from bench.plain import make_plain_step
 from bench.workload import make_step
 from experiments.devices import peak_memory
@@ -17,9 +17,6 @@ from transformer.config import override
 from transformer.evaluation.counts import training_flops
 from transformer.training.module import TransformerModule
 from transformer.training.precision import effective_precision
-
-PARSER = make_parser(__doc__, turns=40)
-PARSER.add_argument("--compile", action="store_true", help="train ours with torch.compile")
 
 _WARM_UP_STEPS = 2
 # The side of square matrices: large enough to reach the peak in some hundredths of a second.
@@ -95,10 +92,4 @@ def product_flops(device: torch.device) -> float:
 
 
 if __name__ == "__main__":
-    run(
-        "train",
-        PARSER,
-        lambda given: measure_training(
-            given.size, given.device, given.turns, compile=given.compile
-        ),
-    )
+    run(measure_training, turns=40, compile="train ours with torch.compile")

@@ -186,7 +186,7 @@ LINES = {
     "ablations/table1": 740,
     "ablations/tables": 1_310,
     "ablations/tracking": 230,
-    "bench": 820,
+    "bench": 810,
     "experiments": 1_260,
     "experiments/attention": 390,
     "experiments/callbacks": 440,

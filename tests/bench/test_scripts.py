@@ -17,19 +17,18 @@ import torch
 from bench import common, decode, train
 from bench.common import SIZES, config_of, ratio_of, workload
 from bench.decode import measure_decoding
-from bench.kernels import profile
+from bench.kernels import profile_training
 from bench.plain import PlainTransformer, plain_beam_search
 from bench.prepare import measure_preparation
 from bench.rows import time_rows
-from bench.train import PARSER, measure_training
-from bench.workload import Workload, make_step
+from bench.train import measure_training
+from bench.workload import Workload
 from experiments.catalog.find import find_experiment
 from tests.ablations.samples import SMALL_TABLE, TINY
 from tests.samples import number_pairs, random_sentences
 from transformer.config import BOS_ID, EOS_ID, ModelConfig
 from transformer.data.prepare.prepare import prepare
 from transformer.evaluation.counts import count_parameters
-from transformer.training.module import TransformerModule
 
 CPU = torch.device("cpu")
 SMALL = ModelConfig(num_layers=1, d_model=14, d_ff=22, num_heads=2, d_k=7, d_v=7)
@@ -60,9 +59,7 @@ def test_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kernels() -> None:
-    load = workload(CPU)
-    step = make_step(TransformerModule(config_of("tiny", load)))
-    found = profile(step, load.batches(1, CPU), CPU)
+    found = profile_training("tiny", CPU, 1)
     times = found["ms_by_operation"]
     assert "aten::mm" in times
     assert sorted(times.values(), reverse=True) == list(times.values())
@@ -88,7 +85,7 @@ def test_a_script_prints_its_figures_and_writes_them(
     output = tmp_path / "new" / "found.json"
     monkeypatch.setattr(sys, "argv", ["train", "--turns", "3", "--output", str(output)])
     figures = {"tflops": 0.1234, "pairs": 29_000, "ratio": ratio_of([3.0], [2.0])}
-    common.run("train", PARSER, lambda given: figures | {"steps": given.turns})
+    common.run(lambda _size, _device, turns: figures | {"steps": turns}, turns=40)
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("train, tiny, ")
     assert [line.split()[1:] for line in printed[1:]] == [
@@ -104,7 +101,7 @@ def test_no_turns_are_refused(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["train", "--turns", "0"])
     with pytest.raises(SystemExit, match="2"):
-        common.run("train", PARSER, lambda _: {})
+        common.run(lambda *_: {}, turns=40)
     assert capsys.readouterr().err.endswith("error: --turns is 0, but must be at least 1\n")
 
 

@@ -12,7 +12,7 @@ import torch
 from ablations.tables.scales import SMALL
 from ablations.tables.table3 import TABLE
 from bench.common import Size, config_of, in_turn, workload
-from bench.kernels import profile
+from bench.kernels import profile, profile_training
 from bench.train import matrix_product, measure_training, product_flops
 from bench.workload import Workload, make_step
 from experiments.devices import device_name, nominal_peak, peak_memory
@@ -35,9 +35,7 @@ _COMPILING_SECONDS = 75.0
 def test_training(timed_size: Size, device: torch.device, record_property: Record) -> None:
     """Steps of 25,000 + 25,000 tokens on a GPU, in turn with a plain loop of ``nn.Transformer``."""
     record_training(timed_size, device, record_property)
-    load = workload(device)
-    step = make_step(TransformerModule(config_of(timed_size, load)).to(device))
-    record_all(record_property, profile(step, load.batches(3, device), device))
+    record_all(record_property, profile_training(timed_size, device, 3))
 
 
 def record_training(size: Size, device: torch.device, record: Record, **options: Any) -> None:
