@@ -258,7 +258,8 @@ def _tally(results: Sequence[Result], field: str) -> str:
     for result in results:
         value = getattr(result, field) or "not recorded"
         if field == "versions":
-            value = ", ".join(f"{name} {x}" for name, x in sorted(result.versions.items()))
+            parts = (f"{name} {x}" for name, x in sorted(result.versions.items()))
+            value = ", ".join(parts) or value
         runs[str(value)].append(f"{result.experiment.rpartition('/')[2]}/seed-{result.seed}")
     (common, names), *others = sorted(runs.items(), key=lambda item: -len(item[1]))
     if not others:

@@ -13,7 +13,7 @@ from ablations.report.compare import compare_rows
 from ablations.report.grids import seeds_grid
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
-from ablations.report.sentences import regime, regime_warning, verdicts
+from ablations.report.sentences import facts_of_results, regime, regime_warning, verdicts
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
@@ -116,6 +116,11 @@ def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
         assert reason in reasons[seed]
     assert "  base, seed 7: left out (" in write_report(tmp_path)
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
+
+
+def test_results_without_versions_say_so() -> None:
+    old = dataclasses.replace(result(Cell("base", 1)), versions={})
+    assert dict(facts_of_results([old]))["versions"] == "not recorded"
 
 
 def test_the_papers_own_numbers_are_near() -> None:
