@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from statistics import fmean, median
 
+import numpy as np
+
 from ablations.figures.curves import draw_curves, group_of, mean_curve, read_curve
 from ablations.report.layout import Figure
 from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers, by_seed, is_better
@@ -155,15 +157,17 @@ def _label(
     those that are far from their points.
     """
     points = zip(_pixels(rows, x, width), _pixels(rows, y, height), strict=True)
-    taken = [(across, up, _LETTER) for across, up in points]
+    # Boxes that are one line high, by their centres and half their widths.
+    taken = np.array([(across, up, _LETTER) for across, up in points])
     labelled: list[Record] = []
     from_the_top = sorted(zip(rows, taken, strict=True), key=lambda pair: -pair[1][1])
     for row, (across, up, _) in from_the_top:
         half = _LETTER * len(row["row"]) // 2
-        boxes = [(across + side * (8 + half), up - below, half) for below, side in _PLACES]
-        free = (i for i, box in enumerate(boxes) if all(_is_apart(box, other) for other in taken))
-        place = next(free, 0)
-        taken.append(boxes[place])
+        boxes = np.array([(across + x * (8 + half), up - below, half) for below, x in _PLACES])
+        gaps = np.abs(boxes[:, None] - taken)
+        apart = (gaps[..., 0] >= boxes[:, None, 2] + taken[:, 2]) | (gaps[..., 1] >= _LINE)
+        place = apart.all(axis=1).argmax()  # the nearest that is free, or else the nearest
+        taken = np.vstack([taken, boxes[place]])
         labelled.append({**row, "below": _PLACES[place][0], "side": _PLACES[place][1]})
     far = [row for row in labelled if abs(row["below"]) > _LINE]
     below, text = {"expr": "datum.below"}, {"x": x, "y": y, "text": {"field": "row"}}
@@ -175,11 +179,6 @@ def _label(
         *[style.layer("rule", ends, data=far, color=style.GREY, **offset)] * bool(far),
         style.layer("text", text, fontSize=10, **beside),
     ]
-
-
-def _is_apart(box: tuple[float, float, int], other: tuple[float, float, int]) -> bool:
-    """Whether two boxes one line high, by their centres and half their widths, do not overlap."""
-    return abs(box[0] - other[0]) >= box[2] + other[2] or abs(box[1] - other[1]) >= _LINE
 
 
 def _pixels(rows: Sequence[Record], axis: Spec, length: int) -> list[float]:

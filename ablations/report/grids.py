@@ -181,7 +181,7 @@ def read_details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, 
     paths = [locate(Cell(row.name, seed).directory(table.directory)) for seed in row.seeds]
     files = [path / name for path in paths for name in _FILES if (path / name).is_file()]
     base = table.base.settings if table.base else row.settings
-    settings = {x: (setting(x, row.settings[x]), setting(x, base[x])) for x in table.plan.shown}
+    settings = {x: (setting(x, row.settings[x]), setting(x, base[x])) for x in table.shown}
     return {
         "configuration": [
             (label(x), ours if ours == theirs else f"{ours} (base: {theirs})")

@@ -88,8 +88,9 @@ class RowNumbers:
 class TableNumbers:
     """The rows of a table that were asked for, in order; their runs are in ``directory``.
 
-    ``has_seeds`` is True if a row has two finished runs or more. ``settings`` are shown: what rows
-    change and, next to the paper, all of Table 3. ``pools`` are the pooled spreads by measure.
+    ``has_seeds`` is True if a row has two finished runs or more. ``settings`` are columns: what
+    rows change and, next to the paper, all of Table 3; ``shown`` are those of any row of the plan.
+    ``pools`` are the pooled spreads by measure.
     """
 
     directory: Path
@@ -100,6 +101,7 @@ class TableNumbers:
     results: Sequence[Result]
     has_seeds: bool
     settings: Sequence[str]
+    shown: Sequence[str]
     pools: Mapping[str, Pool]
 
 
@@ -117,7 +119,7 @@ def compute_numbers(directory: Path) -> TableNumbers:
             pools[name] = found
         for row in rows:
             row.scores[name] = _score(row, base, name, pools.get(name))
-    changed = {name for row in rows for name in row.changed}
+    changed, shown = {name for row in rows for name in row.changed}, plan.shown
     of_paper = COLUMNS.keys() - _SHOWN_IF_CHANGED if plan.is_compared else ()
     return TableNumbers(
         directory=directory,
@@ -127,7 +129,8 @@ def compute_numbers(directory: Path) -> TableNumbers:
         base=base,
         results=[result for row in rows for result in row.results],
         has_seeds=has_seeds,
-        settings=[name for name in plan.shown if name in changed or name in of_paper],
+        settings=[name for name in shown if name in changed or name in of_paper],
+        shown=shown,
         pools=pools,
     )
 

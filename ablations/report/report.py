@@ -95,7 +95,7 @@ def _to_csv(table: TableNumbers) -> str:
 
 def lines_of_runs(table: TableNumbers) -> Iterator[list[object]]:
     """Heads, then a line for each finished run: its settings, figures and cost, and the paper's."""
-    settings = table.plan.shown
+    settings = table.shown
     quoted = table.plan.measures if table.plan.is_compared else ()
     yield ["row", *settings, *_OF_RESULT, *(f"paper_{name}" for name in quoted)]
     for row in table.rows:
