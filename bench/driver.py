@@ -45,10 +45,10 @@ class Sleeper:
 
 
 def measure_driver(runs: int, places: int, seconds: float) -> None:
-    """Carry out ``runs`` that sleep for ``seconds`` at so many places."""
+    """Carry out about ``runs`` that sleep for ``seconds`` at so many places: seeds of all rows."""
     with tempfile.TemporaryDirectory(prefix="driver-") as folder:
         root = Path(folder)
-        seeds = range(1, runs // len(TABLE3.rows) + 1)
+        seeds = range(1, max(1, runs // len(TABLE3.rows)) + 1)
         claim_plan(root, settle_plan(root, make_plan(TABLE3, QUICK, TABLE3.rows, seeds), "fp32"))
         cells, began = TableCells(root), time.monotonic()
         executor = LocalExecutor(

@@ -17,6 +17,7 @@ import torch
 from bench import common, decode, train
 from bench.common import SIZES, config_of, ratio_of, workload
 from bench.decode import measure_decoding
+from bench.driver import measure_driver
 from bench.kernels import profile_training
 from bench.plain import PlainTransformer, plain_beam_search
 from bench.prepare import measure_preparation
@@ -77,6 +78,11 @@ def test_preparation() -> None:
     source, target = zip(*number_pairs(101, seed=5), strict=True)
     found = measure_preparation(source, target, 211, vocab_size=67)
     assert found["pairs"] == 211 and found["pairs_per_second"] > 0
+
+
+def test_fewer_runs_than_rows_are_a_seed_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+    measure_driver(runs=1, places=20, seconds=0.0)
+    assert capsys.readouterr().out.startswith("20 runs at 20 places in ")
 
 
 def test_a_script_prints_its_figures_and_writes_them(
