@@ -123,16 +123,6 @@ def test_a_row_alone_shows_its_seeds_and_bleu_stands_against_flops(tmp_path: Pat
     assert groups == {"paper, de": 5, "ours, de": 2, "paper, fr": 6, "ours, fr": 2}
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_no_figure_of_an_earlier_report_stays(tmp_path: Path) -> None:
-    fill(tmp_path, {"base": {1: 8.0, 2: 8.2}})
-    write_report(tmp_path)
-    fill(tmp_path, {"base": {1: 8.0, 2: 8.2}, "agrees": {1: 10.0, 2: 10.1}})
-    write_report(tmp_path)
-    found = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert "differences-bleu.png" in found and not [x for x in found if x.startswith("seeds-")]
-
-
 def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:
     leave_curve(tmp_path / "1", {200: 90.0, 400: 40.0, 600: 8.0})
     leave_curve(tmp_path / "2", {200: 30.0, 400: 20.0})
