@@ -71,7 +71,10 @@ def load_declared(kind: type[Declared], name: str, known: Mapping[str, Declared]
     if not isinstance(found, kind):
         raise InputError(f"{name} declares no {word.upper()} = {kind.__name__}(…), see docs/")
     folder = Path(name).parent
-    return replace(found, scales=tuple(scale.anchored(folder) for scale in found.scales))
+    try:
+        return replace(found, scales=tuple(scale.anchored(folder) for scale in found.scales))
+    except (TypeError, AttributeError) as error:
+        raise InputError(f"{name}: its scales are no tuple: write scales=(scale(…),)") from error
 
 
 def find_scale(declared: Declaration, name: str | None) -> Scale:

@@ -31,7 +31,10 @@ from transformer.errors import InputError
 from transformer.variants.layers import GeluTransformer
 
 OWN_TABLE = """
+from dataclasses import replace
+
 from ablations.tables import BASE, Table, row
+from ablations.tables.scales import QUICK
 
 TABLE = Table(
     name="depth",
@@ -188,6 +191,7 @@ def test_a_users_file_declares_a_table_and_if_it_fails_is_bad_input(tmp_path: Pa
         ("TABLE = 3", "declares no TABLE"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("from ablations.tables import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
+        (OWN_TABLE + "TABLE = replace(TABLE, scales=QUICK)", "scales are no tuple: write scales"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=message):
