@@ -15,6 +15,7 @@ from ablations.search.collect import copy_ended
 from ablations.search.search import claim_search, load_search
 from ablations.search.space import BASE_LR, REGULARISATION, SHAPE, Space, choice, uniform, whole
 from ablations.search.trials import read_trials
+from ablations.tables.collect import copy_finished
 from ablations.tables.plan import claim_plan
 from ablations.tables.scales import QUICK, SCALES, SMALL
 from experiments.records.progress import RunState
@@ -92,6 +93,8 @@ def test_runs_of_another_kind_are_not_mixed_in(tmp_path: Path) -> None:
     claim_plan(tmp_path / "table", small_plan())
     with pytest.raises(InputError, match=r"table has other runs \(table.json\)"):
         copy_ended(tmp_path / "search", tmp_path / "table")
+    with pytest.raises(InputError, match=r"search has other runs \(search.json\)"):
+        copy_finished(tmp_path / "table", tmp_path / "search")
 
 
 @pytest.mark.parametrize("pruner", ["hyperband", "median"])
