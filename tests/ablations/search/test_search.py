@@ -10,6 +10,7 @@ import optuna
 import pytest
 
 from ablations.cli import collect
+from ablations.runs.attempts import leave_pruned
 from ablations.search.cells import FeasibleSampler, check_feasible, distributions
 from ablations.search.collect import copy_ended
 from ablations.search.search import claim_search, load_search
@@ -71,6 +72,9 @@ def test_what_ended_is_copied_and_the_rest_is_searched_there(
     work_on(source, bowl, count=4)
     values = {"learning_rate_factor": 1.0, "warmup_steps": 101}
     leave(search, source / f"{search.names[4]}.attempt-1", values, until=0)
+    ending = source / f"{search.names[5]}.attempt-1"
+    leave(search, ending, values, until=search.rungs[0])
+    leave_pruned(ending, search.rungs[0], 9.0)
     (source / search.names[0] / "checkpoints").mkdir()
     (source / search.names[3] / "config.json").write_text("{")
     with pytest.warns(UserWarning, match="trial-0003: left out: .*config.json"):
