@@ -139,11 +139,15 @@ class Search(SearchOptions):
         found = columns(config)
         return {parameter.name: found[parameter.name] for parameter in self.parameters}
 
+    def contains(self, config: Config) -> bool:
+        """Whether a configuration is the base with values of the space."""
+        values = self.values(config)
+        held = all(parameter.holds(values[parameter.name]) for parameter in self.parameters)
+        return held and self.configure(values) == config
+
     def first(self) -> dict[str, Value]:
         """The values of the first trial: the base's; empty if the space does not contain it."""
-        values = self.values(self.base)
-        held = all(parameter.holds(values[parameter.name]) for parameter in self.parameters)
-        return values if held and self.configure(values) == self.base else {}
+        return self.values(self.base) if self.contains(self.base) else {}
 
     def experiment(self, name: str, values: Mapping[str, Value]) -> Experiment:
         """The experiment of the trial ``name``."""

@@ -63,7 +63,10 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
 
 
 def _read(search: Search, directory: Path, name: str) -> Trial:
-    values = search.values(load_experiment(directory).config)
+    config = load_experiment(directory).config
+    values = search.values(config)
+    if not search.contains(config):
+        raise InputError(f"{directory} is not a trial of this search")
     curve = valid_perplexities(directory)
     ended = read_ended(directory)
     if ended is not None:
