@@ -107,7 +107,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """The seeds of ``--seeds``, such as ``1-3,7``, in order."""
     seeds: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?", part)
+        found = re.fullmatch(r"\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not first <= last < first + _MOST_SEEDS:
             raise InputError(
