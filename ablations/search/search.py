@@ -79,6 +79,11 @@ class Search(SearchOptions):
         return tuple(map(trial_name, range(self.trials)))
 
     @property
+    def measures(self) -> tuple[str, str]:
+        """The scores of its trials, which are compared by the first."""
+        return "perplexity", "f1" if self.base.data.corpus.task == "parsing" else "bleu"
+
+    @property
     def rungs(self) -> tuple[int, ...]:
         """The steps at which trials may be pruned.
 
