@@ -45,6 +45,10 @@ NAN, INF = float("nan"), float("inf")
         ("clip_norm", 0.0, "above 0"),
         ("precision", "fp16", "one of auto, bf16, fp32"),
         ("length_penalty", -0.1, "at least 0"),
+        ("max_steps", 1e5, "a whole number"),
+        ("max_steps", None, "a whole number"),
+        ("drop_duplicates", 1, "true or false"),
+        ("corpus", "cldr", "a Corpus"),
     ],
 )
 def test_an_invalid_value_is_refused_by_name(name: str, value: object, expected: str) -> None:

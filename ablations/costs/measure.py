@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Mapping
 
 import torch
+from torch.utils.benchmark import Timer
 
 from ablations.costs.speed import Speed, Timing
 from experiments.devices import default_device, device_name, peak_memory
 from transformer.config import BOS_ID, EOS_ID, Config, override
 from transformer.data.batches import Batch
 from transformer.evaluation.counts import step_flops
-from transformer.progress import show_progress
+from transformer.progress import show_activity
 from transformer.training.module import TransformerModule
 
 # A CPU takes tens of seconds for one of the paper's batches; a part takes as long per token.
 _CPU_TOKENS = 2_000
-_MIN_STEPS, _MAX_STEPS = 2, 40
 _SECONDS = 1.5
 _LENGTH = 20  # word-pieces of a sentence, between the captions of Multi30k and news
 
@@ -28,7 +26,6 @@ def measured_speed(configs: Mapping[str, Config]) -> Speed:
     and of those with the fewest and the most FLOPs.
     """
     device = default_device()
-    torch.set_num_threads(1)
     by_flops = sorted(configs, key=lambda name: step_flops(configs[name]))
     names = list(dict.fromkeys((by_flops[0], next(iter(configs)), by_flops[-1])))
     known: list[Timing] = []
@@ -63,18 +60,13 @@ def _random_batch(vocab_size: int, tokens: int) -> Batch:
 def _median_seconds(name: str, config: Config, batch: Batch, device: torch.device) -> float:
     module = TransformerModule(override(config, compile=False)).to(device).train()
     optimizer = module.configure_optimizers()["optimizer"]
-    times: list[float] = []
-    with show_progress(f"measuring steps of {name}", _SECONDS) as update:
-        for _ in range(1 + _MAX_STEPS):
-            start = time.perf_counter()
-            smoothed, _ = module.training_loss(batch)
-            optimizer.zero_grad()
-            (smoothed / batch.target_tokens).backward()
-            optimizer.step()
-            torch.get_device_module(device).synchronize()
-            times.append(time.perf_counter() - start)
-            spent = sum(times[1:])
-            if spent > _SECONDS and len(times) > _MIN_STEPS:
-                break
-            update(spent)
-    return statistics.median(times[1:])
+
+    def step() -> None:
+        smoothed, _ = module.training_loss(batch)
+        optimizer.zero_grad()
+        (smoothed / batch.target_tokens).backward()
+        optimizer.step()
+
+    with show_activity(f"measuring steps of {name}"):
+        timer = Timer("step()", globals={"step": step})  # of one thread
+        return timer.blocked_autorange(min_run_time=_SECONDS).median

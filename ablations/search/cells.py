@@ -135,7 +135,7 @@ def distributions(search: Search) -> dict[str, BaseDistribution]:
     return found
 
 
-class FeasibleSampler(BaseSampler):
+class FeasibleSampler(RandomSampler):
     """Samples all parameters of a trial together until they make a valid model within the budget.
 
     They are drawn by the search's sampler; uniformly while there are few trials, or if it finds no
@@ -144,6 +144,7 @@ class FeasibleSampler(BaseSampler):
     """
 
     def __init__(self, search: Search) -> None:
+        super().__init__()
         self._search = search
 
     def infer_relative_search_space(
@@ -183,16 +184,6 @@ class FeasibleSampler(BaseSampler):
             f"no model{what} among {_EVEN_DRAWS:,} drawn from space {self._search.space!r} at "
             f"scale {self._search.scale!r}: add smaller sizes to it, or raise its budget"
         )
-
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """Never called: all parameters are sampled together."""
-        raise AssertionError(f"{param_name} is not a parameter of the space")
 
 
 def check_feasible(search: Search) -> None:

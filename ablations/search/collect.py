@@ -26,7 +26,9 @@ def copy_ended(source: Path, target: Path) -> list[str]:
     for trial in trials:
         if trial.state == RunState.FAILED:
             warnings.warn(f"{trial.name}: {trial.reason}", stacklevel=2)
-    names = [x.name for x in ranked(trials) if not locate(target / x.name).exists()]
+    # One that is just being ended still has the name of its attempt.
+    ended = [x.name for x in ranked(trials) if (source / x.name).exists()]
+    names = [name for name in ended if not locate(target / name).exists()]
     for name in names:
         copy_run(source / name, target / name)
     if (source / CONFIRM / PLAN_FILE).is_file():

@@ -195,7 +195,7 @@ def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial])
         return Grid([])
     base = search.values(search.base)
     of_base = next((x for x in trials if x.state == RunState.DONE and x.values == base), None)
-    pairs = [_scores(of_base), _scores(found)]
+    pairs = [_scores(search, of_base), _scores(search, found)]
     for one, values in zip(pairs, (base, found.values), strict=True):
         one |= {label(name): words for name, words in _in_words(search, values).items()}
         one["params"] = _millions(search.configure(values))
@@ -209,25 +209,27 @@ def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial])
     )
 
 
-def _scores(trial: Trial | None) -> dict[str, str]:
-    perplexity = trial and trial.perplexity
-    bleu = trial and trial.result and trial.result.bleu
+def _scores(search: Search, trial: Trial | None) -> dict[str, str]:
+    """A trial's scores by the heads of their columns; a pruned one has a perplexity alone."""
+    perplexity, score = (MEASURES[name] for name in search.measures)
+    found = trial and trial.result and getattr(trial.result, score.name)
     return {
-        "PPL": formats.number(perplexity, MEASURES["perplexity"].digits),
-        "BLEU": formats.number(bleu, MEASURES["bleu"].digits),
+        perplexity.short: formats.number(trial and trial.perplexity, perplexity.digits),
+        score.short: formats.number(found, score.digits),
     }
 
 
 def _trials(search: Search, trials: Sequence[Trial], found: Trial | None) -> Grid:
     begun = [trial for trial in trials if trial.values]
-    scores = [_scores(trial) for trial in begun]
+    scores = [_scores(search, trial) for trial in begun]
     states = ["best" if trial is found else str(trial.state) for trial in begun]
+    perplexity, score = (MEASURES[name].short for name in search.measures)
     columns = [
         Column("trial", [trial.name.removeprefix("trial-") for trial in begun]),
         Column("state", states, style="state"),
         Column("step", [f"{trial.step:,}" for trial in begun]),
-        Column("PPL", [each["PPL"] for each in scores], style="found"),
-        Column("BLEU", [each["BLEU"] for each in scores]),
+        Column(perplexity, [each[perplexity] for each in scores], style="found"),
+        Column(score, [each[score] for each in scores]),
         Column("params", [_millions(search.configure(trial.values)) for trial in begun]),
     ]
     words = [_in_words(search, trial.values) for trial in begun]

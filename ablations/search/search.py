@@ -79,6 +79,11 @@ class Search(SearchOptions):
         return tuple(map(trial_name, range(self.trials)))
 
     @property
+    def measures(self) -> tuple[str, str]:
+        """The scores of its trials, which are compared by the first."""
+        return "perplexity", "f1" if self.base.data.corpus.task == "parsing" else "bleu"
+
+    @property
     def rungs(self) -> tuple[int, ...]:
         """The steps at which trials may be pruned.
 
@@ -139,11 +144,15 @@ class Search(SearchOptions):
         found = columns(config)
         return {parameter.name: found[parameter.name] for parameter in self.parameters}
 
+    def contains(self, config: Config) -> bool:
+        """Whether a configuration is the base with values of the space."""
+        values = self.values(config)
+        held = all(parameter.holds(values[parameter.name]) for parameter in self.parameters)
+        return held and self.configure(values) == config
+
     def first(self) -> dict[str, Value]:
         """The values of the first trial: the base's; empty if the space does not contain it."""
-        values = self.values(self.base)
-        held = all(parameter.holds(values[parameter.name]) for parameter in self.parameters)
-        return values if held and self.configure(values) == self.base else {}
+        return self.values(self.base) if self.contains(self.base) else {}
 
     def experiment(self, name: str, values: Mapping[str, Value]) -> Experiment:
         """The experiment of the trial ``name``."""

@@ -99,8 +99,10 @@ class Parameter:
         for value in self.bounds:
             if self.name == "warmup_steps" and isinstance(value, int):
                 value = scale.steps(value)
-            config = scale.apply(base, dict.fromkeys(self.fields, value))
-            mapped.append(columns(config)[self.name])
+            found = columns(scale.apply(base, dict.fromkeys(self.fields, value)))
+            if len({found[field] for field in self.fields}) > 1:
+                raise InputError(f"it does not map {self.name} and {', '.join(self.sets)} alike")
+            mapped.append(found[self.name])
         if self.kind == "choice":
             return replace(self, choices=tuple(mapped))
         low, high = (value for value in mapped if isinstance(value, (int, float)))

@@ -11,8 +11,9 @@ from ablations.files import CONFIRM, PLAN_FILE
 from ablations.runs.attempts import Ended, locate, read_ended
 from ablations.search.search import Search
 from ablations.tables.changes import Value
-from ablations.tables.plan import Plan, PlannedRow, load_plan
-from ablations.tables.table import Reported
+from ablations.tables.plan import Plan, load_plan, make_plan
+from ablations.tables.scale import scale
+from ablations.tables.table import Reported, Row, Table
 from experiments.records.attempt import read_attempt
 from experiments.records.checksums import check_unchanged
 from experiments.records.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
@@ -63,7 +64,10 @@ def read_trial(search: Search, root: Path, name: str) -> Trial:
 
 
 def _read(search: Search, directory: Path, name: str) -> Trial:
-    values = search.values(load_experiment(directory).config)
+    config = load_experiment(directory).config
+    values = search.values(config)
+    if not search.contains(config):
+        raise InputError(f"{directory} is not a trial of this search")
     curve = valid_perplexities(directory)
     ended = read_ended(directory)
     if ended is not None:
@@ -164,22 +168,14 @@ def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, root:
     found |= {trial.name: search.changes(trial.values) for trial in finished[:count]}
     if (root / CONFIRM / PLAN_FILE).is_file():
         found |= {row.name: row.changes for row in load_plan(root / CONFIRM).rows}
-    rows = (
-        PlannedRow(
-            name=name,
-            reported=Reported(),
-            changes=found[name],
-            scaled=found[name],
-            seeds=tuple(range(first, first + _CONFIRMING_SEEDS)),
-        )
-        for name in found
-    )
-    return Plan(
-        table=f"{search.space}-confirm",
+    # All is trained as the search did, so the scale is one that changes nothing.
+    as_it_is = scale(search.scale, corpus=search.base.data.corpus)
+    table = Table(
+        name=search.space,
         title=f"{search.title}: the best trials again, with other seeds",
-        scale=search.scale,
-        divide_widths=1,
-        divide_layers=1,
         base=search.base,
-        rows=tuple(rows),
+        rows=tuple(Row(name=x, reported=Reported(), changes=found[x]) for x in found),
+        measures=search.measures,
     )
+    plan = make_plan(table, as_it_is, table.rows, range(first, first + _CONFIRMING_SEEDS))
+    return replace(plan, table=f"{search.space}-confirm")

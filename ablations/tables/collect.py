@@ -10,6 +10,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from ablations.files import PLAN_FILE, check_free
 from ablations.runs.attempts import PRUNED_FILE, locate
 from ablations.tables.plan import Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
@@ -38,6 +39,7 @@ def copy_finished(source: Path, target: Path) -> list[Cell]:
     A run that a report would leave out is left out here too, with a warning.
     """
     plan = load_plan(source)
+    check_free(target, PLAN_FILE)
     finished: set[Cell] = set()
     for cell in plan.cells:
         try:

@@ -71,7 +71,10 @@ def load_declared(kind: type[Declared], name: str, known: Mapping[str, Declared]
     if not isinstance(found, kind):
         raise InputError(f"{name} declares no {word.upper()} = {kind.__name__}(…), see docs/")
     folder = Path(name).parent
-    return replace(found, scales=tuple(scale.anchored(folder) for scale in found.scales))
+    try:
+        return replace(found, scales=tuple(scale.anchored(folder) for scale in found.scales))
+    except (TypeError, AttributeError) as error:
+        raise InputError(f"{name}: its scales are no tuple: write scales=(scale(…),)") from error
 
 
 def find_scale(declared: Declaration, name: str | None) -> Scale:
@@ -104,7 +107,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """The seeds of ``--seeds``, such as ``1-3,7``, in order."""
     seeds: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?", part)
+        found = re.fullmatch(r"\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not first <= last < first + _MOST_SEEDS:
             raise InputError(

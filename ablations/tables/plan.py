@@ -23,7 +23,7 @@ from experiments.records.result import MEASURES
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
-from transformer.files import read_json, write_json
+from transformer.files import make_directory, read_json, write_json
 
 _LOCK_FILE = ".plan.lock"
 
@@ -232,7 +232,7 @@ def settle_plan(
 
 def claim_plan(directory: Path, plan: Plan) -> Plan:
     """Write ``plan`` to ``directory``, or add its rows and seeds to the plan there."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     with FileLock(directory / _LOCK_FILE):
         plan = settle_plan(directory, plan)
         write_json(directory / PLAN_FILE, to_dict(plan))

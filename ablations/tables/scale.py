@@ -10,7 +10,7 @@ from typing import Any, Unpack, cast
 from ablations.files import check_name
 from ablations.tables.changes import SCALE_SETTINGS, Settings, Value, check_change, columns
 from experiments.catalog import parsing
-from transformer.config import Config, DataConfig, TrainingConfig, override
+from transformer.config import Config, DataConfig, TrainingConfig, fits, override
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.data.corpora.folders import anchored
@@ -48,6 +48,9 @@ class Scale(Divisors):
     replace the paper's values and no others: what a table's base or a row sets itself is kept.
     Rows with more steps take ``longer``, and those in another language ``other``, over
     ``settings``.
+
+    Raises:
+        InputError: for an unknown setting, or one of the wrong type
     """
 
     name: str
@@ -57,6 +60,16 @@ class Scale(Divisors):
     longer: Settings
     other_corpora: tuple[Corpus, ...] = ()
     other: Settings
+
+    def __post_init__(self) -> None:
+        check_name("scale", self.name)
+        for name in ("divide_widths", "divide_layers", "divide_dropout", "max_steps"):
+            value = getattr(self, name)
+            if not fits(value, int) or value < 1:
+                raise InputError(f"{name} is {value!r}, but must be a whole number above 0")
+        for settings in (self.settings, self.longer, self.other):
+            for name, value in settings.items():
+                check_change("scale", SCALE_SETTINGS, name, value)
 
     def anchored(self, folder: Path) -> Scale:
         """The scale with relative paths of its corpora resolved against ``folder``."""
@@ -161,13 +174,7 @@ def scale(
 
     Args:
         other_corpora: for rows in other target languages
-
-    Raises:
-        InputError: for an unknown setting, or one of the wrong type.
     """
-    check_name("scale", name)
-    for setting, value in (*settings.items(), *(longer or {}).items(), *(other or {}).items()):
-        check_change("scale", SCALE_SETTINGS, setting, value)
     return Scale(
         name=name,
         corpus=corpus,

@@ -119,7 +119,7 @@ class Table(Declaration):
     ``measures`` are the scores that it compares, as :mod:`experiments.records.result` names them.
 
     Raises:
-        InputError: if there is no row, or two rows share a name
+        InputError: if there is no row to run, or two rows share a name
     """
 
     rows: tuple[Row, ...]
@@ -127,8 +127,8 @@ class Table(Declaration):
 
     def __post_init__(self) -> None:
         check_name("table", self.name)
-        if not self.rows:
-            raise InputError(f'table {self.name!r} has no rows: give it rows=(row("base"), …)')
+        if not self.run_rows:
+            raise InputError(f'table {self.name!r} has no row to run: give rows=(row("base"), …)')
         # On a Mac, a and A are one folder.
         name, count = Counter(row.name.lower() for row in self.rows).most_common(1)[0]
         if count > 1:

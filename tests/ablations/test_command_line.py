@@ -74,7 +74,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
         ("QUICK --seeds 1-3,2", "--seeds holds 2 twice"),
         *(
             (f"QUICK --seeds 1,{part}", f"--seeds holds '{part}', {SEEDS}")
-            for part in ("-2", "5-1", f"1-{10**18}")
+            for part in ("-2", "5-1", f"1-{10**18}", f"{2**63}")
         ),
         ("run table1 --seeds 1-3", "table1 takes --directory, --device and --quick alone"),
         ("QUICK --workers 0", 'Invalid value "0" for --workers. Must be >= 1; see --help'),

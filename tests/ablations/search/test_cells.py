@@ -133,6 +133,16 @@ def test_a_trial_that_was_given_up_is_told_as_failed_and_tried_again_with_its_va
     assert journal(tmp_path)[0].state == TrialState.FAIL
 
 
+def test_a_trial_of_another_search_is_left_out(tmp_path: Path) -> None:
+    search = small_search(tmp_path)
+    other = search_of(seed=2)
+    leave(other, tmp_path / "trial-0000", other.first())
+    leave(search, tmp_path / "trial-0001", search.first() | {"learning_rate_factor": 77.0})
+    Study(SearchCells(tmp_path))
+    assert [x.state for x in journal(tmp_path)] == [TrialState.FAIL, TrialState.FAIL]
+    assert "is not a trial of this search" in read_trials(search, tmp_path)[0].reason
+
+
 def test_a_trial_that_diverges_is_pruned_for_the_sampler(tmp_path: Path) -> None:
     search = small_search(tmp_path, trials=11)
     leave(search, tmp_path / "trial-0000", search.first(), until=0)

@@ -17,8 +17,8 @@ from ablations.files import CONFIRM
 from ablations.runs.attempts import leave_pruned
 from ablations.search.cells import importances
 from ablations.search.report import LEAST_ENDED, draw_search, write_search_report
-from ablations.search.search import Search
-from ablations.search.space import BASE_LR, SHAPE, Space, uniform
+from ablations.search.search import Search, claim_search
+from ablations.search.space import BASE_LR, PARSING, SHAPE, Space, uniform
 from ablations.search.trials import Trial, plan_confirmation, read_trials, write_best
 from ablations.tables.changes import Value
 from ablations.tables.plan import claim_plan, load_plan
@@ -205,6 +205,17 @@ def test_the_best_are_trained_again_with_fresh_seeds(tmp_path: Path) -> None:
     claim_plan(tmp_path / CONFIRM, again)
     rows = load_plan(tmp_path / CONFIRM).rows  # the earlier one stays, after the best
     assert [row.name for row in rows] == ["base", "trial-0004", "trial-0002"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_search_of_a_parser_has_f1_and_its_best_are_trained_again_too(tmp_path: Path) -> None:
+    search = claim_search(tmp_path, search_of(PARSING, PARSING.scales[0]))
+    leave(search, tmp_path / search.names[0], search.first())
+    leave(search, tmp_path / search.names[1], {**search.first(), "dropout": 0.3})
+    plan = plan_confirmation(search, read_trials(search, tmp_path), 1, tmp_path)
+    assert claim_plan(tmp_path / CONFIRM, plan).measures == ("perplexity", "f1")
+    text = write_search_report(tmp_path)
+    assert "F1" in text and "BLEU" not in text
 
 
 SEARCH = search_of(replace(BASE_LR, parameters=(*BASE_LR.parameters, SHAPE.parameters[1])), QUICK)

@@ -10,11 +10,13 @@ import optuna
 import pytest
 
 from ablations.cli import collect
+from ablations.runs.attempts import leave_pruned
 from ablations.search.cells import FeasibleSampler, check_feasible, distributions
 from ablations.search.collect import copy_ended
 from ablations.search.search import claim_search, load_search
 from ablations.search.space import BASE_LR, REGULARISATION, SHAPE, Space, choice, uniform, whole
 from ablations.search.trials import read_trials
+from ablations.tables.collect import copy_finished
 from ablations.tables.plan import claim_plan
 from ablations.tables.scales import QUICK, SCALES, SMALL
 from experiments.records.progress import RunState
@@ -70,6 +72,9 @@ def test_what_ended_is_copied_and_the_rest_is_searched_there(
     work_on(source, bowl, count=4)
     values = {"learning_rate_factor": 1.0, "warmup_steps": 101}
     leave(search, source / f"{search.names[4]}.attempt-1", values, until=0)
+    ending = source / f"{search.names[5]}.attempt-1"
+    leave(search, ending, values, until=search.rungs[0])
+    leave_pruned(ending, search.rungs[0], 9.0)
     (source / search.names[0] / "checkpoints").mkdir()
     (source / search.names[3] / "config.json").write_text("{")
     with pytest.warns(UserWarning, match="trial-0003: left out: .*config.json"):
@@ -92,6 +97,8 @@ def test_runs_of_another_kind_are_not_mixed_in(tmp_path: Path) -> None:
     claim_plan(tmp_path / "table", small_plan())
     with pytest.raises(InputError, match=r"table has other runs \(table.json\)"):
         copy_ended(tmp_path / "search", tmp_path / "table")
+    with pytest.raises(InputError, match=r"search has other runs \(search.json\)"):
+        copy_finished(tmp_path / "table", tmp_path / "search")
 
 
 @pytest.mark.parametrize("pruner", ["hyperband", "median"])

@@ -85,6 +85,10 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
         (lambda: one(uniform("label_smoothing", 0, 1.5)).at(TINY), "'mine' at scale 'tiny': label"),
         (lambda: one(choice("d_k", 64, 68)).at(TINY), "is 68, which scale 'tiny' cannot divide"),
         (lambda: one(whole("warmup_steps", 3, 5)).at(TINY), "needs a range, not 1 to 1"),
+        (
+            lambda: one(choice("num_heads", 2, 4, sets=("num_layers",))).at(TINY),
+            "scale 'tiny': it does not map num_heads and num_layers alike",
+        ),
         (lambda: load_space("base_rl"), "unknown space 'base_rl': did you mean 'base_lr'"),
         (lambda: load_space("gone.py"), "there is no space file"),
     ],

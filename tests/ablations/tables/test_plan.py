@@ -159,6 +159,12 @@ def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path) -> None:
     assert [rows["base"][0].perplexity, rows["narrow"][0].perplexity] == [5.0, 6.0]
 
 
+def test_a_file_in_place_of_the_directory_is_named(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "target").touch()
+    with pytest.raises(InputError, match="target cannot be made"):
+        copy_finished(source, tmp_path / "target")
+
+
 def test_what_was_begun_there_stays(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     plan = claim_plan(target, small_plan(rows=["base"], seeds=[3]))

@@ -31,7 +31,10 @@ from transformer.errors import InputError
 from transformer.variants.layers import GeluTransformer
 
 OWN_TABLE = """
+from dataclasses import replace
+
 from ablations.tables import BASE, Table, row
+from ablations.tables.scales import QUICK
 
 TABLE = Table(
     name="depth",
@@ -82,7 +85,11 @@ def planned(*measures: str) -> Plan:
         (lambda: changed(seed=3), "row 'a': a row cannot change seed: docs/tables.md"),
         (lambda: scaled(d_ff=8), "scale cannot change d_ff"),
         (lambda: scaled(schedule="flat"), "schedule is 'flat'"),
-        (lambda: replace(table(), rows=()), "table 't' has no rows"),
+        (lambda: scaled(divide_dropout=1.5), "divide_dropout is 1.5, but must be a whole number"),
+        (lambda: scaled(divide_widths=0), "divide_widths is 0, but must be a whole number above 0"),
+        (lambda: replace(TINY, settings=cast(Any, {"warm": 1})), "unknown setting 'warm'"),
+        (lambda: replace(table(), rows=()), "table 't' has no row to run"),
+        (lambda: table(row("a", published=True)), "table 't' has no row to run"),
         (lambda: table(name="a/b"), "table name 'a/b' may have only"),
         (lambda: table(row("a"), row("A", d_ff=8)), "two rows named 'a'"),
         (lambda: table().configure(changed(num_heads=0), TINY), "row 'a' of 't' at .*num_heads is"),
@@ -188,6 +195,7 @@ def test_a_users_file_declares_a_table_and_if_it_fails_is_bad_input(tmp_path: Pa
         ("TABLE = 3", "declares no TABLE"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("from ablations.tables import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
+        (OWN_TABLE + "TABLE = replace(TABLE, scales=QUICK)", "scales are no tuple: write scales"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=message):
