@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
@@ -85,12 +86,10 @@ def _kinds(kind: Any) -> tuple[Any, ...]:
 
 def _parse(field: str, text: str) -> object:
     _, kind = config_fields()[field]
-    value: Any = _WORDS.get(text.lower(), text)
-    for number in (float, int):  # a whole number is both
-        try:
-            value = number(text)
-        except ValueError:
-            continue
+    first, value = _kinds(kind)[0], _WORDS.get(text.lower(), text)
+    if first in (int, float):
+        with suppress(ValueError):
+            value = first(text)
     if not fits(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
         raise InputError(f"{field} is {text!r}, but takes {takes(kind)}")
-    return float(value) if isinstance(value, int) and _kinds(kind)[0] is float else value
+    return value

@@ -167,6 +167,7 @@ REFUSED = [
     ("train cldr --set modle.dropout=0.2", "'modle.dropout': did you mean 'model.dropout'?"),
     ("train cldr --set dropout=high", "dropout is 'high', but takes a number"),
     ("train cldr --set dropout=nan", "dropout is 'nan', but takes a number"),
+    (f"train cldr --set dropout={10**400}", "000', but takes a number"),
     ("train cldr --set dropout=none", "dropout is 'none', but takes a number"),
     ("train cldr --set dropout=1.5", "dropout is 1.5, but must be at least 0 and below 1"),
     ("train cldr --set clip_norm=inf", "clip_norm is 'inf', but takes a number or none"),
