@@ -231,6 +231,6 @@ def _write_trees(text: TreebankText, directory: Path) -> None:
 
 def _content(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # a byte-order mark is no word
     except UnicodeDecodeError as error:
         raise InputError(f"{path} cannot be read: {error}") from error
