@@ -40,6 +40,10 @@ class TextFile:
             raise InputError(f"{self.location} is a download and needs its sha256")
         if "://" in self.location and not self.is_download:
             raise InputError(f"{self.location} is no https:// address: fetch it, and give its path")
+        # Kept in the cache under these paths; configurations of others must not choose the place.
+        for path in (self.location.partition("://")[2], self.member or ""):
+            if path.startswith("/") or ".." in path.split("/"):
+                raise InputError(f"{self.name} leads out of the cache: name no '..' or root")
 
     @property
     def is_download(self) -> bool:

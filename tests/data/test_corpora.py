@@ -86,6 +86,15 @@ def test_numbers_in_words_are_grammatical(seed: int, family: Family) -> None:
     assert family is cldr.a_number or not re.search(r"eins\b", german)
 
 
+@pytest.mark.parametrize("path", ["../../x", "/etc/x", "a/../../../x"])
+def test_nothing_is_kept_outside_of_the_cache(path: str) -> None:
+    with pytest.raises(InputError, match=f"^{path} of a.tgz leads out of the cache"):
+        TextFile(location="a.tgz", member=path)
+    with pytest.raises(InputError, match=f"^https://{path} leads out of the cache"):
+        TextFile(location=f"https://{path}", sha256="0" * 64)
+    assert TextFile(location=f"../{path}", member="a..b/x")
+
+
 PAIRS = ["train.en", "train.de", "valid.en", "valid.de"]
 
 
