@@ -265,6 +265,9 @@ def test_builtin_text_is_generated_once(monkeypatch: pytest.MonkeyPatch) -> None
     ]
     assert [len(path.read_text().splitlines()) for path in paths] == [31, 31, 11, 31]
     assert paths[0] == paths[3]
+    for name in ("cldr_en_de/dev.en", "cldr_en_fr/train.en"):
+        with pytest.raises(InputError, match=f"{name.rpartition('/')[2]} does not exist"):
+            fetch(TextFile(location=f"builtin:{name}"))
 
 
 MODES = {"tgz": "w:gz", "tar": "w", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}

@@ -84,16 +84,16 @@ def _whole(file: TextFile) -> Path:
     scheme, _, rest = file.location.partition(":")
     if file.is_download:
         return fetch_download(file)
-    if scheme == "builtin":
-        generator, _, name = rest.partition("/")
-        folder = cache_directory() / "builtin" / f"{generator}-{cldr.VERSION}"
-        return write_once(folder, cldr.write) / name
     if scheme == "treebank":
         text = TreebankText.of(file.location)
         return write_once(_trees_folder(text), partial(_write_trees, text)) / text.file_name
     if scheme == "sacrebleu":
         return _text_of_test_set(file.location)
     path = expand_user(file.location)
+    generator, _, name = rest.partition("/")
+    if (scheme, generator) == ("builtin", "cldr_en_de"):
+        folder = cache_directory() / "builtin" / f"{generator}-{cldr.VERSION}"
+        path = write_once(folder, cldr.write) / name
     if not path.is_file():
         raise InputError(f"{path} does not exist: check its path")
     if file.sha256 is not None:
