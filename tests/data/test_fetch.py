@@ -296,7 +296,7 @@ def test_only_the_requested_member_is_unpacked_and_the_archive_needed_no_more(
     own = tmp_path / "mine.tgz"
     for content in (CONTENT, b"other\n"):  # the user's own is unpacked again if it changed
         own.write_bytes(archive({"x.en": content}))
-        assert fetch(TextFile(location=str(own), member="x.en")).read_bytes() == content
+        assert fetch(TextFile(location=str(own), member="./x.en")).read_bytes() == content
 
 
 NOISE = {"x.en": random.Random(1).randbytes(9_001)}

@@ -117,7 +117,7 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
                         f"{archive} grows to more than {_MOST_GROWTH} times its size by its "
                         f"member {entry.name}: that is no text"
                     )
-                if str(PurePosixPath(entry.name)) != member or not entry.isreg():
+                if PurePosixPath(entry.name) != PurePosixPath(member) or not entry.isreg():
                     continue
                 source = tar.extractfile(entry)
                 assert source is not None, "a plain file can be read"
