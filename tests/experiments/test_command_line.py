@@ -184,6 +184,7 @@ REFUSED = [
     ("prepare qqq", "unknown experiment 'qqq': known: FILE.json, FILE.py, cldr, craft, craft"),
     ("prepare cldr --vocab-size 3", "vocab_size is 3, but must be at least 8"),
     ("prepare files:nowhere", "nowhere is not a folder"),
+    (f"prepare files:{300 * 'x'}", "File name too long: 'xxx"),
     ("prepare files:", "files: needs a folder, as in files:my_corpus"),
     ("verify files:FOLDER --vocab-size 59", "is not prepared as it is now: prepare it first"),
     ("evaluate nowhere", "nowhere is not the directory of a run: it has no config.json"),
