@@ -86,7 +86,7 @@ def _whole(file: TextFile) -> Path:
         return fetch_download(file)
     if scheme == "treebank":
         text = TreebankText.of(file.location)
-        return write_once(_trees_folder(text), partial(_write_trees, text)) / text.file_name
+        return write_once(_trees_folder(text), partial(_write_trees, text)) / text.side
     if scheme == "sacrebleu":
         return _text_of_test_set(file.location)
     path = expand_user(file.location)
@@ -207,11 +207,11 @@ def _trees_folder(text: TreebankText) -> Path:
     contents = [file.sha256 or sha256_of(Path(file.location)) for file in text.files()]
     parts = [_TREES_FORMAT, text.split, text.max_words, contents]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-    return cache_directory() / "treebanks" / f"{Path(text.source).name}-{key}"
+    return cache_directory() / "treebanks" / f"{Path(text.source).name}-{text.split}-{key}"
 
 
 def _write_trees(text: TreebankText, directory: Path) -> None:
-    """Write ``train.sentences``, ``train.XX``, ``train.words`` and so on, a line for each tree."""
+    """Write ``sentences``, ``XX`` and ``words``, each with a line for each tree."""
     files = text.files()
     lines: dict[str, list[str]] = {side: [] for side in (SENTENCES, *get_args(Leaves))}
     with show_progress(f"{text.split} trees", len(files)) as update:
@@ -225,8 +225,8 @@ def _write_trees(text: TreebankText, directory: Path) -> None:
                         lines[leaves].append(linearise(tree, leaves))
             update(number)
     for side, written in lines.items():
-        path = directory / replace(text, side=side).file_name
-        path.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
+        content = "".join(f"{line}\n" for line in written)
+        (directory / side).write_text(content, encoding="utf-8")
 
 
 def _content(path: Path) -> str:
