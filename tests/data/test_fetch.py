@@ -9,7 +9,9 @@ import shutil
 import socket
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,6 +112,7 @@ def test_an_unwritable_cache_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_what_is_not_whole_is_not_there(tmp_path: Path) -> None:
     def write(part: Path) -> None:
+        part.mkdir()
         (part / "a").write_text("a")
         if fails:
             raise KeyError
@@ -297,6 +300,19 @@ def test_only_the_requested_member_is_unpacked_and_the_archive_needed_no_more(
     for content in (CONTENT, b"other\n"):  # the user's own is unpacked again if it changed
         own.write_bytes(archive({"x.en": content}))
         assert fetch(TextFile(location=str(own), member="./x.en")).read_bytes() == content
+
+
+def test_what_another_process_has_unpacked_meanwhile_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "a.tgz").write_bytes(archive({"x.en": CONTENT}))
+    file = TextFile(location=str(tmp_path / "a.tgz"), member="x.en")
+    path = fetch(file)
+    path.unlink()
+    with ThreadPoolExecutor(1) as thread:
+        with exclusive(path, "unpacks"):
+            found = thread.submit(fetch, file)
+            time.sleep(0.1)
+            path.write_bytes(b"theirs")
+        assert found.result().read_bytes() == b"theirs"
 
 
 NOISE = {"x.en": random.Random(1).randbytes(9_001)}

@@ -88,14 +88,13 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_once(directory: Path, write: Callable[[Path], None]) -> Path:
-    """``directory``, filled by ``write`` unless it exists."""
-    with exclusive(directory, f"writes {directory.name}"):
-        if not directory.exists():
-            with making(directory) as part:
-                part.mkdir()
+def write_once(path: Path, write: Callable[[Path], None]) -> Path:
+    """``path``, a file or a folder that ``write`` makes unless it exists."""
+    with exclusive(path, f"writes {path.name}"):
+        if not path.exists():
+            with making(path) as part:
                 write(part)
-    return directory
+    return path
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:

@@ -62,7 +62,7 @@ def fetch(file: TextFile) -> Path:
         return _whole(archive)
     path = _member_path(file.sha256 or sha256_of(_whole(archive)), file.member)
     if not path.exists():  # the archive may have been removed after it was unpacked
-        _unpack(_whole(archive), file.member, path)
+        write_once(path, partial(_unpack, _whole(archive), file.member))
     return path
 
 
@@ -106,7 +106,6 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
     size = archive.stat().st_size
     try:
         with (
-            exclusive(path, f"unpacks {archive.name}"),
             archive.open("rb") as raw,
             show_progress(f"unpack {member}", size) as show,
             tarfile.open(fileobj=raw, mode="r|*", bufsize=_CHUNK) as tar,
@@ -122,7 +121,7 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
                 source = tar.extractfile(entry)
                 assert source is not None, "a plain file can be read"
                 check_space(path.parent, entry.size, member)
-                with making(path) as part, part.open("wb") as out:
+                with path.open("wb") as out:
                     while chunk := source.read(_CHUNK):
                         out.write(chunk)
                         show(raw.tell())
@@ -180,6 +179,7 @@ def _only(folder: Path, name: str) -> Path | None:
 
 def _fetch(name: str, pair: str, folder: Path) -> None:
     print(f"fetch sacreBLEU's {name}", file=sys.stderr, flush=True)
+    folder.mkdir()
     try:
         subprocess.run(
             [sys.executable, "-c", _FETCH, name, pair],
@@ -211,7 +211,8 @@ def _trees_folder(text: TreebankText) -> Path:
 
 
 def _write_trees(text: TreebankText, directory: Path) -> None:
-    """Write ``sentences``, ``XX`` and ``words``, each with a line for each tree."""
+    """Make a directory of ``sentences``, ``XX`` and ``words``, each with a line for each tree."""
+    directory.mkdir()
     files = text.files()
     lines: dict[str, list[str]] = {side: [] for side in (SENTENCES, *get_args(Leaves))}
     with show_progress(f"{text.split} trees", len(files)) as update:
