@@ -40,6 +40,8 @@ class TextFile:
             raise InputError(f"{self.location} is a download and needs its sha256")
         if "://" in self.location and not self.is_download:
             raise InputError(f"{self.location} is no https:// address: fetch it, and give its path")
+        if self.location.encode(errors="replace").decode() != self.location:  # JSON cannot hold it
+            raise InputError(f"{self.location!r} has a name that is not UTF-8: rename it")
         # Kept in the cache under these paths; configurations of others must not choose the place.
         for path in (self.location.partition("://")[2], self.member or ""):
             if path.startswith("/") or ".." in path.split("/"):

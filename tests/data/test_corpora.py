@@ -134,6 +134,12 @@ def test_a_missing_or_unclear_file_is_named(names: list[str], problem: str, tmp_
         folder_corpus(tmp_path / "none")
 
 
+def test_a_folder_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (folder := tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    with pytest.raises(InputError, match=r"caf\\udce9/train.en' has a name that is not UTF-8"):
+        folder_corpus(touch(folder, *PAIRS))
+
+
 def test_files_may_be_compressed_and_further_training_texts_are_ordered(tmp_path: Path) -> None:
     names = [
         "train.en", "train.de", "train-acts.en.gz", "train-acts.de",
