@@ -94,7 +94,7 @@ class Corpus:
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
             raise InputError(f"corpus name {self.name!r} becomes a folder name and cannot be one")
-        if not self.train:
+        if not tuple(self.train):  # fails here if the comma of a tuple of one is missing
             raise InputError(f"the corpus {self.name} declares no training text")
 
     @property
