@@ -110,6 +110,14 @@ def test_an_unwritable_cache_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         fetch(FILE)
 
 
+def test_in_a_cache_of_others_what_is_there_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.lock").mkdir()  # which cannot be locked
+    with pytest.raises(InputError, match="cannot be written"):
+        write_once(tmp_path / "x", Path.mkdir)
+    (tmp_path / "x").mkdir()
+    assert write_once(tmp_path / "x", lambda _: pytest.fail("wrote it")).is_dir()
+
+
 def test_what_is_not_whole_is_not_there(tmp_path: Path) -> None:
     def write(part: Path) -> None:
         part.mkdir()

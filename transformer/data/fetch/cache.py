@@ -41,10 +41,11 @@ def exclusive(path: Path, doing: str) -> Generator[None]:
             print(f"waiting for another process that {doing}", file=sys.stderr, flush=True)
             lock.acquire()
     except OSError as error:
-        raise InputError(
-            f"{path.parent} cannot be written ({error.strerror}): "
-            "set DATA_CACHE to a folder of your own"
-        ) from error
+        if not path.exists():  # else there is nothing to write, as in a cache that others filled
+            raise InputError(
+                f"{path.parent} cannot be written ({error.strerror}): "
+                "set DATA_CACHE to a folder of your own"
+            ) from error
     try:
         yield
     finally:
