@@ -89,7 +89,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_once(path: Path, write: Callable[[Path], None]) -> Path:
+def write_once(path: Path, write: Callable[[Path], object]) -> Path:
     """``path``, a file or a folder that ``write`` makes unless it exists."""
     with exclusive(path, f"writes {path.name}"):
         if not path.exists():

@@ -26,8 +26,6 @@ from transformer.data.fetch.cache import (
     cache_directory,
     check_sha256,
     check_space,
-    exclusive,
-    making,
     sha256_of,
     write_once,
 )
@@ -47,7 +45,7 @@ _TREES_FORMAT = 2
 # sacreBLEU itself sets no time-out.
 _TIMEOUT_SECONDS = 300
 _FIELDS = {"source": "src", "reference": "ref"}
-_LOCATION = re.compile(r"sacrebleu:(?P<name>.+)/(?P<pair>[a-z]+-[a-z]+)/(?P<side>source|reference)")
+_LOCATION = re.compile(r"sacrebleu:(.+)/([a-z]+-[a-z]+)/(source|reference)")
 # Entities of the SGML that the sets were published in; without a semicolon it is text.
 _ENTITY = re.compile(r"&#?\w+;")
 # sacreBLEU writes to a folder that must be set before its import, and leaves failed downloads
@@ -137,7 +135,13 @@ def _text_of_test_set(location: str) -> Path:
     It is read from the folder ``SACREBLEU`` (default ``~/.sacrebleu``), or sacreBLEU fetches it to
     our cache; entities are unescaped.
     """
-    name, pair, side = split_location(location)
+    match = _LOCATION.fullmatch(location)
+    if match is None:
+        raise InputError(
+            f"{location} is no side of a test set: write it as sacrebleu:wmt14/full/en-de/source "
+            "or …/reference"
+        )
+    name, pair, side = match.groups()
     stem = f"{name.replace('/', '_')}.{pair}"
     given = expand_user(os.environ.get("SACREBLEU") or "~/.sacrebleu")
     fetched = cache_directory() / "sacrebleu" / stem
@@ -152,23 +156,9 @@ def _text_of_test_set(location: str) -> Path:
         raise InputError(f"sacreBLEU's {name} for {pair} has no single reference")
     lines = (_ENTITY.sub(lambda x: html.unescape(x[0]), line) for line in read_text(found))
     content = "".join(f"{line}\n" for line in lines).encode()
-    path = cache_directory() / "testsets" / f"{stem}.{side}"
-    with exclusive(path, f"writes {path.name}"):
-        if not path.exists() or path.read_bytes() != content:
-            with making(path) as part:
-                part.write_bytes(content)
-    return path
-
-
-def split_location(location: str) -> tuple[str, str, str]:
-    """Name, language pair and side of a ``sacrebleu:`` location."""
-    match = _LOCATION.fullmatch(location)
-    if match is None:
-        raise InputError(
-            f"{location} is no side of a test set: write it as sacrebleu:wmt14/full/en-de/source "
-            "or …/reference"
-        )
-    return match["name"], match["pair"], match["side"]
+    key = hashlib.sha256(content).hexdigest()[:16]
+    path = cache_directory() / "testsets" / key / f"{stem}.{side}"
+    return write_once(path, lambda part: part.write_bytes(content))
 
 
 def _only(folder: Path, name: str) -> Path | None:

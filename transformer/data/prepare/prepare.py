@@ -26,7 +26,7 @@ from transformer.data.fetch.cache import (
     sha256_of,
 )
 from transformer.data.fetch.download import cached_path
-from transformer.data.fetch.texts import fetch, is_here, split_location
+from transformer.data.fetch.texts import fetch, is_here
 from transformer.data.prepare.pairs import clean, encode
 from transformer.data.prepared import (
     MANIFEST_FILE,
@@ -225,7 +225,7 @@ def _text_name(text: ParallelText) -> str:
     """A text's name for display: the end of its source's path, or the name of a test set."""
     file = text.source
     if file.location.startswith("sacrebleu:"):
-        return split_location(file.location)[0]
+        return file.location.removeprefix("sacrebleu:").rsplit("/", 2)[0]
     *folder, name = PurePosixPath(file.member or file.location).parts[-2:]
     return "/".join([*folder, name.partition(".")[0]])
 
