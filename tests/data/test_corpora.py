@@ -148,6 +148,9 @@ def test_files_may_be_compressed_and_further_training_texts_are_ordered(tmp_path
     corpus = folder_corpus(touch(tmp_path, *reversed(names)))
     assert [Path(file.location).name for file in corpus.files] == names
     assert corpus.test is None
+    (tmp_path / "train-acts.en.gz").rename(tmp_path / "blob")
+    (tmp_path / "train-acts.en.gz").symlink_to(tmp_path / "blob")  # as git-annex keeps files
+    assert folder_corpus(tmp_path) == corpus == anchored(corpus, tmp_path)
     for name in ("train.en", "train.de"):  # one named text is enough
         (tmp_path / name).unlink()
     assert len(folder_corpus(tmp_path).train) == 2

@@ -26,7 +26,7 @@ def files_corpus(
     """A corpus of line-aligned (source, target) files, plain or .gz, .xz, .bz2."""
 
     def pair(files: tuple[str | Path, str | Path]) -> ParallelText:
-        source, target = (TextFile(location=str(expand_user(f).resolve())) for f in files)
+        source, target = (TextFile(location=_resolved(expand_user(file))) for file in files)
         return ParallelText(source=source, target=target)
 
     return Corpus(
@@ -38,6 +38,11 @@ def files_corpus(
         valid=pair(valid),
         test=None if test is None else pair(test),
     )
+
+
+def _resolved(path: Path) -> str:
+    """The absolute path of a file; a link keeps its own name, whose ending says how to read it."""
+    return str(path.parent.resolve() / path.name)
 
 
 def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) -> Corpus:
@@ -96,7 +101,7 @@ def anchored(corpus: Corpus, folder: Path) -> Corpus:
 
     def file(side: TextFile) -> TextFile:
         path = folder / expand_user(side.location)
-        return replace(side, location=str(path.resolve())) if side.is_path else side
+        return replace(side, location=_resolved(path)) if side.is_path else side
 
     def text(text: ParallelText) -> ParallelText:
         return ParallelText(source=file(text.source), target=file(text.target))
