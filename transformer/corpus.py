@@ -40,6 +40,12 @@ class TextFile:
             raise InputError(f"{self.location} is a download and needs its sha256")
         if "://" in self.location and not self.is_download:
             raise InputError(f"{self.location} is no https:// address: fetch it, and give its path")
+        if self.location.encode(errors="replace").decode() != self.location:  # JSON cannot hold it
+            raise InputError(f"{self.location!r} has a name that is not UTF-8: rename it")
+        # Kept in the cache under these paths; configurations of others must not choose the place.
+        for path in (self.location.partition("://")[2], self.member or ""):
+            if path.startswith("/") or ".." in path.split("/"):
+                raise InputError(f"{self.name} leads out of the cache: name no '..' or root")
 
     @property
     def is_download(self) -> bool:
@@ -88,7 +94,7 @@ class Corpus:
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
             raise InputError(f"corpus name {self.name!r} becomes a folder name and cannot be one")
-        if not self.train:
+        if not tuple(self.train):  # fails here if the comma of a tuple of one is missing
             raise InputError(f"the corpus {self.name} declares no training text")
 
     @property

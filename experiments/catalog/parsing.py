@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from experiments.records.experiment import Experiment
 from transformer.config import (
@@ -11,7 +11,6 @@ from transformer.config import (
     DataConfig,
     DecodingConfig,
     ModelConfig,
-    Schedule,
     TrainingConfig,
     override,
 )
@@ -20,23 +19,6 @@ from transformer.data.corpora.treebanks import CRAFT, CRAFT_SHORT, penn_treebank
 from transformer.errors import InputError
 
 TREEBANK = "treebank:"
-
-
-class Recipe(TypedDict):
-    """What a recipe changes of the paper's setting, apart from the model's shape."""
-
-    max_steps: int
-    vocab_size: int
-    tokens_per_batch: int
-    max_length: int
-    warmup_steps: int
-    schedule: Schedule
-    learning_rate_factor: float
-    clip_norm: float
-    beam_size: int
-    length_penalty: float
-    checkpoint_every_steps: int
-    validate_every_steps: int
 
 
 def paper(corpus: Corpus) -> Config:
@@ -58,7 +40,7 @@ def paper(corpus: Corpus) -> Config:
 # are made of them too. A model cannot copy a word-piece that it has hardly seen, so vocabularies
 # are small: of the short validation sentences, 3 % hold a piece seen fewer than 10 times in
 # training (58 % with 3,000 pieces); of all validation sentences 4 % (33 % with 8,000).
-SHORT_SENTENCES: Recipe = {
+SHORT_SENTENCES: dict[str, Any] = {
     "max_steps": 2_000,
     "vocab_size": 500,
     "tokens_per_batch": 1_000,
@@ -72,7 +54,7 @@ SHORT_SENTENCES: Recipe = {
     "checkpoint_every_steps": 100,
     "validate_every_steps": 500,
 }
-ALL_SENTENCES: Recipe = {
+ALL_SENTENCES: dict[str, Any] = {
     **SHORT_SENTENCES,
     "max_steps": 30_000,
     "vocab_size": 2_000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from experiments.records.experiment import Experiment
@@ -61,11 +62,10 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
 def _parse(field: str, text: str) -> object:
     _, kind = config_fields()[field]
     value: Any = _WORDS.get(text.lower(), text)
-    for number in (float, int):  # a whole number is both
-        try:
-            value = number(text)
-        except ValueError:
-            continue
+    for number in (int, float):
+        if fits(number(1), kind):
+            with suppress(ValueError):
+                value = number(text)
     if not fits(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
         raise InputError(f"{field} is {text!r}, but takes {takes(kind)}")
-    return float(value) if isinstance(value, int) and fits(0.5, kind) else value
+    return value

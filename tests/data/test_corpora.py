@@ -86,6 +86,15 @@ def test_numbers_in_words_are_grammatical(seed: int, family: Family) -> None:
     assert family is cldr.a_number or not re.search(r"eins\b", german)
 
 
+@pytest.mark.parametrize("path", ["../../x", "/etc/x", "a/../../../x"])
+def test_nothing_is_kept_outside_of_the_cache(path: str) -> None:
+    with pytest.raises(InputError, match=f"^{path} of a.tgz leads out of the cache"):
+        TextFile(location="a.tgz", member=path)
+    with pytest.raises(InputError, match=f"^https://{path} leads out of the cache"):
+        TextFile(location=f"https://{path}", sha256="0" * 64)
+    assert TextFile(location=f"../{path}", member="a..b/x")
+
+
 PAIRS = ["train.en", "train.de", "valid.en", "valid.de"]
 
 
@@ -125,6 +134,12 @@ def test_a_missing_or_unclear_file_is_named(names: list[str], problem: str, tmp_
         folder_corpus(tmp_path / "none")
 
 
+def test_a_folder_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (folder := tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    with pytest.raises(InputError, match=r"caf\\udce9/train.en' has a name that is not UTF-8"):
+        folder_corpus(touch(folder, *PAIRS))
+
+
 def test_files_may_be_compressed_and_further_training_texts_are_ordered(tmp_path: Path) -> None:
     names = [
         "train.en", "train.de", "train-acts.en.gz", "train-acts.de",
@@ -133,6 +148,9 @@ def test_files_may_be_compressed_and_further_training_texts_are_ordered(tmp_path
     corpus = folder_corpus(touch(tmp_path, *reversed(names)))
     assert [Path(file.location).name for file in corpus.files] == names
     assert corpus.test is None
+    (tmp_path / "train-acts.en.gz").rename(tmp_path / "blob")
+    (tmp_path / "train-acts.en.gz").symlink_to(tmp_path / "blob")  # as git-annex keeps files
+    assert folder_corpus(tmp_path) == corpus == anchored(corpus, tmp_path)
     for name in ("train.en", "train.de"):  # one named text is enough
         (tmp_path / name).unlink()
     assert len(folder_corpus(tmp_path).train) == 2

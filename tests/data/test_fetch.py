@@ -9,7 +9,9 @@ import shutil
 import socket
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,8 +110,17 @@ def test_an_unwritable_cache_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         fetch(FILE)
 
 
+def test_in_a_cache_of_others_what_is_there_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.lock").mkdir()  # which cannot be locked
+    with pytest.raises(InputError, match="cannot be written"):
+        write_once(tmp_path / "x", Path.mkdir)
+    (tmp_path / "x").mkdir()
+    assert write_once(tmp_path / "x", lambda _: pytest.fail("wrote it")).is_dir()
+
+
 def test_what_is_not_whole_is_not_there(tmp_path: Path) -> None:
     def write(part: Path) -> None:
+        part.mkdir()
         (part / "a").write_text("a")
         if fails:
             raise KeyError
@@ -265,6 +276,9 @@ def test_builtin_text_is_generated_once(monkeypatch: pytest.MonkeyPatch) -> None
     ]
     assert [len(path.read_text().splitlines()) for path in paths] == [31, 31, 11, 31]
     assert paths[0] == paths[3]
+    for name in ("cldr_en_de/dev.en", "cldr_en_fr/train.en"):
+        with pytest.raises(InputError, match=f"{name.rpartition('/')[2]} does not exist"):
+            fetch(TextFile(location=f"builtin:{name}"))
 
 
 MODES = {"tgz": "w:gz", "tar": "w", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}
@@ -293,7 +307,20 @@ def test_only_the_requested_member_is_unpacked_and_the_archive_needed_no_more(
     own = tmp_path / "mine.tgz"
     for content in (CONTENT, b"other\n"):  # the user's own is unpacked again if it changed
         own.write_bytes(archive({"x.en": content}))
-        assert fetch(TextFile(location=str(own), member="x.en")).read_bytes() == content
+        assert fetch(TextFile(location=str(own), member="./x.en")).read_bytes() == content
+
+
+def test_what_another_process_has_unpacked_meanwhile_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "a.tgz").write_bytes(archive({"x.en": CONTENT}))
+    file = TextFile(location=str(tmp_path / "a.tgz"), member="x.en")
+    path = fetch(file)
+    path.unlink()
+    with ThreadPoolExecutor(1) as thread:
+        with exclusive(path, "unpacks"):
+            found = thread.submit(fetch, file)
+            time.sleep(0.1)
+            path.write_bytes(b"theirs")
+        assert found.result().read_bytes() == b"theirs"
 
 
 NOISE = {"x.en": random.Random(1).randbytes(9_001)}
@@ -336,7 +363,7 @@ def test_entities_of_a_test_set_are_unescaped(tmp_path: Path) -> None:
         assert fetch(side_of("wmt14/full", side)).read_text().splitlines() == lines
     fill(folder, "another\n", "F&amp;E\n")
     assert fetch(side_of("wmt14/full")).read_text() == "another\n"
-    assert len(kept()) == 2
+    assert len(kept()) == 3
 
 
 def sgm(lines: list[str]) -> bytes:

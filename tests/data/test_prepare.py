@@ -211,7 +211,7 @@ def cleaned(folder: Path, source: bytes | None = None) -> CleanText:
     write_pairs(folder, "text", number_pairs(101, seed=0))
     if source is not None:
         (folder / "text.en").write_bytes(source)
-    texts = [(folder / "text.en", folder / "text.de")]
+    texts = [("text", folder / "text.en", folder / "text.de")]
     return clean(texts, folder / "clean", drop_duplicates=False)
 
 

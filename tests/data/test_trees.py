@@ -203,7 +203,7 @@ def test_changed_trees_are_read_again(tmp_path: Path) -> None:
     corpus = penn_treebank(write_wsj(tmp_path / "wsj"))
     before = lines(corpus, "valid")
     assert lines(corpus, "valid") == before
-    (tmp_path / "wsj" / "22" / "wsj_2200.mrg").write_text("(NP (NN new))")
+    (tmp_path / "wsj" / "22" / "wsj_2200.mrg").write_bytes(b"\xef\xbb\xbf(NP (NN new))\r\n")
     assert lines(corpus, "valid")[0] == ["new", "w22 f1", "a b ."]
 
 

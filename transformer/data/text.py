@@ -6,6 +6,7 @@ import bz2
 import gzip
 import itertools
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import IO, BinaryIO, cast
 from transformer.errors import InputError
 
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+# A download keeps the query of its address, as in train.en.gz?download=1.
+_ENDING = re.compile(r"(\.gz|\.xz|\.bz2)(\?.*)?$")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # In bytes; no sentence is that long.
 MAX_LINE = 2**16
@@ -39,9 +42,9 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _lines(stored: BinaryIO, path: Path) -> Iterator[bytes]:
-    opener = _OPENERS.get(path.suffix)
+    packed = _ENDING.search(path.name)
     try:
-        yield from lines_of(stored if opener is None else cast(IO[bytes], opener(stored, "rb")))
+        yield from lines_of(cast(IO[bytes], _OPENERS[packed[1]](stored)) if packed else stored)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
 

@@ -100,6 +100,10 @@ def test_an_experiment_keeps_its_configuration(file: Path) -> None:
             "\n\nfrom transformer import TextFile\nTextFile(location='https://a')",
             ", line 4: https://a is a download and needs its sha256",
         ),
+        (
+            f"{CORPUS}\nimport dataclasses\ndataclasses.replace(CORPUS, train=(CORPUS.valid))",
+            ": TypeError: 'ParallelText' object is not iterable",
+        ),
         (CORPUS.replace("europarl_en_de", "a/b"), "corpus name 'a/b' becomes a folder name"),
     ],
 )

@@ -194,7 +194,8 @@ def pairs(seed: int, count: int) -> list[Pair]:
 
 
 def write(directory: pathlib.Path) -> None:
-    """Write ``train``, ``valid`` and ``test``, each with ``.en`` and ``.de``, into a directory."""
+    """Make a directory of ``train``, ``valid`` and ``test``, each with ``.en`` and ``.de``."""
+    directory.mkdir()
     drawn = pairs(SEED, PAIRS)
     # The smaller families are exhausted towards the end, so the held-out phrases come first.
     valid, test, train = drawn[:HELD_OUT], drawn[HELD_OUT : 2 * HELD_OUT], drawn[2 * HELD_OUT :]

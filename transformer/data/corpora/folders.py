@@ -26,10 +26,10 @@ def files_corpus(
     """A corpus of line-aligned (source, target) files, plain or .gz, .xz, .bz2."""
 
     def pair(files: tuple[str | Path, str | Path]) -> ParallelText:
-        source, target = (TextFile(location=str(expand_user(f).resolve())) for f in files)
+        source, target = (TextFile(location=str(file)) for file in files)
         return ParallelText(source=source, target=target)
 
-    return Corpus(
+    corpus = Corpus(
         name=name,
         source_language=languages[0],
         target_language=languages[1],
@@ -38,6 +38,7 @@ def files_corpus(
         valid=pair(valid),
         test=None if test is None else pair(test),
     )
+    return anchored(corpus, Path())
 
 
 def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) -> Corpus:
@@ -95,8 +96,11 @@ def anchored(corpus: Corpus, folder: Path) -> Corpus:
     """The corpus with relative paths resolved against ``folder``."""
 
     def file(side: TextFile) -> TextFile:
+        if not side.is_path:
+            return side
         path = folder / expand_user(side.location)
-        return replace(side, location=str(path.resolve())) if side.is_path else side
+        # A link keeps its own name, whose ending says how to read it.
+        return replace(side, location=str(path.parent.resolve() / path.name))
 
     def text(text: ParallelText) -> ParallelText:
         return ParallelText(source=file(text.source), target=file(text.target))

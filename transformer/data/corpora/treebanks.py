@@ -61,12 +61,6 @@ class TreebankText:
         longest = int(match["max_words"]) if match["max_words"] else None
         return cls(match["source"], cast(Split, match["split"]), longest, match["side"])
 
-    @property
-    def file_name(self) -> str:
-        """The last part of its location."""
-        limit = "" if self.max_words is None else f"-{self.max_words}"
-        return f"{self.split}{limit}.{self.side}"
-
     def files(self) -> list[TextFile]:
         """The files of trees, in order: downloads, or the user's own."""
         if self.source == "craft":

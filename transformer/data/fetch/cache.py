@@ -41,10 +41,11 @@ def exclusive(path: Path, doing: str) -> Generator[None]:
             print(f"waiting for another process that {doing}", file=sys.stderr, flush=True)
             lock.acquire()
     except OSError as error:
-        raise InputError(
-            f"{path.parent} cannot be written ({error.strerror}): "
-            "set DATA_CACHE to a folder of your own"
-        ) from error
+        if not path.exists():  # else there is nothing to write, as in a cache that others filled
+            raise InputError(
+                f"{path.parent} cannot be written ({error.strerror}): "
+                "set DATA_CACHE to a folder of your own"
+            ) from error
     try:
         yield
     finally:
@@ -88,14 +89,13 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_once(directory: Path, write: Callable[[Path], None]) -> Path:
-    """``directory``, filled by ``write`` unless it exists."""
-    with exclusive(directory, f"writes {directory.name}"):
-        if not directory.exists():
-            with making(directory) as part:
-                part.mkdir()
+def write_once(path: Path, write: Callable[[Path], object]) -> Path:
+    """``path``, a file or a folder that ``write`` makes unless it exists."""
+    with exclusive(path, f"writes {path.name}"):
+        if not path.exists():
+            with making(path) as part:
                 write(part)
-    return directory
+    return path
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:

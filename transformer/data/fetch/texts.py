@@ -26,8 +26,6 @@ from transformer.data.fetch.cache import (
     cache_directory,
     check_sha256,
     check_space,
-    exclusive,
-    making,
     sha256_of,
     write_once,
 )
@@ -47,7 +45,7 @@ _TREES_FORMAT = 2
 # sacreBLEU itself sets no time-out.
 _TIMEOUT_SECONDS = 300
 _FIELDS = {"source": "src", "reference": "ref"}
-_LOCATION = re.compile(r"sacrebleu:(?P<name>.+)/(?P<pair>[a-z]+-[a-z]+)/(?P<side>source|reference)")
+_LOCATION = re.compile(r"sacrebleu:(.+)/([a-z]+-[a-z]+)/(source|reference)")
 # Entities of the SGML that the sets were published in; without a semicolon it is text.
 _ENTITY = re.compile(r"&#?\w+;")
 # sacreBLEU writes to a folder that must be set before its import, and leaves failed downloads
@@ -62,7 +60,7 @@ def fetch(file: TextFile) -> Path:
         return _whole(archive)
     path = _member_path(file.sha256 or sha256_of(_whole(archive)), file.member)
     if not path.exists():  # the archive may have been removed after it was unpacked
-        _unpack(_whole(archive), file.member, path)
+        write_once(path, partial(_unpack, _whole(archive), file.member))
     return path
 
 
@@ -84,16 +82,16 @@ def _whole(file: TextFile) -> Path:
     scheme, _, rest = file.location.partition(":")
     if file.is_download:
         return fetch_download(file)
-    if scheme == "builtin":
-        generator, _, name = rest.partition("/")
-        folder = cache_directory() / "builtin" / f"{generator}-{cldr.VERSION}"
-        return write_once(folder, cldr.write) / name
     if scheme == "treebank":
         text = TreebankText.of(file.location)
-        return write_once(_trees_folder(text), partial(_write_trees, text)) / text.file_name
+        return write_once(_trees_folder(text), partial(_write_trees, text)) / text.side
     if scheme == "sacrebleu":
         return _text_of_test_set(file.location)
     path = expand_user(file.location)
+    generator, _, name = rest.partition("/")
+    if (scheme, generator) == ("builtin", "cldr_en_de"):
+        folder = cache_directory() / "builtin" / f"{generator}-{cldr.VERSION}"
+        path = write_once(folder, cldr.write) / name
     if not path.is_file():
         raise InputError(f"{path} does not exist: check its path")
     if file.sha256 is not None:
@@ -106,7 +104,6 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
     size = archive.stat().st_size
     try:
         with (
-            exclusive(path, f"unpacks {archive.name}"),
             archive.open("rb") as raw,
             show_progress(f"unpack {member}", size) as show,
             tarfile.open(fileobj=raw, mode="r|*", bufsize=_CHUNK) as tar,
@@ -117,12 +114,12 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
                         f"{archive} grows to more than {_MOST_GROWTH} times its size by its "
                         f"member {entry.name}: that is no text"
                     )
-                if str(PurePosixPath(entry.name)) != member or not entry.isreg():
+                if PurePosixPath(entry.name) != PurePosixPath(member) or not entry.isreg():
                     continue
                 source = tar.extractfile(entry)
                 assert source is not None, "a plain file can be read"
                 check_space(path.parent, entry.size, member)
-                with making(path) as part, part.open("wb") as out:
+                with path.open("wb") as out:
                     while chunk := source.read(_CHUNK):
                         out.write(chunk)
                         show(raw.tell())
@@ -138,7 +135,13 @@ def _text_of_test_set(location: str) -> Path:
     It is read from the folder ``SACREBLEU`` (default ``~/.sacrebleu``), or sacreBLEU fetches it to
     our cache; entities are unescaped.
     """
-    name, pair, side = split_location(location)
+    match = _LOCATION.fullmatch(location)
+    if match is None:
+        raise InputError(
+            f"{location} is no side of a test set: write it as sacrebleu:wmt14/full/en-de/source "
+            "or …/reference"
+        )
+    name, pair, side = match.groups()
     stem = f"{name.replace('/', '_')}.{pair}"
     given = expand_user(os.environ.get("SACREBLEU") or "~/.sacrebleu")
     fetched = cache_directory() / "sacrebleu" / stem
@@ -153,23 +156,9 @@ def _text_of_test_set(location: str) -> Path:
         raise InputError(f"sacreBLEU's {name} for {pair} has no single reference")
     lines = (_ENTITY.sub(lambda x: html.unescape(x[0]), line) for line in read_text(found))
     content = "".join(f"{line}\n" for line in lines).encode()
-    path = cache_directory() / "testsets" / f"{stem}.{side}"
-    with exclusive(path, f"writes {path.name}"):
-        if not path.exists() or path.read_bytes() != content:
-            with making(path) as part:
-                part.write_bytes(content)
-    return path
-
-
-def split_location(location: str) -> tuple[str, str, str]:
-    """Name, language pair and side of a ``sacrebleu:`` location."""
-    match = _LOCATION.fullmatch(location)
-    if match is None:
-        raise InputError(
-            f"{location} is no side of a test set: write it as sacrebleu:wmt14/full/en-de/source "
-            "or …/reference"
-        )
-    return match["name"], match["pair"], match["side"]
+    key = hashlib.sha256(content).hexdigest()[:16]
+    path = cache_directory() / "testsets" / key / f"{stem}.{side}"
+    return write_once(path, lambda part: part.write_bytes(content))
 
 
 def _only(folder: Path, name: str) -> Path | None:
@@ -180,6 +169,7 @@ def _only(folder: Path, name: str) -> Path | None:
 
 def _fetch(name: str, pair: str, folder: Path) -> None:
     print(f"fetch sacreBLEU's {name}", file=sys.stderr, flush=True)
+    folder.mkdir()
     try:
         subprocess.run(
             [sys.executable, "-c", _FETCH, name, pair],
@@ -207,11 +197,12 @@ def _trees_folder(text: TreebankText) -> Path:
     contents = [file.sha256 or sha256_of(Path(file.location)) for file in text.files()]
     parts = [_TREES_FORMAT, text.split, text.max_words, contents]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-    return cache_directory() / "treebanks" / f"{Path(text.source).name}-{key}"
+    return cache_directory() / "treebanks" / f"{Path(text.source).name}-{text.split}-{key}"
 
 
 def _write_trees(text: TreebankText, directory: Path) -> None:
-    """Write ``train.sentences``, ``train.XX``, ``train.words`` and so on, a line for each tree."""
+    """Make a directory of ``sentences``, ``XX`` and ``words``, each with a line for each tree."""
+    directory.mkdir()
     files = text.files()
     lines: dict[str, list[str]] = {side: [] for side in (SENTENCES, *get_args(Leaves))}
     with show_progress(f"{text.split} trees", len(files)) as update:
@@ -225,12 +216,12 @@ def _write_trees(text: TreebankText, directory: Path) -> None:
                         lines[leaves].append(linearise(tree, leaves))
             update(number)
     for side, written in lines.items():
-        path = directory / replace(text, side=side).file_name
-        path.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
+        content = "".join(f"{line}\n" for line in written)
+        (directory / side).write_text(content, encoding="utf-8")
 
 
 def _content(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # a byte-order mark is no word
     except UnicodeDecodeError as error:
         raise InputError(f"{path} cannot be read: {error}") from error

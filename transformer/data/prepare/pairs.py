@@ -13,11 +13,11 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.fetch.cache import making
+from transformer.data.prepared import TextReport, read_report, write_report
 from transformer.data.store import Pair, write_store
 from transformer.data.text import MAX_LINE, aligned_lines, normalise
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
-from transformer.files import read_json, write_json
 from transformer.progress import show_progress
 
 # Pairs read or encoded at a time, which takes about a second.
@@ -25,7 +25,7 @@ CHUNK_PAIRS = 20_000
 # A file with a larger share of undecodable lines is in another encoding altogether.
 _MAX_INVALID = 0.1
 _SAMPLE_SEED = 2017
-_TEXT_FILE, _FATES_FILE = "clean.txt", "fates.json"
+_TEXT_FILE = "clean.txt"
 
 KEPT = "kept"
 INVALID = "invalid UTF-8"
@@ -36,31 +36,29 @@ DUPLICATE = "duplicate"
 TOO_LONG = "too long"
 UNEQUAL = "lengths too unequal"
 
-LocalText = tuple[Path, Path]
+# The name of a training text, and the files of its sides.
+LocalText = tuple[str, Path, Path]
 
 
 @dataclass(frozen=True, slots=True)
 class CleanText:
-    """A file of the usable pairs, alternately a source and a target line.
-
-    ``fates`` counts, for each training text, the pairs kept and those dropped by reason.
-    """
+    """A file of the usable pairs, alternately a source and a target line; a report on each text."""
 
     path: Path
-    fates: list[Counter[str]]
+    reports: list[TextReport]
 
     @property
     def pairs(self) -> int:
         """The number of pairs."""
-        return sum(fates[KEPT] for fates in self.fates)
+        return sum(report.kept for report in self.reports)
 
     def chunks(self) -> Iterator[tuple[int, list[str]]]:
         """The number of the training text, and both lines of some pairs of it, in order."""
         lines = self._lines()
-        for number, fates in enumerate(self.fates):
-            for first in range(0, fates[KEPT], CHUNK_PAIRS):
-                pairs = min(CHUNK_PAIRS, fates[KEPT] - first)
-                yield number, list(itertools.islice(lines, 2 * pairs))
+        for number, report in enumerate(self.reports):
+            own = itertools.islice(lines, 2 * report.kept)
+            while chunk := list(itertools.islice(own, 2 * CHUNK_PAIRS)):
+                yield number, chunk
 
     def sample(self, count: int) -> Iterator[str]:
         """Both lines of at most ``count`` pairs, one drawn from each of as many equal parts of the
@@ -85,20 +83,19 @@ def clean(texts: Sequence[LocalText], directory: Path, *, drop_duplicates: bool)
     if not directory.exists():
         with making(directory) as part:
             part.mkdir()
-            fates = _write(texts, part / _TEXT_FILE, drop_duplicates)
-            _check(texts, fates)
-            write_json(part / _FATES_FILE, {"texts": fates})
-    fates = [Counter(fates) for fates in read_json(directory / _FATES_FILE)["texts"]]
-    return CleanText(directory / _TEXT_FILE, fates)
+            reports = _write(texts, part / _TEXT_FILE, drop_duplicates)
+            _check(texts, reports)
+            write_report(part, reports)
+    return CleanText(directory / _TEXT_FILE, read_report(directory))
 
 
-def _write(texts: Sequence[LocalText], path: Path, drop_duplicates: bool) -> list[Counter[str]]:
+def _write(texts: Sequence[LocalText], path: Path, drop_duplicates: bool) -> list[TextReport]:
     fates = [Counter[str]() for _ in texts]
-    sizes = [source.stat().st_size for source, _ in texts]
+    sizes = [source.stat().st_size for _, source, _ in texts]
     # Hashes of 64 bits: among 36 million pairs two different ones are equal with probability 4e-5.
     seen: set[bytes] = set()
     with path.open("wb") as out, show_progress("cleaning", max(1, sum(sizes))) as update:
-        for number, (source, target) in enumerate(texts):
+        for number, (_, source, target) in enumerate(texts):
             for sources, targets, read in aligned_lines(source, target, CHUNK_PAIRS):
                 for pair in zip(sources, targets, strict=True):
                     text, fate = clean_pair(*pair)
@@ -109,7 +106,13 @@ def _write(texts: Sequence[LocalText], path: Path, drop_duplicates: bool) -> lis
                     fates[number][fate] += 1
                     out.write(text)
                 update(sum(sizes[:number]) + read)
-    return fates
+    return [_report(name, found) for (name, _, _), found in zip(texts, fates, strict=True)]
+
+
+def _report(text: str, fates: Counter[str]) -> TextReport:
+    dropped = {fate: pairs for fate, pairs in sorted(fates.items()) if fate != KEPT}
+    lines, kept = fates.total(), fates[KEPT]
+    return TextReport(split="train", text=text, lines=lines, kept=kept, dropped=dropped)
 
 
 def clean_pair(source: bytes, target: bytes) -> tuple[bytes, str]:
@@ -125,27 +128,24 @@ def clean_pair(source: bytes, target: bytes) -> tuple[bytes, str]:
     return (f"{pair[0]}\n{pair[1]}\n".encode(), KEPT) if all(pair) else (b"", EMPTY)
 
 
-def _check(texts: Sequence[LocalText], fates: Sequence[Counter[str]]) -> None:
-    for (source, target), found in zip(texts, fates, strict=True):
-        if found[INVALID] > _MAX_INVALID * found.total():
+def _check(texts: Sequence[LocalText], reports: Sequence[TextReport]) -> None:
+    for (_, source, target), report in zip(texts, reports, strict=True):
+        invalid = report.dropped.get(INVALID, 0)
+        if invalid > _MAX_INVALID * report.lines:
             raise InputError(
-                f"{source} or {target}: {found[INVALID]} of {found.total()} lines are not UTF-8; "
+                f"{source} or {target}: {invalid} of {report.lines} lines are not UTF-8; "
                 "convert the file"
             )
-    if not any(found[KEPT] for found in fates):
-        source, target = texts[0]
+    if not any(report.kept for report in reports):
+        _, source, target = texts[0]
         raise InputError(f"{source} and {target} hold no usable pair: the corpus is empty")
 
 
 def encode(
     text: CleanText, vocabulary: Vocabulary, limits: DataConfig, directory: Path
-) -> list[Counter[str]]:
-    """Write the store of ``text`` into a new ``directory``.
-
-    Returns:
-        For each training text, the number of pairs kept and of those dropped by reason.
-    """
-    fates = [Counter[str]() for _ in text.fates]
+) -> list[TextReport]:
+    """Write the store of ``text`` into a new ``directory``, and report on each training text."""
+    fates = [Counter(report.dropped) for report in text.reports]
 
     def encoded() -> Iterator[list[Pair]]:
         done = 0
@@ -160,7 +160,7 @@ def encode(
     directory.mkdir()
     with show_progress("encoding", text.pairs) as update:
         write_store(directory, encoded(), len(vocabulary))
-    return fates
+    return [_report(each.text, found) for each, found in zip(text.reports, fates, strict=True)]
 
 
 def _fate(pair: Pair, limits: DataConfig) -> str:

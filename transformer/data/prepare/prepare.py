@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 import sys
@@ -27,8 +26,8 @@ from transformer.data.fetch.cache import (
     sha256_of,
 )
 from transformer.data.fetch.download import cached_path
-from transformer.data.fetch.texts import fetch, is_here, split_location
-from transformer.data.prepare.pairs import KEPT, clean, encode
+from transformer.data.fetch.texts import fetch, is_here
+from transformer.data.prepare.pairs import clean, encode
 from transformer.data.prepared import (
     MANIFEST_FILE,
     VOCABULARY_FILE,
@@ -204,7 +203,7 @@ def _announce(corpus: Corpus) -> None:
 def _train(config: Config, paths: Mapping[TextFile, Path], part: Path) -> None:
     """Write the vocabulary, the training store and its report into ``part``."""
     data, vocabulary = config.data, part / VOCABULARY_FILE
-    texts = [(paths[text.source], paths[text.target]) for text in data.corpus.train]
+    texts = [(_text_name(x), paths[x.source], paths[x.target]) for x in data.corpus.train]
     text = clean(texts, part / _CLEAN, drop_duplicates=data.drop_duplicates)
     if not vocabulary.exists():
         pieces, pairs = config.model.vocab_size, min(text.pairs, SAMPLE_PAIRS)
@@ -213,32 +212,20 @@ def _train(config: Config, paths: Mapping[TextFile, Path], part: Path) -> None:
         with making(vocabulary) as file, activity if pairs >= _MANY_PAIRS else nullcontext():
             train_vocabulary(text.sample(SAMPLE_PAIRS), pieces, file, whole)
     with making(part / "train") as folder:
-        fates = encode(text, Vocabulary(vocabulary), data, folder)
-        total = sum(fates, Counter[str]())
-        if not total[KEPT]:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.items())
-            raise InputError(f"{texts[0][0]}: no pair is left of the training text ({reasons})")
+        report = encode(text, Vocabulary(vocabulary), data, folder)
+        if not any(entry.kept for entry in report):
+            dropped = sum((Counter(entry.dropped) for entry in report), Counter[str]())
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+            raise InputError(f"{texts[0][1]}: no pair is left of the training text ({reasons})")
         Buckets.of(EncodedPairs.open(folder).lengths).save(folder)
-        each = zip(data.corpus.train, text.fates, fates, strict=True)
-        write_report(part, list(itertools.starmap(_train_report, each)))
-
-
-def _train_report(text: ParallelText, cleaned: Counter[str], encoded: Counter[str]) -> TextReport:
-    dropped = {k: v for k, v in (cleaned + encoded).items() if k != KEPT}
-    return TextReport(
-        split="train",
-        text=_text_name(text),
-        lines=cleaned.total(),
-        kept=encoded[KEPT],
-        dropped=dict(sorted(dropped.items())),
-    )
+        write_report(part, report)
 
 
 def _text_name(text: ParallelText) -> str:
     """A text's name for display: the end of its source's path, or the name of a test set."""
     file = text.source
     if file.location.startswith("sacrebleu:"):
-        return split_location(file.location)[0]
+        return file.location.removeprefix("sacrebleu:").rsplit("/", 2)[0]
     *folder, name = PurePosixPath(file.member or file.location).parts[-2:]
     return "/".join([*folder, name.partition(".")[0]])
 
