@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,19 @@ def test_shards_exclude_those_that_share_runs(
         pass
     with lock_runs(tmp_path, wanted):  # whatever was refused has left no lock behind
         pass
+
+
+def test_shards_that_start_together_do_not_refuse_each_other(tmp_path: Path) -> None:
+    with lock_runs(tmp_path, WHOLE):
+        pass  # its file stays, and each shard looks at it
+
+    def start_often(number: int) -> None:
+        for _ in range(200):
+            with lock_runs(tmp_path, Shard(number, 4)):
+                pass
+
+    with ThreadPoolExecutor(4) as tasks:
+        list(tasks.map(start_often, range(1, 5)))
 
 
 def test_another_process_with_the_same_number_is_not_taken_for_it() -> None:
