@@ -25,7 +25,7 @@ from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
 from transformer.files import read_json, write_json
 
-_LOCK_FILE = ".plan.lock"
+LOCK_FILE = ".plan.lock"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,7 +228,7 @@ def settle_plan(
 def claim_plan(directory: Path, plan: Plan) -> Plan:
     """Write ``plan`` to ``directory``, or add its rows and seeds to the plan there."""
     directory.mkdir(parents=True, exist_ok=True)
-    with FileLock(directory / _LOCK_FILE):
+    with FileLock(directory / LOCK_FILE):
         plan = settle_plan(directory, plan)
         write_json(directory / PLAN_FILE, to_dict(plan))
     return plan
