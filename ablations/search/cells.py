@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,10 @@ class SearchCells:
         study.set_metric_names(["validation perplexity"])
         return study
 
-    def name_of(self, trial: FrozenTrial) -> str:
-        return trial_name(trial.number)
-
-    def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]:
+    def restore(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         """All trials up to the last that has begun; what has not ended waits."""
-        found = [self._restore(name, known.get(name)) for name in self.names]
+        by_name = {trial_name(trial.number): trial for trial in known}
+        found = [self._restore(name, by_name.get(name)) for name in self.names]
         while found and found[-1] is None:
             found.pop()
         return [trial or create_trial(state=TrialState.WAITING) for trial in found]
