@@ -78,6 +78,11 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
         ),
         ("run table1 --seeds 1-3", "table1 takes --directory, --device and --quick alone"),
         ("QUICK --workers 0", 'Invalid value "0" for --workers. Must be >= 1; see --help'),
+        ("QUICK --threads 0", 'Invalid value "0" for --threads. Must be >= 1; see --help'),
+        (
+            "search base_lr --scale quick --trials 9 --confirm 0",
+            'Invalid value "0" for --confirm. Must be >= 1; see --help',
+        ),
         *(
             (f"QUICK --shard={text}", f"--shard is {text}, {SHARDS}")
             for text in ("0/3", "4/3", "1", "a/b", "-1/3", "1/3/5", "")
