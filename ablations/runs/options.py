@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -17,6 +19,7 @@ from experiments.records.experiment import Log
 from transformer.errors import InputError
 
 AT_LEAST_ONE = Parameter(validator=Number(gte=1))
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # microseconds of all cores together, and of the clock
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +112,10 @@ def gpus() -> list[int | str]:
 
 
 def count_cores() -> int:
-    """How many cores this process may use, which a container may restrict."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """How many cores this process may use, which a container may restrict, by its quota too."""
+    here = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if here else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # there is none, or it says "max"
+        quota, period = map(int, _QUOTA.read_text(encoding="ascii").split())
+        cores = min(cores, max(1, quota // period))
+    return cores

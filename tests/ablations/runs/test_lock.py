@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ablations.runs.lock import WHOLE, Shard, is_running, lock_runs, name_of, own_name
-from ablations.runs.options import Places
+from ablations.runs.options import Places, count_cores
 from transformer.errors import InputError
 
 _HOLD = """
@@ -135,3 +135,17 @@ def test_gpus_or_cores_are_shared_out(
     found = Places(**settings).here(threads)
     assert [(place.devices, place.ranks) for place in found] == expected
     assert [place.number for place in found] == list(range(len(found)))
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [("250000 100000\n", 2), ("50000 100000\n", 1), ("6400000 100000\n", 9), ("max 100000\n", 9)],
+)
+def test_a_containers_quota_counts_as_cores(
+    quota: str, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(9), raising=False)
+    monkeypatch.setattr("ablations.runs.options._QUOTA", tmp_path / "cpu.max")
+    assert count_cores() == 9
+    (tmp_path / "cpu.max").write_text(quota)
+    assert count_cores() == cores
