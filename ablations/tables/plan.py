@@ -225,11 +225,13 @@ def settle_plan(
     return replace(plan, rows=tuple(rows))
 
 
-def claim_plan(directory: Path, plan: Plan) -> Plan:
+def claim_plan(
+    directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
+) -> Plan:
     """Write ``plan`` to ``directory``, or add its rows and seeds to the plan there."""
     directory.mkdir(parents=True, exist_ok=True)
     with FileLock(directory / LOCK_FILE):
-        plan = settle_plan(directory, plan)
+        plan = settle_plan(directory, plan, precision, threads)
         write_json(directory / PLAN_FILE, to_dict(plan))
     return plan
 
