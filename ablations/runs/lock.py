@@ -89,6 +89,10 @@ def _held(path: Path, kind: int = fcntl.LOCK_EX) -> Generator[TextIO]:
             raise InputError(
                 f"{path.parent} is being worked on by {who}: wait until it ends, or stop it there"
             ) from error
+        except OSError as error:  # as on Lustre that is mounted without flock
+            raise InputError(
+                f"{path} cannot be locked ({error.strerror}): choose a --directory on another disk"
+            ) from error
         yield file
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -83,6 +84,16 @@ def test_shards_that_start_together_do_not_refuse_each_other(tmp_path: Path) -> 
 
     with ThreadPoolExecutor(4) as tasks:
         list(tasks.map(start_often, range(1, 5)))
+
+
+def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("ablations.runs.lock.fcntl.flock", refuse)
+    message = r"driver.lock cannot be locked \(Function not implemented\)"
+    with pytest.raises(InputError, match=message), lock_runs(tmp_path, WHOLE):
+        pass
 
 
 def test_another_process_with_the_same_number_is_not_taken_for_it() -> None:
