@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from ablations.files import LAYERS_FILE, SEARCH_FILE
 from ablations.report.layout import open_page, print_page
 from ablations.runs.lock import Shard
-from ablations.runs.options import Options, Places
+from ablations.runs.options import AT_LEAST_ONE, Options, Places
 from ablations.search.search import SearchOptions, is_search
 from ablations.search.space import SPACES
 from ablations.status.view import show_status
@@ -67,7 +67,7 @@ def plan(
     *,
     wanted: Annotated[Wanted, FLAT] = Wanted(),
     device: str | None = None,
-    devices: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    devices: Annotated[int | None, AT_LEAST_ONE] = None,
     places: Annotated[Places, FLAT] = Places(),
     json: bool = False,
 ) -> None:
@@ -139,7 +139,7 @@ def search(
     /,
     *,
     asked: Annotated[SearchOptions, FLAT],
-    confirm: int | None = None,
+    confirm: Annotated[int | None, AT_LEAST_ONE] = None,
     directory: Path | None = None,
     options: Annotated[Options, FLAT] = Options(),
 ) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -45,13 +44,13 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
     names = {str(cell) for cell in plan.cells}
     check_free(root, PLAN_FILE)
     settled = settle_plan(earlier or root, plan, options.precision, options.threads)
-    plan = replace(plan, base=settled.base)
-    threads = plan.base.training.threads or 1
+    threads = settled.base.training.threads or 1
     executor = _executor(options, threads)  # may refuse it, before a directory is made
     with lock_runs(root, options.shard):
         if earlier is not None:
             print(f"{len(copy_finished(earlier, root))} finished runs taken from {earlier}")
-        claim_plan(root, plan)
+        # Settled again, as another shard may have been first, on another kind of machine.
+        claim_plan(root, plan, options.precision, options.threads)
         cells = TableCells(root)
         before = len(_without_end(cells, cells.names))
         in_order = [name for name in cells.names if name in names]

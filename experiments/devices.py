@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -150,6 +151,7 @@ def explain_out_of_memory(where: Callable[[], str], advice: str) -> Generator[No
         raise
 
 
+@functools.cache
 def faster_precision(d_model: int) -> Precision:
     """The precision that ``auto`` chooses on this machine for a model of this width.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Protocol
 
@@ -76,17 +76,19 @@ class Driver:
         self.given_up: list[str] = []
 
     def run(self) -> signal.Signals | None:
-        """Carry out the runs, and return the signal that ended it early, if one did."""
-        with self._receiving():
-            try:
-                while self._running or (self._waiting and self._kill_at is None):
-                    self._turn()
-                    time.sleep(_POLL_SECONDS)
-            except BaseException:
-                self._executor.stop(Wish.STOP)
-                raise
-            finally:
-                self._executor.close()
+        """Carry out the runs, in the main thread; the signal that ended it early, if one did."""
+        handlers = {number: signal.signal(number, self._receive) for number in stop_signals()}
+        try:
+            while self._running or (self._waiting and self._kill_at is None):
+                self._turn()
+                time.sleep(_POLL_SECONDS)
+        except BaseException:
+            self._executor.stop(Wish.STOP)
+            raise
+        finally:
+            self._executor.close()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         if self._refusal:
             raise self._refusal
         return self._received[0] if self._received else None
@@ -106,6 +108,9 @@ class Driver:
         elif time.monotonic() >= self._kill_at:
             self._executor.stop(Wish.KILL)
         self._show()
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        self._received.append(signal.Signals(number))
 
     def _stop(self) -> None:
         """Let all runs end after a checkpoint; when called again, kill them."""
@@ -174,17 +179,3 @@ class Driver:
                 self._pruned.add(name)
                 with suppress(FileNotFoundError):  # it has just ended
                     leave_pruned(directory, step, curve[step])
-
-    @contextmanager
-    def _receiving(self) -> Generator[None]:
-        """Collect the signals that ask for an end; works in the main thread only."""
-
-        def receive(number: int, _frame: FrameType | None) -> None:
-            self._received.append(signal.Signals(number))
-
-        before = {number: signal.signal(number, receive) for number in stop_signals()}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

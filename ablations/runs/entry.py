@@ -30,14 +30,14 @@ _POLL_SECONDS = 1.0
 _GRACE_SECONDS = 60.0
 
 
-def main(arguments: Sequence[str], watched: int = 0) -> int:
-    """Carry the run out until the driver's end of the pipe ``watched`` closes.
+def main(arguments: Sequence[str]) -> int:
+    """Carry the run out until the driver's end of its standard input closes.
 
     Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged.
     """
     folder, accumulate, log = arguments
     _exit_on_signals()
-    threading.Thread(target=_watch_parent, args=(os.getppid(), watched), daemon=True).start()
+    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
     prepare_streams()
     directory, started_at = Path(folder), time.time()
     outcome = _carry_out(directory, int(accumulate), cast(Log, log))
@@ -85,9 +85,9 @@ def _exit_on_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())  # the fork server blocks them
 
 
-def _watch_parent(parent: int, watched: int) -> None:
+def _watch_parent(parent: int) -> None:
     """Act as on SIGTERM when the driver, or the parent, such as the launcher of ranks, is gone."""
-    while os.getppid() == parent and not select.select([watched], [], [], _POLL_SECONDS)[0]:
+    while os.getppid() == parent and not select.select([0], [], [], _POLL_SECONDS)[0]:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE_SECONDS)

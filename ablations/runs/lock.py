@@ -59,7 +59,8 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
         own = stack.enter_context(_held(directory / name))
         for other in directory.glob(_LOCKS):
             if not other.name.endswith(family):
-                with _held(other):  # it is free; who takes it later finds ours
+                # It is free; who takes it later finds ours. Shared, as other shards look too.
+                with _held(other, fcntl.LOCK_SH):
                     pass
         own.truncate(0)
         who = f"process {os.getpid()} on {socket.gethostname()}"
@@ -78,15 +79,19 @@ def is_driven(directory: Path) -> bool:
 
 
 @contextmanager
-def _held(path: Path) -> Generator[TextIO]:
+def _held(path: Path, kind: int = fcntl.LOCK_EX) -> Generator[TextIO]:
     with path.open("a+", encoding="utf-8", errors="replace") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
             who = printable(file.readline().strip())
             raise InputError(
                 f"{path.parent} is being worked on by {who}: wait until it ends, or stop it there"
+            ) from error
+        except OSError as error:  # as on Lustre that is mounted without flock
+            raise InputError(
+                f"{path} cannot be locked ({error.strerror}): choose a --directory on another disk"
             ) from error
         yield file
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -16,20 +18,21 @@ from ablations.runs.process import Place
 from experiments.records.experiment import Log
 from transformer.errors import InputError
 
-_AT_LEAST_ONE = Parameter(validator=Number(gte=1))
+AT_LEAST_ONE = Parameter(validator=Number(gte=1))
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # microseconds of all cores together, and of the clock
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
     """Options for how many runs there are at a time."""
 
-    workers: Annotated[int | None, _AT_LEAST_ONE] = None
+    workers: Annotated[int | None, AT_LEAST_ONE] = None
     """runs at a time [default: one for each GPU, or for each core if there is no GPU]"""
 
-    devices_per_trial: Annotated[int, _AT_LEAST_ONE] = 1
+    devices_per_trial: Annotated[int, AT_LEAST_ONE] = 1
     """GPUs of one run; without a GPU its processes, each on cores of its own"""
 
-    trials_per_device: Annotated[int, _AT_LEAST_ONE] = 1
+    trials_per_device: Annotated[int, AT_LEAST_ONE] = 1
     """runs on a GPU, or core"""
 
     def here(self, threads: int | None) -> tuple[Place, ...]:
@@ -60,7 +63,7 @@ class Options(Places):
     shard: Annotated[Shard, Parameter(parse=False)] = WHOLE
     """the runs of this driver; an option of ``run`` alone"""
 
-    accumulate: Annotated[int, _AT_LEAST_ONE] = 1
+    accumulate: Annotated[int, AT_LEAST_ONE] = 1
     """parts of a step, to save memory"""
 
     retries: Annotated[int, Parameter(validator=Number(gte=0))] = 2
@@ -73,7 +76,7 @@ class Options(Places):
     precision: Literal["bf16", "fp32"] | None = None
     """of products [default: as in earlier runs, or bf16 if this machine multiplies it]"""
 
-    threads: int | None = None
+    threads: Annotated[int | None, AT_LEAST_ONE] = None
     """CPU threads of a run [default: as before, or 1]"""
 
     log: Log = "wandb"
@@ -109,7 +112,10 @@ def gpus() -> list[int | str]:
 
 
 def count_cores() -> int:
-    """How many cores this process may use, which a container may restrict."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """How many cores this process may use, which a container may restrict, by its quota too."""
+    here = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if here else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # there is none, or it says "max"
+        quota, period = map(int, _QUOTA.read_text(encoding="ascii").split())
+        cores = min(cores, max(1, quota // period))
+    return cores

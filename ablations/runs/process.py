@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 import signal
@@ -101,27 +100,21 @@ def environment(job: Job, place: Place) -> dict[str, str]:
 def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
     """Start the run of ``directory`` and append its output to ``log.txt`` there.
 
-    The process leads its own group, so that Ctrl-C at the terminal reaches the driver only. If its
-    parent is gone, it stops after a checkpoint. ``torch.distributed.run`` starts several ranks.
+    The process leads its own group, so that Ctrl-C at the terminal reaches the driver only. Its
+    input closes if its parent is gone; ranks, which ``torch.distributed.run`` starts, share it.
     """
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(place.ranks), "-m"]
     module = ["ablations.runs.entry", str(directory), str(job.accumulate), job.log]
     with (directory / LOG_FILE).open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", *(launch if place.ranks > 1 else []), *module],
-            stdin=_life()[0],
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=job.folder if job.folder.is_dir() else None,
             env=environment(job, place),
             start_new_session=True,
         )
-
-
-@functools.cache
-def _life() -> tuple[int, int]:
-    """A pipe that closes when this process is gone; the ranks watch it."""
-    return os.pipe()
 
 
 def fork(directory: Path, job: Job, place: Place) -> RunProcess:
@@ -154,7 +147,7 @@ def _blocked_signals() -> Generator[None]:
 
 
 class _ForkedRun(ForkServerProcess):
-    """A run that ends after a checkpoint when the driver's end of a pipe closes."""
+    """A run whose input is a pipe that closes if the driver is gone."""
 
     def __init__(self, directory: Path, job: Job, place: Place) -> None:
         super().__init__()
@@ -184,15 +177,15 @@ class _ForkedRun(ForkServerProcess):
             log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         except FileNotFoundError:  # another attempt has taken the run over
             os._exit(STOPPED_EXIT_CODE)
-        for stream in (1, 2):
-            os.dup2(log, stream)
+        driver = multiprocessing.parent_process()
+        assert driver is not None
+        for number, stream in enumerate((driver.sentinel, log, log)):
+            os.dup2(stream, number)
         os.environ.clear()
         os.environ.update(self._environment)
         from ablations.runs.entry import main  # imports torch, which the driver must not
 
-        driver = multiprocessing.parent_process()
-        assert driver is not None
-        code = main(self._arguments, watched=driver.sentinel)
+        code = main(self._arguments)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)  # without the server's exit handlers

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -27,9 +26,9 @@ class Cells(Protocol):
     ``title`` is for users. In a search a run may be pruned, and one that diverged is not repeated.
 
     ``create_study`` makes the study if it is missing. ``restore`` makes the trials of the runs that
-    have files, and takes those of ``known`` that still fit. ``ask`` makes a trial, ``experiment``
-    its configuration. ``to_trial`` is the trial of a run that has ended; None if its values are not
-    finite.
+    have files, with what only the journal has, its ``known`` trials. ``ask`` makes a trial,
+    ``experiment`` its configuration. ``to_trial`` is the trial of a run that has ended; None if its
+    values are not finite.
     """
 
     root: Path
@@ -38,8 +37,7 @@ class Cells(Protocol):
     is_search: bool
 
     def create_study(self, storage: BaseStorage) -> optuna.Study: ...
-    def name_of(self, trial: FrozenTrial) -> str: ...
-    def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]: ...
+    def restore(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]: ...
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial: ...
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment: ...
     def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None: ...
@@ -104,9 +102,9 @@ class Study:
 
         A trial that was running when its driver ended waits again, under the same number.
         """
-        restored = self._cells.restore({self._cells.name_of(x): x for x in self._read(path)})
-        new = path.with_name(f".{path.name}.{os.getpid()}.part")
-        new.unlink(missing_ok=True)
+        restored = self._cells.restore(self._read(path))
+        new = path.with_name(f".{path.name}.part")
+        new.unlink(missing_ok=True)  # of a driver that was killed
         study = self._cells.create_study(_journal(new))
         for trial in restored:
             study.add_trial(trial)

@@ -25,7 +25,7 @@ from transformer.errors import InputError
 from transformer.files import rename
 from transformer.formats import duration
 
-PROCESS_FILE = ".process"
+_PROCESS_FILE = ".process"
 # A run that has not written its checkpoint by then resumes from the one before.
 GRACE_SECONDS = 20.0
 _POLL_SECONDS = 0.1
@@ -106,16 +106,21 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
     return replace(end, text="; ".join([end.text, *notes]))
 
 
+def process_of(directory: Path) -> str:
+    """The name of the process of the newest attempt at a run; empty if it is not known."""
+    try:
+        return (directory / _PROCESS_FILE).read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
     """End the process that an earlier attempt may have left here; notes for the user.
 
     It may write a checkpoint first, and is killed if it takes too long. One on another machine
     cannot be reached, and can write nothing once its directory is renamed.
     """
-    try:
-        name = (directory / PROCESS_FILE).read_text("utf-8", "replace").strip()
-    except OSError:
-        return []
+    name = process_of(directory)
     if not is_running(name):
         return []
     pid, deadline = pid_of(name), time.monotonic() + GRACE_SECONDS
@@ -179,7 +184,7 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
         log_start = log.stat().st_size if log.exists() else 0
         started_at = time.time()
         run = start(directory, job, place)
-        (directory / PROCESS_FILE).write_text(name_of(run.pid), encoding="utf-8")
+        (directory / _PROCESS_FILE).write_text(name_of(run.pid), encoding="utf-8")
     except FileNotFoundError:
         if directory.exists():
             raise

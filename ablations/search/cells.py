@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from ablations.runs.attempts import Ended
+from ablations.files import STUDY_FILE
+from ablations.runs.attempts import Ended, is_given_up, locate, read_ended
 from ablations.search.search import FACTOR, Search, load_search, trial_name
 from ablations.search.trials import (
     Trial,
@@ -32,7 +33,7 @@ from ablations.search.trials import (
     read_trials,
     refuse_hopeless,
 )
-from experiments.records.experiment import Experiment
+from experiments.records.experiment import CONFIG_FILE, Experiment
 from experiments.records.progress import RunState
 from transformer.errors import InputError
 
@@ -71,12 +72,10 @@ class SearchCells:
         study.set_metric_names(["validation perplexity"])
         return study
 
-    def name_of(self, trial: FrozenTrial) -> str:
-        return trial_name(trial.number)
-
-    def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]:
+    def restore(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         """All trials up to the last that has begun; what has not ended waits."""
-        found = [self._restore(name, known.get(name)) for name in self.names]
+        by_name = {trial_name(trial.number): trial for trial in known}
+        found = [self._restore(name, by_name.get(name)) for name in self.names]
         while found and found[-1] is None:
             found.pop()
         return [trial or create_trial(state=TrialState.WAITING) for trial in found]
@@ -86,11 +85,17 @@ class SearchCells:
         ended = to_optuna(self.search, trial)
         if ended is not None:
             return known if known is not None and known.state in _ENDED else ended
+        stem, values = self.root / name, dict(trial.values or (known.params if known else {}))
         if trial.state == RunState.FAILED:
-            return create_trial(state=TrialState.FAIL)
-        if not trial.values and known is None:
+            if is_given_up(stem) or read_ended(stem):
+                return create_trial(state=TrialState.FAIL)
+            if not values:
+                raise InputError(
+                    f"the settings of {name} are neither in {locate(stem) / CONFIG_FILE}, which "
+                    f"cannot be read, nor in {STUDY_FILE}: remove {locate(stem)}"
+                )
+        if not values and known is None:
             return None
-        values = dict(trial.values or (known.params if known else {}))
         of_space = {x: y for x, y in distributions(self.search).items() if x in values}
         return create_trial(state=TrialState.WAITING, params=values, distributions=of_space)
 

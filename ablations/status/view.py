@@ -186,12 +186,17 @@ def show_status(directory: Path, *, watch: bool, as_json: bool) -> int:
     with View(console) as view:
         while not (status := reader.read()).is_over and watch:
             if as_json:
-                print(json.dumps(to_dict(status)), flush=True)
+                print(_as_json(status), flush=True)
             else:
                 view.update(lambda status=status: status)
             time.sleep(_LIVE_SECONDS)
     if as_json:
-        print(json.dumps(to_dict(status)))
+        print(_as_json(status))
     else:
         console.print(block(status), soft_wrap=True)
     return 0
+
+
+def _as_json(status: Status) -> str:
+    """The status on a line, with null in place of infinity, which JSON does not have."""
+    return json.dumps(json.loads(json.dumps(to_dict(status)), parse_constant=lambda _: None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 
@@ -53,17 +53,11 @@ class TableCells:
         study.set_metric_names([f"validation {measure.label}" for measure in self._measures])
         return study
 
-    def name_of(self, trial: FrozenTrial) -> str:
-        return str(trial.user_attrs.get("cell", ""))
-
-    def restore(self, known: Mapping[str, FrozenTrial]) -> list[FrozenTrial]:
-        # The trials that are known come first and stay as they are.
-        ended = {name: read_ended(self.root / name) for name in self.names}
-        found = {x: trial for x, trial in known.items() if ended.get(x) and trial.values}
-        for name, end in ended.items():
-            if name not in found and end and (trial := self.to_trial(name, end)):
-                found[name] = trial
-        return list(found.values())
+    def restore(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+        del known
+        ended = ((name, read_ended(self.root / name)) for name in self.names)
+        trials = (self.to_trial(name, end) for name, end in ended if end)
+        return [trial for trial in trials if trial]
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         study.add_trial(self._trial(name, TrialState.WAITING))

@@ -10,9 +10,11 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from filelock import FileLock
+
 from ablations.files import PLAN_FILE, check_free
 from ablations.runs.attempts import PRUNED_FILE, locate
-from ablations.tables.plan import Plan, claim_plan, load_plan
+from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import check_unchanged, read_checksums, write_checksums
 from experiments.records.experiment import CONFIG_FILE, DATA_FILE
@@ -53,9 +55,10 @@ def copy_finished(source: Path, target: Path) -> list[Cell]:
     )
     plan = replace(plan, rows=tuple(rows))
     claim_plan(target, plan)
-    missing = [cell for cell in plan.cells if not locate(cell.directory(target)).exists()]
-    for cell in missing:
-        copy_run(cell.directory(source), cell.directory(target))
+    with FileLock(target / LOCK_FILE):  # shards copy the same runs
+        missing = [cell for cell in plan.cells if not locate(cell.directory(target)).exists()]
+        for cell in missing:
+            copy_run(cell.directory(source), cell.directory(target))
     return missing
 
 

@@ -25,7 +25,7 @@ from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
 from transformer.files import make_directory, read_json, write_json
 
-_LOCK_FILE = ".plan.lock"
+LOCK_FILE = ".plan.lock"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,11 +230,13 @@ def settle_plan(
     return replace(plan, rows=tuple(rows))
 
 
-def claim_plan(directory: Path, plan: Plan) -> Plan:
+def claim_plan(
+    directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
+) -> Plan:
     """Write ``plan`` to ``directory``, or add its rows and seeds to the plan there."""
     make_directory(directory)
-    with FileLock(directory / _LOCK_FILE):
-        plan = settle_plan(directory, plan)
+    with FileLock(directory / LOCK_FILE):
+        plan = settle_plan(directory, plan, precision, threads)
         write_json(directory / PLAN_FILE, to_dict(plan))
     return plan
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from ablations.files import FIGURES
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import lines_of_runs
 from ablations.runs.lock import is_running
-from ablations.runs.supervise import PROCESS_FILE
+from ablations.runs.supervise import process_of
 from ablations.search.search import is_search, load_search
 from ablations.tables.plan import load_plan
 from ablations.tracking.workspace import save_workspace
+from experiments.records.progress import read_progress
 from experiments.records.result import RESULT_FILE
 from experiments.tracking import answers, one_line, server, track_table
 from experiments.tracking import project as default_project
@@ -23,6 +25,7 @@ from transformer.errors import InputError
 from transformer.progress import show_activity
 
 _OFFLINE = "wandb/offline-run-*/run-*.wandb"
+_SILENT_SECONDS = 60.0
 
 
 def track_table_run(root: Path, *, offline: bool = False) -> None:
@@ -124,10 +127,11 @@ def _is_pushed(file: Path) -> bool:
 
 
 def _is_live(file: Path) -> bool:
-    """Whether a process on this machine may still be writing the file."""
-    path = file.parents[2] / PROCESS_FILE
-    name = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-    return is_running(name) is True
+    """Whether a process may still be writing the file; one on another machine reports often."""
+    running, progress = is_running(process_of(file.parents[2])), read_progress(file.parents[2])
+    if running is None and progress is not None:
+        return time.time() - progress.updated_at < _SILENT_SECONDS
+    return running is True
 
 
 def _sync(directory: Path, files: Sequence[Path], entity: str, project: str) -> None:

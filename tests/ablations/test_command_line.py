@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ import pytest
 
 from ablations.cli import PROGRAM
 from ablations.files import check_name
-from ablations.runs.lock import WHOLE, lock_runs
-from ablations.tables.find import parse_seeds
+from ablations.runs.lock import WHOLE, Shard, lock_runs
+from ablations.tables.find import Wanted, load_table, parse_seeds
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.table import Cell
 from tests.ablations.samples import (
+    SMALL_TABLE,
+    TINY,
     hangs,
     prepare_stand_ins,
     small_plan,
@@ -28,6 +32,7 @@ from tests.ablations.samples import (
 )
 from tests.ablations.search.samples import journal
 from tests.ablations.stand_in import SETTINGS_FILE, STARTED_FILE
+from transformer.config import override
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -78,6 +83,11 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
         ),
         ("run table1 --seeds 1-3", "table1 takes --directory, --device and --quick alone"),
         ("QUICK --workers 0", 'Invalid value "0" for --workers. Must be >= 1; see --help'),
+        ("QUICK --threads 0", 'Invalid value "0" for --threads. Must be >= 1; see --help'),
+        (
+            "search base_lr --scale quick --trials 9 --confirm 0",
+            'Invalid value "0" for --confirm. Must be >= 1; see --help',
+        ),
         *(
             (f"QUICK --shard={text}", f"--shard is {text}, {SHARDS}")
             for text in ("0/3", "4/3", "1", "a/b", "-1/3", "1/3/5", "")
@@ -119,6 +129,26 @@ def test_list_names_all_rows_and_scales(call: Call) -> None:
     assert code == 0
     for word in ("table3", "C-ff4096", "big", "quick: cldr_en_de", "small: multi30k", "paper:"):
         assert word in shown
+
+
+def test_shards_of_unlike_machines_that_start_together_share_a_precision(
+    out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**TINY.settings, "precision": "auto"}  # which is fp32 on this machine
+    scales = (replace(TINY, settings=settings),)
+    monkeypatch.setattr("tests.ablations.samples.SMALL_TABLE", replace(SMALL_TABLE, scales=scales))
+    other, _ = Wanted(scale="tiny").plan(load_table("pair.py"))
+    other = replace(other, base=override(other.base, precision="bf16"))
+
+    @contextmanager
+    def lock_late(root: Path, shard: Shard) -> Generator[None]:
+        claim_plan(root, other)
+        yield
+
+    monkeypatch.setattr("ablations.run.lock_runs", lock_late)
+    code, said = call(f"{RUN} --shard 1/2")
+    assert code == 0, said
+    assert load_plan(out).base.training.precision == "bf16"
 
 
 def test_a_table_runs_and_is_reported(

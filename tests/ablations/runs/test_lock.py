@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from ablations.runs.lock import WHOLE, Shard, is_running, lock_runs, name_of, own_name
-from ablations.runs.options import Places
+from ablations.runs.options import Places, count_cores
 from transformer.errors import InputError
 
 _HOLD = """
@@ -71,6 +73,29 @@ def test_shards_exclude_those_that_share_runs(
         pass
 
 
+def test_shards_that_start_together_do_not_refuse_each_other(tmp_path: Path) -> None:
+    with lock_runs(tmp_path, WHOLE):
+        pass  # its file stays, and each shard looks at it
+
+    def start_often(number: int) -> None:
+        for _ in range(200):
+            with lock_runs(tmp_path, Shard(number, 4)):
+                pass
+
+    with ThreadPoolExecutor(4) as tasks:
+        list(tasks.map(start_often, range(1, 5)))
+
+
+def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("ablations.runs.lock.fcntl.flock", refuse)
+    message = r"driver.lock cannot be locked \(Function not implemented\)"
+    with pytest.raises(InputError, match=message), lock_runs(tmp_path, WHOLE):
+        pass
+
+
 def test_another_process_with_the_same_number_is_not_taken_for_it() -> None:
     host, pid, start, machine = own_name().rsplit(":", 3)
     assert own_name() == name_of(os.getpid()) and is_running(own_name())
@@ -121,3 +146,17 @@ def test_gpus_or_cores_are_shared_out(
     found = Places(**settings).here(threads)
     assert [(place.devices, place.ranks) for place in found] == expected
     assert [place.number for place in found] == list(range(len(found)))
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [("250000 100000\n", 2), ("50000 100000\n", 1), ("6400000 100000\n", 9), ("max 100000\n", 9)],
+)
+def test_a_containers_quota_counts_as_cores(
+    quota: str, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(9), raising=False)
+    monkeypatch.setattr("ablations.runs.options._QUOTA", tmp_path / "cpu.max")
+    assert count_cores() == 9
+    (tmp_path / "cpu.max").write_text(quota)
+    assert count_cores() == cores

@@ -120,10 +120,10 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
 ):
     monkeypatch.setenv("SLURM_PROCID", "3")
     process.forget_rank()
-    read, write = os.pipe()
-    monkeypatch.setattr(process, "_life", lambda: (read, write))
     module = tmp_path / "ablations" / "runs" / "entry.py"
     module.parent.mkdir(parents=True)
+    for package in (module.parent.parent, module.parent):
+        (package / "__init__.py").touch()  # or one on PYTHONPATH would come first
     module.write_text(_STAND_IN)
     job = Job(
         root=tmp_path,
@@ -135,8 +135,8 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
     )
     plain, log = process.start(tmp_path, job, Place(0, (3, 5))), tmp_path / "log.txt"
     wait_for(lambda: log.read_text() == "True 3,5 word False 1 csv\n")
-    os.close(write)  # as the operating system does for a parent that is killed
-    os.close(read)
+    assert plain.stdin is not None
+    plain.stdin.close()  # as the operating system does for a parent that is killed
     assert plain.wait(_PATIENCE_SECONDS) == 0 and log.read_text().endswith("\nend\n")
 
 

@@ -143,6 +143,24 @@ def test_a_trial_of_another_search_is_left_out(tmp_path: Path) -> None:
     assert "is not a trial of this search" in read_trials(search, tmp_path)[0].reason
 
 
+def test_a_trial_under_way_whose_configuration_is_damaged_continues_with_that_of_the_journal(
+    tmp_path: Path,
+) -> None:
+    search = small_search(tmp_path)
+    study, known = Study(SearchCells(tmp_path)), list[Any]()
+    for name in search.names[:3]:
+        known.append(search.values(study.begin(name).config))
+        leave(search, tmp_path / f"{name}.attempt-1", known[-1], until=0)
+    damaged = tmp_path / f"{search.names[1]}.attempt-1" / "config.json"
+    damaged.write_text("{")
+    study = Study(SearchCells(tmp_path))
+    again = [search.values(study.begin(name).config) for name in search.names[:4]]
+    assert again[:3] == known
+    (tmp_path / STUDY_FILE).unlink()
+    with pytest.raises(InputError, match=rf"{damaged}, which cannot be read, nor in study.log"):
+        Study(SearchCells(tmp_path))
+
+
 def test_a_trial_that_diverges_is_pruned_for_the_sampler(tmp_path: Path) -> None:
     search = small_search(tmp_path, trials=11)
     leave(search, tmp_path / "trial-0000", search.first(), until=0)

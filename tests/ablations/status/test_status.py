@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -154,7 +155,7 @@ def test_watching_ends_when_all_is_done(
     as_json: bool,
 ) -> None:
     claim_plan(tmp_path, small_plan())
-    finish(tmp_path, Cell("base", 1))
+    finish(tmp_path, Cell("base", 1), bleu=math.inf)
     begin(tmp_path, "narrow/seed-1", training(400, loss=2.5))
     monkeypatch.setattr(view.time, "sleep", lambda _: finish(tmp_path, Cell("narrow", 1)))
     assert show_status(tmp_path, watch=True, as_json=as_json) == 0
@@ -166,7 +167,7 @@ def test_watching_ends_when_all_is_done(
     first, last = map(json.loads, lines)
     assert [run["state"] for run in last["runs"]] == ["done", "done"]
     done, running = first["runs"]
-    assert (done["scores"]["perplexity"], done["progress"]) == (3.0, None)
+    assert (done["scores"], done["progress"]) == ({"perplexity": 3.0, "bleu": None}, None)
     assert (running["attempt"]["host"], running["progress"]["step"]) == ("node-a", 400)
 
 

@@ -176,6 +176,16 @@ def test_what_was_begun_there_stays(source: Path, tmp_path: Path) -> None:
     assert copy_finished(source, target) == []
 
 
+def test_shards_that_copy_the_same_runs_do_not_disturb_each_other(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    plan = claim_plan(source, small_plan(rows=["base"], seeds=range(1, 21)))
+    for cell in plan.cells:
+        finish(source, plan, cell)
+    with ThreadPoolExecutor(4) as shards:
+        copied = shards.map(lambda _: copy_finished(source, target), range(4))
+        assert sorted(map(len, copied)) == [0, 0, 0, 20]
+
+
 def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -> None:
     plan = load_plan(source)
     other = replace(plan, base=override(plan.base, warmup_steps=7))

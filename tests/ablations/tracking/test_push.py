@@ -15,13 +15,17 @@ import pytest
 from ablations.runs.lock import own_name
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.table3 import TABLE
-from ablations.tracking.push import push, track_table_run
+from ablations.tracking.push import _is_live, push, track_table_run
 from ablations.tracking.workspace import sections_of
+from experiments.records.progress import PROGRESS_FILE
 from experiments.records.result import save_result
 from experiments.tracking import Tracking
 from tests.ablations.samples import TINY, finish, result, small_plan
+from tests.ablations.status.samples import training
 from tests.ablations.tracking.conftest import ENTITY, FakeWandb
+from transformer.config import to_dict
 from transformer.errors import InputError
+from transformer.files import write_json
 
 
 def _plan(root: Path, *rows: str) -> Plan:
@@ -83,6 +87,24 @@ def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     assert view["name"][3:-2] in address
     sections = json.loads(view["spec"])["section"]["panelBankConfig"]["sections"]
     assert {"Results", "Learning curves"} <= {section["name"] for section in sections}
+
+
+@pytest.mark.parametrize(
+    ("process", "seconds_ago", "is_live"),
+    [
+        (own_name(), 99, True),
+        ("elsewhere:1:2:3", 9, True),
+        ("elsewhere:1:2:3", 99, False),
+        ("", None, False),
+    ],
+)
+def test_a_run_that_another_machine_reports_is_not_pushed_yet(
+    tmp_path: Path, process: str, seconds_ago: float | None, is_live: bool
+) -> None:
+    (tmp_path / ".process").write_text(process)
+    if seconds_ago is not None:
+        write_json(tmp_path / PROGRESS_FILE, to_dict(training(4, seconds_ago=seconds_ago)))
+    assert _is_live(tmp_path / "wandb" / "offline-run-1" / "run-1.wandb") == is_live
 
 
 def test_what_cannot_be_pushed_is_refused(

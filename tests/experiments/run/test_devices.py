@@ -206,7 +206,8 @@ def test_ranks_end_together(
     else:
         os.killpg(process.pid, signal.SIGTERM)
     code = process.wait(30)
-    process.poll()  # closes its standard input
+    assert process.stdin is not None
+    process.stdin.close()
     if taken_over:
         assert not directory.exists()
         assert "another attempt has taken this run over" in (newer / "log.txt").read_text()
