@@ -76,8 +76,10 @@ def test_a_users_class_is_named_by_its_file_and_source(mine: Path) -> None:
     assert not part.inner.bias.any()
 
 
-def test_a_file_may_have_a_name_that_no_module_has(mine: Path) -> None:
-    path = mine.rename(mine.with_name("my variant-2.py"))
+@pytest.mark.parametrize("folder", [".", "me@home"])
+def test_a_file_may_have_a_name_that_no_module_has(folder: str, mine: Path) -> None:
+    (mine.parent / folder).mkdir(exist_ok=True)
+    path = mine.rename(mine.parent / folder / "my variant-2.py")
     name = variant_name(f"{path}:LeakyTransformer")
     assert name.startswith("my variant-2:") and type(build(of(name))).__name__ in name
 

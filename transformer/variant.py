@@ -85,7 +85,8 @@ def variant_name(variant: type[Transformer] | str) -> str:
         InputError: if there is no such class.
     """
     if isinstance(variant, str):
-        module, colon, kind = variant.partition("@")[0].rpartition(":")
+        module, colon, kind = variant.rpartition(":")
+        kind = kind.partition("@")[0]
         if not colon:
             raise InputError(f"{variant!r} is no variant: write FILE.py:Class or module:Class")
         file = Path(module) if module.endswith(".py") else None
