@@ -76,7 +76,7 @@ def test_a_users_class_is_named_by_its_file_and_source(mine: Path) -> None:
     assert not part.inner.bias.any()
 
 
-@pytest.mark.parametrize("folder", [".", "me@home"])
+@pytest.mark.parametrize("folder", [".", "me@home", "12:30"])
 def test_a_file_may_have_a_name_that_no_module_has(folder: str, mine: Path) -> None:
     (mine.parent / folder).mkdir(exist_ok=True)
     path = mine.rename(mine.parent / folder / "my variant-2.py")

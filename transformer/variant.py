@@ -14,6 +14,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import json
 import os
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     Part = TypeVar("Part", bound=nn.Module)
 
-# The files that may be imported, for the processes that this one starts.
+# The files that may be imported, as JSON, for the processes that this one starts.
 FILES_VARIABLE = "TRANSFORMER_VARIANTS"
 
 
@@ -119,11 +120,11 @@ def trust(*paths: Path) -> None:
         if not path.is_file():
             raise InputError(f"there is no file {path}")
     files = _trusted() | {path.stem: path.resolve() for path in paths}
-    os.environ[FILES_VARIABLE] = os.pathsep.join(map(str, files.values()))
+    os.environ[FILES_VARIABLE] = json.dumps([str(path) for path in files.values()])
 
 
 def _trusted() -> dict[str, Path]:
-    paths = map(Path, filter(None, os.environ.get(FILES_VARIABLE, "").split(os.pathsep)))
+    paths = map(Path, json.loads(os.environ.get(FILES_VARIABLE) or "[]"))
     return {path.stem: path for path in paths}
 
 
