@@ -162,6 +162,14 @@ def test_a_file_that_was_not_given_is_never_imported(
     assert "mine" not in sys.modules
 
 
+def test_a_file_that_was_moved_is_asked_for(mine: Path) -> None:
+    name = variant_name(f"{mine}:LeakyTransformer")
+    mine.rename(mine.with_name("elsewhere.py"))
+    assert not has_changed(name)
+    with pytest.raises(InputError, match=r"a variant is in mine, .*add --variant …/mine\.py"):
+        load(name)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -139,14 +139,14 @@ def _is_installed(module: str) -> bool:
 
 def _source(module: str) -> Path:
     """The file of a module."""
-    if module in _trusted():
-        return _trusted()[module]
+    if (file := _trusted().get(module)) and file.is_file():
+        return file
     with suppress(ImportError):
         spec = importlib.util.find_spec(module) if _is_installed(module) else None
         if spec and spec.origin:
             return Path(spec.origin)
-    file = f"{module.rpartition('.')[2]}.py"
-    raise InputError(f"a variant is in {module}, which is not installed: add --variant …/{file}")
+    name = f"{module.rpartition('.')[2]}.py"
+    raise InputError(f"a variant is in {module}, which is not installed: add --variant …/{name}")
 
 
 def source_digest(module: str, kind: str) -> str:
