@@ -245,7 +245,8 @@ def from_dict(
     """The dataclass that :func:`to_dict` wrote; unless ``strict``, unknown fields are skipped."""
     import dacite  # tests/gpu runs without it
 
+    refused = dacite.DaciteError, InputError, AttributeError, TypeError, ValueError, KeyError
     try:
         return dacite.from_dict(kind, values, dacite.Config(cast=[tuple], strict=strict))
-    except (dacite.DaciteError, InputError, TypeError, ValueError, KeyError) as error:
+    except refused as error:
         raise InputError(f"{where} does not fit this version of the project: {error}") from error
