@@ -132,6 +132,11 @@ def test_what_a_file_imports_from_its_folder_counts(
     assert has_changed(name)
 
 
+def test_text_below_a_docstring_counts_each_time(mine: Path) -> None:
+    mine.write_text(GELU.replace('zero."""', 'zero."""\n    """Or so."""'))
+    assert not has_changed(variant_name(f"{mine}:LeakyTransformer"))
+
+
 def test_an_installed_class_needs_no_file_and_its_neighbours_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -154,38 +154,34 @@ def source_digest(module: str, kind: str) -> str:
 
     Comments, docstrings and what the class does not use do not count.
     """
-    needed: set[str] = set()
-    file = _source(module)
-    _collect(module.rpartition(".")[0], file, kind, set(), needed)
+    package, file = module.rpartition(".")[0], _source(module)
+    left, seen, needed = [(file, kind)], set[tuple[Path, str]](), set[str]()
+    while left:
+        path, name = place = left.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        for statement in _statements(path, path.read_bytes()):
+            if {name, "*"} & _bound(statement):
+                needed.add(ast.unparse(statement))
+                left += _imported(package, path, statement, name)
+                left += [(path, x.id) for x in ast.walk(statement) if isinstance(x, ast.Name)]
     if not needed:
         raise InputError(f"there is no {kind} in {file}")
     return hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
 
 
-def _collect(
-    package: str, file: Path, name: str, seen: set[tuple[Path, str]], needed: set[str]
-) -> None:
-    """Add the statements that bind ``name`` in ``file`` to ``needed``, and those they use."""
-    if (file, name) in seen:
-        return
-    seen.add((file, name))
-    for statement in _statements(file, file.read_bytes()):
-        if not {name, "*"} & _bound(statement):
-            continue
-        needed.add(ast.unparse(_without_docstrings(statement)))
-        for path, imported in _imported(package, file, statement, name):
-            _collect(package, path, imported, seen, needed)
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name):
-                _collect(package, file, node.id, seen, needed)
-
-
 @functools.cache
 def _statements(path: Path, source: bytes) -> list[ast.stmt]:
+    """The statements of a file, without docstrings."""
     try:
-        return ast.parse(source).body
+        tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path} cannot be read as Python: {error}") from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree.body
 
 
 @functools.cache
@@ -235,10 +231,3 @@ def _beside(package: str, file: Path, module: str) -> Path | None:
     parent, _, name = module.rpartition(".")
     path = file.with_name(f"{name}.py")
     return path if name and parent == package and path.is_file() else None
-
-
-def _without_docstrings(statement: ast.stmt) -> ast.stmt:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return statement
