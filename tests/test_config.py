@@ -45,6 +45,12 @@ NAN, INF = float("nan"), float("inf")
         ("clip_norm", 0.0, "above 0"),
         ("precision", "fp16", "one of auto, bf16, fp32"),
         ("length_penalty", -0.1, "at least 0"),
+        ("max_steps", 1e5, "a whole number"),
+        ("threads", True, "a whole number or none"),
+        ("d_model", "512", "a whole number"),
+        ("schedule", None, "one of inverse_sqrt, linear, cosine"),
+        ("compile", 1, "true or false"),
+        ("corpus", "cldr", "a Corpus"),
     ],
 )
 def test_an_invalid_value_is_refused_by_name(name: str, value: object, expected: str) -> None:

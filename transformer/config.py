@@ -8,7 +8,8 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
@@ -33,11 +34,6 @@ _AT_LEAST = {
 }
 _ABOVE_0 = ("adam_epsilon", "clip_norm", "checkpoint_every_minutes")
 _FRACTIONS = ("dropout", "label_smoothing", "adam_beta1", "adam_beta2")
-_CHOICES = {
-    "positions": get_args(Positions),
-    "precision": get_args(Precision),
-    "schedule": get_args(Schedule),
-}
 
 
 def _check(condition: bool, name: str, value: object, expected: str) -> None:
@@ -45,10 +41,37 @@ def _check(condition: bool, name: str, value: object, expected: str) -> None:
         raise InputError(f"{name} is {value!r}, but must be {expected}")
 
 
+def takes(kind: Any) -> str:
+    """The values that a field of this type takes, in words."""
+    first, *others = _kinds(kind)
+    words: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number"}
+    words |= {str: "a string", Corpus: "a Corpus"}
+    if get_origin(first) is Literal:
+        words = {first: f"one of {', '.join(get_args(first))}"}
+    return words[first] + " or none" * (NoneType in others)
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether a field of this type takes ``value``."""
+    first, *others = _kinds(kind)
+    if value is None:
+        return NoneType in others
+    if get_origin(first) is Literal:
+        return value in get_args(first)
+    kinds = (int, float) if first is float else (first,)
+    return isinstance(value, kinds) and isinstance(value, bool) == (first is bool)
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+
+
 def _check_fields(config: Any) -> None:
-    """Check each field by the tables above; None stands for a setting that is off."""
+    """Check each field by its type and the tables above; None stands for a setting that is off."""
     for each in dataclasses.fields(config):
         name, value = each.name, getattr(config, each.name)
+        _, kind = config_fields()[name]
+        _check(fits(value, kind), name, value, takes(kind))
         if value is None:
             continue
         if name in _AT_LEAST:
@@ -57,8 +80,6 @@ def _check_fields(config: Any) -> None:
             _check(0 < value < math.inf, name, value, "above 0")
         elif name in _FRACTIONS:
             _check(0.0 <= value < 1.0, name, value, "at least 0 and below 1")
-        elif name in _CHOICES:
-            _check(value in _CHOICES[name], name, value, f"one of {', '.join(_CHOICES[name])}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from experiments.records.experiment import Experiment
-from transformer.config import config_fields, override
+from transformer.config import config_fields, fits, override, takes
 from transformer.errors import InputError, unknown_name
 from transformer.variant import class_name, variant_name
 
@@ -59,30 +58,6 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
     )
 
 
-def takes(kind: Any) -> str:
-    """The values that a field of this type takes, in words."""
-    first, *others = _kinds(kind)
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
-    if get_origin(first) is Literal:
-        words = {first: f"one of {', '.join(get_args(first))}"}
-    return words[first] + " or none" * (NoneType in others)
-
-
-def fits(value: object, kind: Any) -> bool:
-    """Whether a field of this type takes ``value``."""
-    first, *others = _kinds(kind)
-    if value is None:
-        return NoneType in others
-    if get_origin(first) is Literal:
-        return value in get_args(first)
-    kinds = (int, float) if first is float else (first,)
-    return isinstance(value, kinds) and isinstance(value, bool) == (first is bool)
-
-
-def _kinds(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
-
-
 def _parse(field: str, text: str) -> object:
     _, kind = config_fields()[field]
     value: Any = _WORDS.get(text.lower(), text)
@@ -93,4 +68,4 @@ def _parse(field: str, text: str) -> object:
             continue
     if not fits(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
         raise InputError(f"{field} is {text!r}, but takes {takes(kind)}")
-    return float(value) if isinstance(value, int) and _kinds(kind)[0] is float else value
+    return float(value) if isinstance(value, int) and fits(0.5, kind) else value
