@@ -90,6 +90,12 @@ class Corpus:
             raise InputError(f"corpus name {self.name!r} becomes a folder name and cannot be one")
         if not self.train:
             raise InputError(f"the corpus {self.name} declares no training text")
+        try:
+            _ = self.files
+        except (AttributeError, TypeError) as error:
+            raise InputError(
+                f"the corpus {self.name} needs train=(ParallelText(…), …) and valid=ParallelText(…)"
+            ) from error
 
     @property
     def splits(self) -> dict[str, tuple[ParallelText, ...]]:
