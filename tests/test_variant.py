@@ -52,6 +52,7 @@ def unused():
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(FILES_VARIABLE, "")
+    monkeypatch.setenv("HOME", str(tmp_path))
     path = tmp_path / "mine.py"
     path.write_text(GELU)
     return path
@@ -62,7 +63,7 @@ def of(name: str) -> ModelConfig:
 
 
 def test_a_users_class_is_named_by_its_file_and_source(mine: Path) -> None:
-    name = variant_name(f"{mine}:LeakyTransformer")
+    name = variant_name("~/mine.py:LeakyTransformer")
     module, _, digest = name.partition("@")
     assert module == "mine:LeakyTransformer" and len(digest) == 8
     loaded = load_file(mine, "table")
@@ -188,6 +189,12 @@ def test_a_wrong_name_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         variant_name(text)
     assert "\n" not in str(caught.value)
+
+
+def test_a_class_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    with pytest.raises(InputError, match=r"^Cell is in no file: write it into a FILE\.py"):
+        variant_name(type("Cell", (Transformer,), {"__module__": "__main__"}))
 
 
 def test_what_is_no_variant_or_cannot_be_built_is_refused(mine: Path) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from transformer.config import ModelConfig
 from transformer.errors import InputError
-from transformer.files import load_file
+from transformer.files import expand_user, load_file
 
 if TYPE_CHECKING:
     from torch import nn
@@ -90,10 +90,13 @@ def variant_name(variant: type[Transformer] | str) -> str:
         kind = kind.partition("@")[0]
         if not colon:
             raise InputError(f"{variant!r} is no variant: write FILE.py:Class or module:Class")
-        file = Path(module) if module.endswith(".py") else None
+        file = expand_user(module) if module.endswith(".py") else None
     else:
         module, kind = variant.__module__, variant.__qualname__
-        file = None if _is_installed(module) else Path(inspect.getfile(variant))
+        try:
+            file = None if _is_installed(module) else Path(inspect.getfile(variant))
+        except (OSError, TypeError) as error:  # as of a notebook
+            raise InputError(f"{kind} is in no file: write it into a FILE.py") from error
     if file is not None:
         trust(file)
         module = file.stem
