@@ -196,7 +196,7 @@ LINES = {
     "experiments/figures": 160,
     "experiments/records": 930,
     "tests": 15_670,
-    "transformer": 1_090,
+    "transformer": 1_100,
     "transformer/data": 2_710,
     "transformer/decoding": 400,
     "transformer/evaluation": 780,
