@@ -248,7 +248,7 @@ def test_a_step_on_a_gpu_waits_for_no_result() -> None:
         decoder = IncrementalDecoder(model, torch.ones(3, 7, dtype=torch.long))
         beams = Beams.start(torch.full((3,), 9), longest=9, beam=4, alpha=0.6)
         for _ in range(3):
-            search.extend(decoder, beams, candidates=8)
+            search.extend(decoder, beams)
     assert beams.history.shape == (3, 4, 3)
     with pytest.raises(RuntimeError, match="meta"):
         beams.done.any().item()

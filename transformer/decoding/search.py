@@ -126,10 +126,9 @@ def beam_search(
     limits = src.ne(PAD_ID).sum(1) + config.max_extra_length  # ends included
     longest = int(limits.max())
     beams = Beams.start(limits, longest, config.beam_size, config.length_penalty)
-    candidates = min(2 * config.beam_size, model.config.vocab_size)
     steps_between_looks = _STEPS_BETWEEN_LOOKS if src.is_cuda else 1
     while len(beams.sentences) > 0:
-        extend(decoder, beams, candidates, constraint)
+        extend(decoder, beams, constraint)
         if decoder.position % steps_between_looks != 0 and decoder.position < longest:
             continue
         done = beams.done.cpu()
@@ -145,18 +144,10 @@ def beam_search(
     return hypotheses
 
 
-def extend(
-    decoder: IncrementalDecoder,
-    beams: Beams,
-    candidates: int,
-    constraint: Constraint | None = None,
-) -> None:
-    """Make all hypotheses one word-piece longer, without waiting for a GPU.
-
-    Args:
-        candidates: the number of continuations that each hypothesis offers
-    """
+def extend(decoder: IncrementalDecoder, beams: Beams, constraint: Constraint | None = None) -> None:
+    """Make all hypotheses one word-piece longer, without waiting for a GPU."""
     logits = decoder.step(beams.last_tokens).float()
+    candidates = min(2 * beams.scores.size(1), logits.size(2))
     constrain = constraint and partial(constraint, beams)
     beams.extend(*best_continuations(logits, candidates, constrain))
     decoder.select_hypotheses(beams.parents)
