@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -46,8 +46,10 @@ NAN, INF = float("nan"), float("inf")
         ("precision", "fp16", "one of auto, bf16, fp32"),
         ("length_penalty", -0.1, "at least 0"),
         ("max_steps", 1e5, "a whole number"),
-        ("max_steps", None, "a whole number"),
-        ("drop_duplicates", 1, "true or false"),
+        ("threads", True, "a whole number or none"),
+        ("d_model", "512", "a whole number"),
+        ("schedule", None, "one of inverse_sqrt, linear, cosine"),
+        ("compile", 1, "true or false"),
         ("corpus", "cldr", "a Corpus"),
     ],
 )
@@ -90,9 +92,9 @@ def test_a_configuration_survives_json(config: Config) -> None:
     ids=["missing", "unknown", "type"],
 )
 def test_json_that_does_not_fit_names_its_file(section: str, values: dict[str, Any]) -> None:
-    broken = to_dict(BASE) | {section: values}
-    with pytest.raises(InputError, match=r"^run/config\.json does not fit this version"):
-        from_dict(Config, broken, "run/config.json")
+    for broken in (to_dict(BASE) | {section: values}, [values]):
+        with pytest.raises(InputError, match=r"^run/config\.json does not fit this version"):
+            from_dict(Config, cast(Any, broken), "run/config.json")
 
 
 def test_differences_are_named_leaf_by_leaf() -> None:

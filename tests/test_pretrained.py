@@ -69,6 +69,10 @@ def test_what_cannot_be_loaded_is_reported_in_one_line(
         with pytest.raises(InputError, match=r"model\.safetensors cannot be used: ") as raised:
             load_weights(config, tmp_path)
         assert "\n" not in str(raised.value)
+    exported(tmp_path)
+    train_vocabulary(["one two three four five"], 20, tmp_path / "vocabulary.model")
+    with pytest.raises(InputError, match="holds 20 word-pieces for a model with 61: export it ag"):
+        load_pretrained(tmp_path)
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(InputError, match=r"safetensors is not installed: pip install '\.\[export"):
         load_weights(TINY_MODEL, tmp_path)

@@ -52,6 +52,7 @@ def unused():
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(FILES_VARIABLE, "")
+    monkeypatch.setenv("HOME", str(tmp_path))
     path = tmp_path / "mine.py"
     path.write_text(GELU)
     return path
@@ -62,7 +63,7 @@ def of(name: str) -> ModelConfig:
 
 
 def test_a_users_class_is_named_by_its_file_and_source(mine: Path) -> None:
-    name = variant_name(f"{mine}:LeakyTransformer")
+    name = variant_name("~/mine.py:LeakyTransformer")
     module, _, digest = name.partition("@")
     assert module == "mine:LeakyTransformer" and len(digest) == 8
     loaded = load_file(mine, "table")
@@ -76,8 +77,10 @@ def test_a_users_class_is_named_by_its_file_and_source(mine: Path) -> None:
     assert not part.inner.bias.any()
 
 
-def test_a_file_may_have_a_name_that_no_module_has(mine: Path) -> None:
-    path = mine.rename(mine.with_name("my variant-2.py"))
+@pytest.mark.parametrize("folder", [".", "me@home", "12:30"])
+def test_a_file_may_have_a_name_that_no_module_has(folder: str, mine: Path) -> None:
+    (mine.parent / folder).mkdir(exist_ok=True)
+    path = mine.rename(mine.parent / folder / "my variant-2.py")
     name = variant_name(f"{path}:LeakyTransformer")
     assert name.startswith("my variant-2:") and type(build(of(name))).__name__ in name
 
@@ -130,6 +133,11 @@ def test_what_a_file_imports_from_its_folder_counts(
     assert has_changed(name)
 
 
+def test_text_below_a_docstring_counts_each_time(mine: Path) -> None:
+    mine.write_text(GELU.replace('zero."""', 'zero."""\n    """Or so."""'))
+    assert not has_changed(variant_name(f"{mine}:LeakyTransformer"))
+
+
 def test_an_installed_class_needs_no_file_and_its_neighbours_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -160,6 +168,14 @@ def test_a_file_that_was_not_given_is_never_imported(
     assert "mine" not in sys.modules
 
 
+def test_a_file_that_was_moved_is_asked_for(mine: Path) -> None:
+    name = variant_name(f"{mine}:LeakyTransformer")
+    mine.rename(mine.with_name("elsewhere.py"))
+    assert not has_changed(name)
+    with pytest.raises(InputError, match=r"a variant is in mine, .*add --variant …/mine\.py"):
+        load(name)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -173,6 +189,12 @@ def test_a_wrong_name_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         variant_name(text)
     assert "\n" not in str(caught.value)
+
+
+def test_a_class_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    with pytest.raises(InputError, match=r"^Cell is in no file: write it into a FILE\.py"):
+        variant_name(type("Cell", (Transformer,), {"__module__": "__main__"}))
 
 
 def test_what_is_no_variant_or_cannot_be_built_is_refused(mine: Path) -> None:

@@ -41,6 +41,31 @@ def _check(condition: bool, name: str, value: object, expected: str) -> None:
         raise InputError(f"{name} is {value!r}, but must be {expected}")
 
 
+def takes(kind: Any) -> str:
+    """The values that a field of this type takes, in words."""
+    first, *others = _kinds(kind)
+    words: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number"}
+    words |= {str: "a string", Corpus: "a Corpus"}
+    if get_origin(first) is Literal:
+        words = {first: f"one of {', '.join(get_args(first))}"}
+    return words[first] + " or none" * (NoneType in others)
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether a field of this type takes ``value``."""
+    first, *others = _kinds(kind)
+    if value is None:
+        return NoneType in others
+    if get_origin(first) is Literal:
+        return value in get_args(first)
+    kinds = (int, float) if first is float else (first,)
+    return isinstance(value, kinds) and isinstance(value, bool) == (first is bool)
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+
+
 def _check_fields(config: Any) -> None:
     """Check each field by its type and the tables above; None stands for a setting that is off."""
     for each in dataclasses.fields(config):
@@ -191,31 +216,6 @@ def config_fields() -> dict[str, tuple[str, Any]]:
     }
 
 
-def takes(kind: Any) -> str:
-    """The values that a field of this type takes, in words."""
-    first, *others = _kinds(kind)
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
-    if get_origin(first) is Literal:
-        words = {first: f"one of {', '.join(get_args(first))}"}
-    return words.get(first, f"a {first.__name__}") + " or none" * (NoneType in others)
-
-
-def fits(value: object, kind: Any) -> bool:
-    """Whether a field of this type takes ``value``."""
-    first, *others = _kinds(kind)
-    if value is None:
-        return NoneType in others
-    if get_origin(first) is Literal:
-        return value in get_args(first)
-    kinds = (int, float) if first is float else (first,)
-    return isinstance(value, kinds) and isinstance(value, bool) == (first is bool)
-
-
-def _kinds(kind: Any) -> tuple[Any, ...]:
-    """The type, and the others of a union."""
-    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
-
-
 def override(config: Config, **changes: object) -> Config:
     """A copy of ``config`` with some fields changed, named without their sections.
 
@@ -266,7 +266,8 @@ def from_dict(
     """The dataclass that :func:`to_dict` wrote; unless ``strict``, unknown fields are skipped."""
     import dacite  # tests/gpu runs without it
 
+    refused = dacite.DaciteError, InputError, AttributeError, TypeError, ValueError, KeyError
     try:
         return dacite.from_dict(kind, values, dacite.Config(cast=[tuple], strict=strict))
-    except (dacite.DaciteError, InputError, TypeError, ValueError, KeyError) as error:
+    except refused as error:
         raise InputError(f"{where} does not fit this version of the project: {error}") from error

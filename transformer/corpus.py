@@ -94,8 +94,14 @@ class Corpus:
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
             raise InputError(f"corpus name {self.name!r} becomes a folder name and cannot be one")
-        if not tuple(self.train):  # fails here if the comma of a tuple of one is missing
+        if not self.train:
             raise InputError(f"the corpus {self.name} declares no training text")
+        try:
+            _ = self.files
+        except (AttributeError, TypeError) as error:
+            raise InputError(
+                f"the corpus {self.name} needs train=(ParallelText(…), …) and valid=ParallelText(…)"
+            ) from error
 
     @property
     def splits(self) -> dict[str, tuple[ParallelText, ...]]:

@@ -33,7 +33,13 @@ def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
             f"{directory} holds no {WEIGHTS_FILE}: python -m experiments export {directory} "
             "--format safetensors writes a folder that can be loaded"
         )
-    return load_weights(config, Path(directory)), Vocabulary(Path(directory) / VOCABULARY_FILE)
+    vocabulary = Vocabulary(Path(directory) / VOCABULARY_FILE)
+    if len(vocabulary) != config.vocab_size:
+        raise InputError(
+            f"{directory} holds {len(vocabulary):,} word-pieces for a model with "
+            f"{config.vocab_size:,}: export it again"
+        )
+    return load_weights(config, Path(directory)), vocabulary
 
 
 def load_weights(config: ModelConfig, directory: Path) -> Transformer:

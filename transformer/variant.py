@@ -14,6 +14,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import json
 import os
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from transformer.config import ModelConfig
 from transformer.errors import InputError
-from transformer.files import load_file
+from transformer.files import expand_user, load_file
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     Part = TypeVar("Part", bound=nn.Module)
 
-# The files that may be imported, for the processes that this one starts.
+# The files that may be imported, as JSON, for the processes that this one starts.
 FILES_VARIABLE = "TRANSFORMER_VARIANTS"
 
 
@@ -85,13 +86,17 @@ def variant_name(variant: type[Transformer] | str) -> str:
         InputError: if there is no such class.
     """
     if isinstance(variant, str):
-        module, colon, kind = variant.partition("@")[0].rpartition(":")
+        module, colon, kind = variant.rpartition(":")
+        kind = kind.partition("@")[0]
         if not colon:
             raise InputError(f"{variant!r} is no variant: write FILE.py:Class or module:Class")
-        file = Path(module) if module.endswith(".py") else None
+        file = expand_user(module) if module.endswith(".py") else None
     else:
         module, kind = variant.__module__, variant.__qualname__
-        file = None if _is_installed(module) else Path(inspect.getfile(variant))
+        try:
+            file = None if _is_installed(module) else Path(inspect.getfile(variant))
+        except (OSError, TypeError) as error:  # as of a notebook
+            raise InputError(f"{kind} is in no file: write it into a FILE.py") from error
     if file is not None:
         trust(file)
         module = file.stem
@@ -118,11 +123,11 @@ def trust(*paths: Path) -> None:
         if not path.is_file():
             raise InputError(f"there is no file {path}")
     files = _trusted() | {path.stem: path.resolve() for path in paths}
-    os.environ[FILES_VARIABLE] = os.pathsep.join(map(str, files.values()))
+    os.environ[FILES_VARIABLE] = json.dumps([str(path) for path in files.values()])
 
 
 def _trusted() -> dict[str, Path]:
-    paths = map(Path, filter(None, os.environ.get(FILES_VARIABLE, "").split(os.pathsep)))
+    paths = map(Path, json.loads(os.environ.get(FILES_VARIABLE) or "[]"))
     return {path.stem: path for path in paths}
 
 
@@ -137,14 +142,14 @@ def _is_installed(module: str) -> bool:
 
 def _source(module: str) -> Path:
     """The file of a module."""
-    if module in _trusted():
-        return _trusted()[module]
+    if (file := _trusted().get(module)) and file.is_file():
+        return file
     with suppress(ImportError):
         spec = importlib.util.find_spec(module) if _is_installed(module) else None
         if spec and spec.origin:
             return Path(spec.origin)
-    file = f"{module.rpartition('.')[2]}.py"
-    raise InputError(f"a variant is in {module}, which is not installed: add --variant …/{file}")
+    name = f"{module.rpartition('.')[2]}.py"
+    raise InputError(f"a variant is in {module}, which is not installed: add --variant …/{name}")
 
 
 def source_digest(module: str, kind: str) -> str:
@@ -152,38 +157,34 @@ def source_digest(module: str, kind: str) -> str:
 
     Comments, docstrings and what the class does not use do not count.
     """
-    needed: set[str] = set()
-    file = _source(module)
-    _collect(module.rpartition(".")[0], file, kind, set(), needed)
+    package, file = module.rpartition(".")[0], _source(module)
+    left, seen, needed = [(file, kind)], set[tuple[Path, str]](), set[str]()
+    while left:
+        path, name = place = left.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        for statement in _statements(path, path.read_bytes()):
+            if {name, "*"} & _bound(statement):
+                needed.add(ast.unparse(statement))
+                left += _imported(package, path, statement, name)
+                left += [(path, x.id) for x in ast.walk(statement) if isinstance(x, ast.Name)]
     if not needed:
         raise InputError(f"there is no {kind} in {file}")
     return hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
 
 
-def _collect(
-    package: str, file: Path, name: str, seen: set[tuple[Path, str]], needed: set[str]
-) -> None:
-    """Add the statements that bind ``name`` in ``file`` to ``needed``, and those they use."""
-    if (file, name) in seen:
-        return
-    seen.add((file, name))
-    for statement in _statements(file, file.read_bytes()):
-        if not {name, "*"} & _bound(statement):
-            continue
-        needed.add(ast.unparse(_without_docstrings(statement)))
-        for path, imported in _imported(package, file, statement, name):
-            _collect(package, path, imported, seen, needed)
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name):
-                _collect(package, file, node.id, seen, needed)
-
-
 @functools.cache
 def _statements(path: Path, source: bytes) -> list[ast.stmt]:
+    """The statements of a file, without docstrings."""
     try:
-        return ast.parse(source).body
+        tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path} cannot be read as Python: {error}") from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree.body
 
 
 @functools.cache
@@ -233,10 +234,3 @@ def _beside(package: str, file: Path, module: str) -> Path | None:
     parent, _, name = module.rpartition(".")
     path = file.with_name(f"{name}.py")
     return path if name and parent == package and path.is_file() else None
-
-
-def _without_docstrings(statement: ast.stmt) -> ast.stmt:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return statement

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict, get_type_hints
 
-from transformer.config import (
-    Config,
-    Positions,
-    Precision,
-    Schedule,
-    config_fields,
-    fits,
-    takes,
-)
+from transformer.config import Config, Positions, Precision, Schedule, config_fields, fits, takes
 from transformer.errors import InputError, unknown_name
 
 Value = int | float | str | None  # and bool, an int

@@ -162,7 +162,7 @@ def test_cached_steps_give_the_logits_of_full_decoding(positions: Positions) -> 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_result_depends_on_no_size_of_batches_or_number_of_threads(
-    beam_size: int, set_threads: Callable[[int], None]
+    beam_size: int, set_threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = lively_model(LARGE, end=2.0)
     config = DecodingConfig(beam_size=beam_size, max_extra_length=7)
@@ -170,9 +170,10 @@ def test_the_result_depends_on_no_size_of_batches_or_number_of_threads(
     lengths = torch.randint(1, 20, (23,)).tolist()
     sources = [random_sentences([length])[0].tolist() for length in lengths]
     results: list[dict[int, list[int]]] = []
-    for threads, size in ((1, 1), (1, 77), (1, 611), (2, None), (3, None)):
+    for threads, size in ((1, 1), (1, 77), (1, 611), (2, 2_048), (3, 2_048)):
         set_threads(threads)
-        results.append(dict(decode_sentences(model, sources, config, tokens_per_batch=size)))
+        monkeypatch.setattr(search, "_CPU_TOKENS", size)
+        results.append(dict(decode_sentences(model, sources, config)))
     assert all(result == results[0] for result in results)
     assert sorted(results[0]) == list(range(23))
     assert len({len(hypothesis) for hypothesis in results[0].values()}) > 5
@@ -234,7 +235,8 @@ def test_keys_and_values_fit_into_memory(beam_size: int, monkeypatch: pytest.Mon
     figures = measure_steps(monkeypatch, taken)
     monkeypatch.setattr(key_value_cache, "_INITIAL_STEPS", 1)
     sources = [random_sentences([length])[0].tolist() for length in (2,) * 20]
-    found = dict(decode_sentences(model, sources, config, tokens_per_batch=40))
+    monkeypatch.setattr(search, "_CPU_TOKENS", 40)
+    found = dict(decode_sentences(model, sources, config))
     assert len(found) == 20
     assert 0.3 * room < max(figures) <= room
 
@@ -246,7 +248,7 @@ def test_a_step_on_a_gpu_waits_for_no_result() -> None:
         decoder = IncrementalDecoder(model, torch.ones(3, 7, dtype=torch.long))
         beams = Beams.start(torch.full((3,), 9), longest=9, beam=4, alpha=0.6)
         for _ in range(3):
-            search.extend(decoder, beams, candidates=8)
+            search.extend(decoder, beams)
     assert beams.history.shape == (3, 4, 3)
     with pytest.raises(RuntimeError, match="meta"):
         beams.done.any().item()

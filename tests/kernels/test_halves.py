@@ -13,7 +13,7 @@ from torch import Tensor
 from transformer.config import Config, override
 from transformer.data.batches import Batch
 from transformer.data.module import TranslationDataModule
-from transformer.kernels.dropout import Dropout
+from transformer.kernels.dropout import Dropout, dropout_generator
 from transformer.kernels.threads import map_on_threads
 from transformer.training.module import TransformerModule
 
@@ -119,3 +119,5 @@ def test_the_halves_have_different_dropout_masks(
     monkeypatch.setattr(module, "loss", keep)
     module.training_loss(twice)
     assert lost[0] != lost[1]
+    left = map_on_threads(lambda _: dropout_generator.get(), range(4), threads=2)
+    assert list(left) == [None] * 4

@@ -14,7 +14,7 @@ from tests.samples import TINY_MODEL
 from transformer.config import ModelConfig
 from transformer.kernels.dropout import Dropout
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.embeddings import sinusoids
+from transformer.model.embeddings import Embedding, sinusoids
 from transformer.model.encoder_decoder import DecoderLayer, EncoderLayer, PostNorm, Transformer
 
 BATCH, SRC, TGT = 3, 5, 11
@@ -140,6 +140,15 @@ def test_a_table_extended_in_inference_mode_can_be_trained_with() -> None:
         torch.testing.assert_close(module(torch.full((1, 97), 5))[0], sinusoids(97, 26))
     module(torch.full((1, 53), 5)).sum().backward()
     assert module.weight.grad is not None
+
+
+def test_threads_that_extend_the_table_at_once_get_all_their_positions() -> None:
+    class Raced(Embedding):
+        def __setattr__(self, name: str, value: Any) -> None:
+            """A shorter table of another thread takes its place."""
+            super().__setattr__(name, value[:19] if name == "_sinusoids" else value)
+
+    assert Raced(TINY_MODEL).encode_positions(0, 97).size(0) == 97
 
 
 def test_dropout_follows_every_sublayer_and_the_embedding() -> None:

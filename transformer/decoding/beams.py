@@ -64,15 +64,12 @@ class Beams:
             done=torch.zeros(batch, dtype=torch.bool, device=device),
         )
 
-    def extend(self, log_probabilities: Tensor, tokens: Tensor) -> Tensor:
+    def extend(self, log_probabilities: Tensor, tokens: Tensor) -> None:
         """Replace the hypotheses by their best continuations.
 
         Args:
             log_probabilities: ``(batch, beam, candidates)``, best first
             tokens: the corresponding word-pieces
-
-        Returns:
-            The old hypothesis that each new one continues, ``(batch, beam)``.
         """
         beam, candidates = tokens.shape[1:]
         totals = (self.scores.unsqueeze(2) + log_probabilities).flatten(1)
@@ -82,11 +79,10 @@ class Beams:
         ends = tokens.eq(EOS_ID)
         self._finish(scores[:, :beam].masked_fill(~ends[:, :beam], -torch.inf), parents[:, :beam])
         self.scores, alive = scores.masked_fill(ends, -torch.inf).topk(beam, dim=1)
-        parents, self.last_tokens = parents.gather(1, alive), tokens.gather(1, alive)
-        self.parents = parents
-        history = self.history.gather(1, parents.unsqueeze(2).expand(-1, -1, self.history.size(2)))
+        self.parents, self.last_tokens = parents.gather(1, alive), tokens.gather(1, alive)
+        index = self.parents.unsqueeze(2).expand(-1, -1, self.history.size(2))
+        history = self.history.gather(1, index)
         self.history = torch.cat([history, self.last_tokens.unsqueeze(2)], dim=2)
-        return parents
 
     def _finish(self, scores: Tensor, parents: Tensor) -> None:
         """Record hypotheses that finish now; ``scores`` is -inf for all others."""

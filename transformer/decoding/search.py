@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,7 +40,6 @@ def decode_sentences(
     sources: Sequence[Sequence[int]],
     config: DecodingConfig,
     *,
-    tokens_per_batch: int | None = None,
     constrain: Callable[[Sequence[int]], Constraint] | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """Translate sentences in batches of similar length, longest first.
@@ -51,8 +49,6 @@ def decode_sentences(
     Args:
         model: put into evaluation mode
         sources: word-piece ids, each ending with the end-of-sentence id
-        tokens_per_batch: source word-pieces per batch; None chooses by device. It does not affect
-            the result
         constrain: called with the indices of the sources of a batch, on the thread of its search
 
     Yields:
@@ -61,9 +57,9 @@ def decode_sentences(
     model.eval()
     device = model.embedding.weight.device
     threads = min(torch.get_num_threads(), _MAX_THREADS) if device.type == "cpu" else 1
-    budget = tokens_per_batch or (_GPU_TOKENS if device.type == "cuda" else _CPU_TOKENS)
+    budget = _GPU_TOKENS if device.type == "cuda" else _CPU_TOKENS
     lengths = [len(source) for source in sources]
-    batches = _batches(lengths, budget, _sentences_in_memory(model, config), threads)
+    batches = _batches(lengths, budget, _positions_in_memory(model), config, threads)
 
     @torch.inference_mode()
     def decode(rows: Sequence[int]) -> list[list[int]]:
@@ -76,40 +72,33 @@ def decode_sentences(
         yield from zip(rows, hypotheses, strict=True)
 
 
-def _sentences_in_memory(model: Transformer, config: DecodingConfig) -> Callable[[int], int]:
-    """The number of sentences of a given length whose keys and values fit into memory."""
+def _positions_in_memory(model: Transformer) -> int:
+    """The number of positions whose keys and values, of all layers, fit into memory."""
     weights, sizes = model.embedding.weight, model.config
+    available = _CPU_CACHE_BYTES
     if weights.is_cuda:
         memory = torch.cuda.get_device_properties(weights.device).total_memory
         available = int(_GPU_CACHE_SHARE * memory)
-    else:
-        available = _CPU_CACHE_BYTES
-    per_position = (
-        sizes.num_layers * sizes.num_heads * (sizes.d_k + sizes.d_v) * weights.element_size()
-    )
-
-    def number(length: int) -> int:
-        # Each step adds a position for every hypothesis, and the cache grows by doubling.
-        positions = length + 2 * config.beam_size * (length + config.max_extra_length)
-        return available // (per_position * positions)
-
-    return number
+    widths = sizes.num_layers * sizes.num_heads * (sizes.d_k + sizes.d_v)
+    return available // (widths * weights.element_size())
 
 
 def _batches(
-    lengths: Sequence[int], budget: int, max_sentences: Callable[[int], int], min_batches: int
+    lengths: Sequence[int], budget: int, room: int, config: DecodingConfig, min_batches: int
 ) -> list[list[int]]:
     """Indices in at least ``min_batches`` batches of at most ``budget`` positions, if possible.
 
     Args:
-        max_sentences: of a batch, by the length of its longest sentence
+        room: positions of keys and values for each batch
     """
-    order = np.argsort([-length for length in lengths], kind="stable").tolist()
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     max_size = -(-len(order) // min_batches)
     batches: list[list[int]] = []
     while order:
         longest = max(1, lengths[order[0]])
-        size = max(1, min(max_size, budget // longest, max_sentences(longest)))
+        # Each step adds a position for every hypothesis, and the cache grows by doubling.
+        positions = longest + 2 * config.beam_size * (longest + config.max_extra_length)
+        size = max(1, min(max_size, budget // longest, room // positions))
         batches.append(order[:size])
         order = order[size:]
     return batches
@@ -137,10 +126,9 @@ def beam_search(
     limits = src.ne(PAD_ID).sum(1) + config.max_extra_length  # ends included
     longest = int(limits.max())
     beams = Beams.start(limits, longest, config.beam_size, config.length_penalty)
-    candidates = min(2 * config.beam_size, model.config.vocab_size)
     steps_between_looks = _STEPS_BETWEEN_LOOKS if src.is_cuda else 1
     while len(beams.sentences) > 0:
-        extend(decoder, beams, candidates, constraint)
+        extend(decoder, beams, constraint)
         if decoder.position % steps_between_looks != 0 and decoder.position < longest:
             continue
         done = beams.done.cpu()
@@ -156,18 +144,11 @@ def beam_search(
     return hypotheses
 
 
-def extend(
-    decoder: IncrementalDecoder,
-    beams: Beams,
-    candidates: int,
-    constraint: Constraint | None = None,
-) -> None:
-    """Make all hypotheses one word-piece longer, without waiting for a GPU.
-
-    Args:
-        candidates: the number of continuations that each hypothesis offers
-    """
+def extend(decoder: IncrementalDecoder, beams: Beams, constraint: Constraint | None = None) -> None:
+    """Make all hypotheses one word-piece longer, without waiting for a GPU."""
     logits = decoder.step(beams.last_tokens).float()
+    candidates = min(2 * beams.scores.size(1), logits.size(2))
     constrain = constraint and partial(constraint, beams)
-    decoder.select_hypotheses(beams.extend(*best_continuations(logits, candidates, constrain)))
+    beams.extend(*best_continuations(logits, candidates, constrain))
+    decoder.select_hypotheses(beams.parents)
     beams.end()

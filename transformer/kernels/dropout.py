@@ -5,8 +5,6 @@ Plain form: ``torch.nn.Dropout``, up to which elements are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
@@ -15,18 +13,8 @@ from torch import Tensor, nn
 
 _LEVELS = 2**16
 
-# None stands for torch's default generator, which all threads share.
-_generator: ContextVar[torch.Generator | None] = ContextVar("dropout", default=None)
-
-
-@contextmanager
-def dropout_generator(generator: torch.Generator) -> Generator[None]:
-    """Draw CPU masks from ``generator`` within this context, in the current thread only."""
-    token = _generator.set(generator)
-    try:
-        yield
-    finally:
-        _generator.reset(token)
+# What CPU masks are drawn from; None stands for torch's default generator, which threads share.
+dropout_generator: ContextVar[torch.Generator | None] = ContextVar("dropout", default=None)
 
 
 class Dropout(nn.Module):
@@ -48,7 +36,7 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         dropped = round(self.p * _LEVELS)
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
-        draws.random_(-(2**63), None, generator=_generator.get())
+        draws.random_(-(2**63), None, generator=dropout_generator.get())
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
         keep = torch.ge(bits, dropped - _LEVELS // 2, out=torch.empty_like(x))
         return x * keep.mul_(_LEVELS / (_LEVELS - dropped))

@@ -52,12 +52,12 @@ class _LossOfHalves(Function):
 
         def differentiate(half: tuple[Half, int]) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
             part, seed = half
-            with dropout_generator(torch.Generator().manual_seed(seed)):
-                value, other = loss(part)
-                found = torch.autograd.grad(
-                    value, parameters, allow_unused=True, materialize_grads=True
-                )
-                return value.detach(), other, found
+            dropout_generator.set(torch.Generator().manual_seed(seed))
+            value, other = loss(part)
+            found = torch.autograd.grad(
+                value, parameters, allow_unused=True, materialize_grads=True
+            )
+            return value.detach(), other, found
 
         first, second = map_on_threads(differentiate, zip(halves, seeds, strict=True), threads=2)
         ctx.save_for_backward(*(a.add_(b) for a, b in zip(first[2], second[2], strict=True)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache
 from typing import TypeVar
 
@@ -33,7 +34,10 @@ def torch_threads(count: int | None) -> Generator[None]:
 def map_on_threads(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int
 ) -> Generator[Result]:
-    """``map`` on this many threads, or on the calling one if ``threads`` is 1."""
+    """``map`` on this many threads, or on the calling one if ``threads`` is 1.
+
+    On threads, what an item sets in a context variable ends with it.
+    """
     if threads <= 1:
         yield from map(function, items)
         return
@@ -41,7 +45,7 @@ def map_on_threads(
 
     def with_share_of_threads(item: Item) -> Result:
         torch.set_num_threads(max(1, all_threads // threads))
-        return function(item)
+        return copy_context().run(function, item)
 
     try:
         yield from _pool(threads).map(with_share_of_threads, items)

@@ -70,7 +70,10 @@ class Embedding(PaddedMatrix):
         if self.positions is not None:
             index = torch.arange(start, start + length, device=self.positions.device)
             return self.positions[index.clamp_(max=self.positions.size(0) - 1)]
-        if start + length > self._sinusoids.size(0):
-            # It grows with the longest sentence that a process sees.
-            self._sinusoids = sinusoids(2 * (start + length), self.d_model).to(self.weight)
-        return self._sinusoids[start : start + length]
+        table = self._sinusoids
+        if start + length > table.size(0):
+            # It grows with the longest sentence that a process sees. Another thread may do the
+            # same for a shorter one.
+            table = sinusoids(2 * (start + length), self.d_model).to(self.weight)
+            self._sinusoids = table
+        return table[start : start + length]

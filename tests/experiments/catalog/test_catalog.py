@@ -100,11 +100,11 @@ def test_an_experiment_keeps_its_configuration(file: Path) -> None:
             "\n\nfrom transformer import TextFile\nTextFile(location='https://a')",
             ", line 4: https://a is a download and needs its sha256",
         ),
-        (
-            f"{CORPUS}\nimport dataclasses\ndataclasses.replace(CORPUS, train=(CORPUS.valid))",
-            ": TypeError: 'ParallelText' object is not iterable",
-        ),
         (CORPUS.replace("europarl_en_de", "a/b"), "corpus name 'a/b' becomes a folder name"),
+        (
+            f"{CORPUS}\nfrom dataclasses import replace\nreplace(CORPUS, train=CORPUS.valid)",
+            "the corpus europarl_en_de needs train=(ParallelText(…), …) and valid=ParallelText(…)",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(content: str, said: str, file: Path) -> None:
