@@ -26,7 +26,8 @@ def remove_unfinished(directory: Path) -> None:
     """Remove the half-written files that killed processes left in a run's directory."""
     for folder in (directory, directory / "checkpoints"):
         for path in folder.glob(f".*{_UNFINISHED}"):
-            path.unlink(missing_ok=True)
+            if not path.is_dir():  # as of an export, which may be at work
+                path.unlink(missing_ok=True)
 
 
 def expand_user(path: str | Path) -> Path:
