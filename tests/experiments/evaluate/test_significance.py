@@ -11,9 +11,8 @@ import sacrebleu
 from experiments.cli import compare
 from experiments.evaluate.significance import compare_lines, compare_runs
 from experiments.records.outputs import hypotheses_path
-from experiments.records.ownership import claim
 from tests.experiments.samples import result_of, tiny_experiment
-from tests.samples import number_pairs, write_corpus
+from tests.samples import new_run, number_pairs, write_corpus
 from transformer.errors import InputError
 
 REFERENCES = [target for _, target in number_pairs(211, seed=5)]
@@ -79,7 +78,7 @@ def test_runs_are_compared_by_their_translations(
     finished: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other"
-    claim(other, tiny_experiment(folder, seed=7))
+    new_run(other, tiny_experiment(folder, seed=7))
     with pytest.raises(InputError, match=r"other has no test\.hypotheses\.txt: it is not finished"):
         compare_runs(finished, other, "test")
     lines = (folder / "test.de").read_bytes()

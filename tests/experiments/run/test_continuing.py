@@ -23,7 +23,6 @@ from experiments.callbacks.metrics import Clock, ShowTraining
 from experiments.callbacks.stopping import RankVote, StoppedError
 from experiments.records.experiment import Experiment, Limits
 from experiments.records.outputs import newest_sound, read_metrics, step_checkpoints, to_average
-from experiments.records.ownership import claim
 from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
 from experiments.records.result import load_result
 from experiments.run import run
@@ -35,7 +34,7 @@ from tests.experiments.samples import (
     result_of,
     tiny_experiment,
 )
-from tests.samples import flip_a_bit
+from tests.samples import flip_a_bit, new_run
 
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -53,7 +52,7 @@ def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
 ):
     directory, random, late = tmp_path / "run", Random(seed), 0
     words = ("ablations.runs.entry", directory, "1", "none")
-    claim(directory, experiment)
+    new_run(directory, experiment)
     for number in range(times):  # at random steps
         stop = _steps(directory) + random.randint(1, 20 // times)
         running = begin(*words, stdin=None)
