@@ -59,9 +59,10 @@ def lock_directory(directory: Path) -> Generator[None]:
         return
     # A paused earlier attempt may still hold its own lock, which was renamed with the directory.
     attempt = read_attempt(directory)
-    lock = ".lock" if attempt is None else f".lock-{attempt.number}"
+    lock = directory / (".lock" if attempt is None else f".lock-{attempt.number}")
     try:
-        with FileLock(directory / lock, timeout=_LOCK_SECONDS):
+        # The file is opened first: filelock would make a directory again that was taken over.
+        with lock.open("a"), FileLock(lock, timeout=_LOCK_SECONDS):
             remove_unfinished(directory)
             yield
     except Timeout as error:

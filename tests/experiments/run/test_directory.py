@@ -19,6 +19,7 @@ from experiments.catalog.find import EXPERIMENTS
 from experiments.records.data import recorded_data
 from experiments.records.experiment import Experiment, load_experiment
 from experiments.records.outputs import read_metrics
+from experiments.records.ownership import lock_directory
 from experiments.records.progress import read_progress
 from experiments.records.result import load_result
 from experiments.run import execute, run
@@ -107,6 +108,12 @@ def test_a_directory_in_use_is_refused(
     message = f"{copy} is in use by another process"
     with FileLock(copy / ".lock"), pytest.raises(InputError, match=message):
         run(experiment, copy)
+
+
+def test_a_directory_that_is_gone_is_not_locked(tmp_path: Path):
+    with pytest.raises(FileNotFoundError), lock_directory(tmp_path / "seed-1.attempt-1"):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
