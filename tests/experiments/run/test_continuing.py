@@ -35,6 +35,7 @@ from tests.experiments.samples import (
     tiny_experiment,
 )
 from tests.samples import flip_a_bit, new_run
+from transformer.files import rename
 
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -218,6 +219,19 @@ def test_damaged_newest_checkpoints_cost_only_their_steps(
     assert endings == ["continuing from the one before it", "starting over"][:damaged]
     assert [step for step, _ in step_checkpoints(unfinished)] == [30, 40]
     assert_same_end(unfinished, finished)
+
+
+def test_several_ranks_find_the_same_damage(unfinished: Path, monkeypatch: pytest.MonkeyPatch):
+    (_, older), (_, newest) = step_checkpoints(unfinished)
+    flip_a_bit(newest, newest.stat().st_size // 2)
+
+    def be_second(path: Path, target: Path) -> None:
+        rename(path, target)
+        rename(path, target)
+
+    monkeypatch.setattr("experiments.records.outputs.rename", be_second)
+    with pytest.warns(UserWarning, match="is damaged: continuing from the one before it"):
+        assert newest_sound(unfinished) == (30, older)
 
 
 def test_damage_is_noticed(unfinished: Path):
