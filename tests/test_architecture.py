@@ -196,7 +196,7 @@ LINES = {
     "experiments/figures": 160,
     "experiments/records": 930,
     "tests": 15_670,
-    "transformer": 1_070,
+    "transformer": 1_080,
     "transformer/data": 2_710,
     "transformer/decoding": 420,
     "transformer/evaluation": 780,

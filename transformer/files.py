@@ -51,6 +51,14 @@ def make_directory(path: Path) -> None:
         raise InputError(f"{path} cannot be made ({why}): choose another --directory") from error
 
 
+def check_output(path: Path) -> None:
+    """Check that the file of ``--output`` can be written, before the work for it begins."""
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder: --output cannot be written")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: --output takes a file")
+
+
 def rename(path: Path, target: Path) -> None:
     """Rename a file or a folder so that the new name survives a power cut; a file is replaced."""
     path.rename(target)
