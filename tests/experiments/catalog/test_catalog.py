@@ -101,6 +101,7 @@ def test_an_experiment_keeps_its_configuration(file: Path) -> None:
             ", line 4: https://a is a download and needs its sha256",
         ),
         (CORPUS.replace("europarl_en_de", "a/b"), "corpus name 'a/b' becomes a folder name"),
+        (EXPERIMENT[:-2] + ", splits=['test'])", "splits are ['test'], but valid must be among"),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(content: str, said: str, file: Path) -> None:
