@@ -136,7 +136,7 @@ def _start_run(experiment: Experiment, directory: Path) -> Any:
     if (attempt := read_attempt(directory)) is not None:
         name = f"{name}-attempt{attempt.number}"
         config |= {"cell": attempt.cell, "attempt": attempt.number, "host": attempt.host}
-        config["resumed_from"] = attempt.wandb_ids[-1] if attempt.wandb_ids else None
+        config["resumed_from"] = wandb_id(directory)
     run = _start(
         directory,
         new=attempt is not None,

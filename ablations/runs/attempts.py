@@ -19,14 +19,7 @@ from math import isfinite
 from pathlib import Path
 
 from ablations.runs.lock import own_name
-from experiments.records.attempt import (
-    ATTEMPT_FILE,
-    Attempt,
-    Failure,
-    read_attempt,
-    wandb_id,
-    write_attempt,
-)
+from experiments.records.attempt import ATTEMPT_FILE, Attempt, Failure, read_attempt, write_attempt
 from experiments.records.experiment import CONFIG_FILE
 from experiments.records.progress import Progress, RunState, read_progress, write_progress
 from experiments.records.result import RESULT_FILE, Result, load_result
@@ -96,14 +89,7 @@ def next_attempt(directory: Path, name: str, devices: tuple[int | str, ...], ran
     before = read_attempt(directory)
     if before is None:
         return attempt
-    tracked = wandb_id(directory)  # None if the last attempt ended before W&B started
-    return replace(
-        attempt,
-        failures=before.failures,
-        wandb_ids=(*before.wandb_ids, *([tracked] if tracked else [])),
-        kills=before.kills,
-        furthest=before.furthest,
-    )
+    return replace(attempt, failures=before.failures, kills=before.kills, furthest=before.furthest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

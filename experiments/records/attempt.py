@@ -37,9 +37,9 @@ class Attempt:
 
     The ``worker``, a process of that unique name, started it on ``host``, with ``devices``
     (numbers or UUIDs of GPUs; none on the CPU) and ``ranks`` processes, at ``started_at``, in
-    seconds since the epoch. ``failures`` and ``wandb_ids`` (W&B runs) are those of earlier
-    attempts, oldest first; ``given_up`` if there will be no more attempts. ``kills`` counts the
-    attempts in a row that were killed before they got beyond step ``furthest``.
+    seconds since the epoch. ``failures`` are those of earlier attempts, oldest first; ``given_up``
+    if there will be no more attempts. ``kills`` counts the attempts in a row that were killed
+    before they got beyond step ``furthest``.
     """
 
     cell: str
@@ -51,7 +51,6 @@ class Attempt:
     started_at: float
     failures: tuple[Failure, ...] = ()
     given_up: bool = False
-    wandb_ids: tuple[str, ...] = ()
     kills: int = 0
     furthest: int = 0
 

@@ -186,8 +186,7 @@ def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_befo
     ids: list[str] = []
     for number in (None, None, 1, 2):
         if number is not None:
-            attempt = dataclasses.replace(ATTEMPT, number=number, wandb_ids=tuple(ids[2:]))
-            write_attempt(tmp_path, attempt)
+            write_attempt(tmp_path, dataclasses.replace(ATTEMPT, number=number))
         with closing(Tracking(experiment, tmp_path)) as tracking:
             assert tracking._run is not None
             assert dict(tracking._run.summary) == {"paper/bleu": 24.9}
@@ -197,7 +196,7 @@ def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_befo
     assert [given["id"] for given in init.given] == ids
     assert ids[0] == ids[1] and len(set(ids)) == 3
     first, second = (given["config"] for given in init.given[2:])
-    assert (first["resumed_from"], second["resumed_from"]) == (None, ids[2])
+    assert (first["resumed_from"], second["resumed_from"]) == (ids[1], ids[2])
     assert (second["cell"], second["row"]) == ("base/seed-1", "A-h1")
     assert (second["attempt"], second["host"]) == (2, "node7")
     assert init.given[3]["name"] == "numbers-seed3-attempt2"
