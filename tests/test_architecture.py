@@ -189,7 +189,7 @@ LINES = {
     "bench": 820,
     "experiments": 1_260,
     "experiments/attention": 390,
-    "experiments/callbacks": 440,
+    "experiments/callbacks": 430,
     "experiments/catalog": 480,
     "experiments/evaluate": 600,
     "experiments/export": 380,
