@@ -195,7 +195,7 @@ LINES = {
     "experiments/export": 380,
     "experiments/figures": 160,
     "experiments/records": 930,
-    "tests": 15_680,
+    "tests": 15_690,
     "transformer": 1_080,
     "transformer/data": 2_710,
     "transformer/decoding": 420,

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 import sacrebleu
 
+from experiments.catalog.find import EXPERIMENTS
 from experiments.cli import compare
 from experiments.evaluate.significance import compare_lines, compare_runs
 from experiments.records.outputs import hypotheses_path
@@ -87,6 +88,12 @@ def test_runs_are_compared_by_their_translations(
     first, second, difference, _ = capsys.readouterr().out.splitlines()
     assert first.endswith(str(finished)) and second.startswith("BLEU 100.00")
     assert ", 11 lines: " in difference
+
+
+def test_trees_are_not_compared_by_bleu(tmp_path: Path) -> None:
+    new_run(tmp_path / "run", EXPERIMENTS["craft_short"])
+    with pytest.raises(InputError, match="run is of a parser, and BLEU is of translations"):
+        compare_runs(tmp_path / "run", tmp_path / "run", "valid")
 
 
 def test_a_target_without_spaces_is_scored_and_compared_by_its_own_tokenizer(
