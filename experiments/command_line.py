@@ -20,7 +20,7 @@ from experiments.records.provenance import commit
 from transformer.errors import InputError
 
 BAD_INPUT = 2
-# Errors of a full disk, missing permissions or a long path, which are not bugs of ours.
+# Errors of a full disk, a long name or missing permissions, which are not bugs of ours.
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ENVIRONMENT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, *_DENIED)
 _DISTRIBUTION = "attention-is-all-you-need"

@@ -40,6 +40,7 @@ from transformer.config import ModelConfig
 from transformer.data.module import TranslationDataModule
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
+from transformer.files import make_directory
 from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
 from transformer.training.optimizer import NonFiniteError
@@ -78,8 +79,10 @@ def run(
         raise InputError(f"accumulate is {accumulate}, but must be at least 1")
     if is_first_rank():
         check_configuration(directory, experiment)
+        if not fenced:
+            make_directory(directory)
     with (
-        lock_directory(directory, make=not fenced),
+        lock_directory(directory),
         torch_threads(experiment.config.training.threads),
         closing(Display(directory)) as display,
     ):
@@ -109,7 +112,7 @@ def _prepare(experiment: Experiment, directory: Path, display: Display) -> Trans
     data = TranslationDataModule(experiment.config, recorded_data(directory))
     corpus = data.corpus
     if is_first_rank():
-        claim(directory, experiment, make=False)
+        claim(directory, experiment)
         record_data(directory, corpus)
     return data
 

@@ -12,6 +12,8 @@ from random import Random
 import torch
 from torch import Tensor
 
+from experiments.records.experiment import Experiment
+from experiments.records.ownership import claim
 from transformer.config import (
     BOS_ID,
     EOS_ID,
@@ -152,3 +154,9 @@ def flip_a_bit(path: Path, place: int = -1, *, keep_date: bool = False) -> None:
     path.write_bytes(content)
     if keep_date:
         os.utime(path, ns=(date, date))
+
+
+def new_run(directory: Path, experiment: Experiment) -> None:
+    """Write the experiment into a directory, which is made if it is missing."""
+    directory.mkdir(parents=True, exist_ok=True)
+    claim(directory, experiment)

@@ -11,7 +11,13 @@ import pytest
 
 from tests.samples import DAMAGED_JSON
 from transformer.errors import InputError
-from transformer.files import expand_user, read_json, write_atomically, write_json
+from transformer.files import (
+    expand_user,
+    read_json,
+    remove_unfinished,
+    write_atomically,
+    write_json,
+)
 
 
 @pytest.mark.parametrize("content", DAMAGED_JSON.values(), ids=DAMAGED_JSON)
@@ -55,3 +61,12 @@ def test_a_file_system_that_syncs_no_folders_is_no_failure(
     monkeypatch.setattr(os, "fsync", fsync)
     write_atomically(tmp_path / "file", "text")
     assert (tmp_path / "file").read_text() == "text"
+
+
+def test_what_a_killed_process_left_half_written_is_removed_and_what_an_export_left_is_not(
+    tmp_path: Path,
+):
+    (tmp_path / ".ctranslate2.part").mkdir()
+    (tmp_path / ".result.json.1f.part").touch()
+    remove_unfinished(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".ctranslate2.part"]

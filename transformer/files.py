@@ -26,7 +26,8 @@ def remove_unfinished(directory: Path) -> None:
     """Remove the half-written files that killed processes left in a run's directory."""
     for folder in (directory, directory / "checkpoints"):
         for path in folder.glob(f".*{_UNFINISHED}"):
-            path.unlink(missing_ok=True)
+            if not path.is_dir():  # as of an export, which may be at work
+                path.unlink(missing_ok=True)
 
 
 def expand_user(path: str | Path) -> Path:
@@ -48,6 +49,14 @@ def make_directory(path: Path) -> None:
         in_place = isinstance(error, FileExistsError | NotADirectoryError)
         why = "a file is in its place" if in_place else error.strerror
         raise InputError(f"{path} cannot be made ({why}): choose another --directory") from error
+
+
+def check_output(path: Path) -> None:
+    """Check that the file of ``--output`` can be written, before the work for it begins."""
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder: --output cannot be written")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: --output takes a file")
 
 
 def rename(path: Path, target: Path) -> None:

@@ -55,7 +55,7 @@ def run_layers(directory: Path | None, device_type: str | None, *, quick: bool =
         raise InputError("--device is cuda, but torch finds no GPU here; use --device cpu")
     root = directory or Path("runs") / f"table1-{device.type}"
     make_directory(root)
-    with lock_directory(root, make=False), torch_threads(_THREADS):
+    with lock_directory(root), torch_threads(_THREADS):
         kind = "cuda" if device.type == "cuda" else "cpu"
         here = Measurements(kind=kind, device=device_name(device), torch=torch.__version__)
         found = continue_measurements(root, here)

@@ -26,7 +26,7 @@ from experiments.figures.render import to_pdf, to_png, to_svg
 from experiments.records.experiment import load_experiment
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import Attention, Kind, attend
-from transformer.files import write_atomically
+from transformer.files import check_output, write_atomically
 
 _ENDINGS = (".html", ".svg", ".pdf", ".png")
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -52,8 +52,7 @@ def show_attention(
     if ending not in _ENDINGS:
         raise InputError(f"{path} cannot be written: its name must end in {', '.join(_ENDINGS)}")
     model = load_experiment(directory).config.model
-    if not path.parent.is_dir():
-        raise InputError(f"{path.parent} is not a folder: --output cannot be written")
+    check_output(path)
     if find and not (layer is None and heads is None):
         raise InputError("--find chooses layers and heads itself: leave out --layer and --heads")
     chosen = _parse_heads(heads, model.num_heads)

@@ -34,7 +34,7 @@ from transformer.evaluation.bleu import bleu, sentence_chrf, tokenised_bleu
 from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.evaluation.parsing import evaluate_parses, most_frequent_label, right_branching
 from transformer.evaluation.perplexity import perplexity
-from transformer.files import write_atomically, write_json
+from transformer.files import check_output, write_atomically, write_json
 from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
 
@@ -224,8 +224,8 @@ def evaluate_run(
     """Print the scores of a run on a split, or on the lines of two files."""
     if (source is None) != (reference is None):
         raise InputError("--source and --reference belong together")
-    if output is not None and not output.parent.is_dir():
-        raise InputError(f"{output.parent} is not a folder: --output cannot be written")
+    if output is not None:
+        check_output(output)
     if source is not None and reference is not None:
         text = read_aligned(source, reference)
     else:

@@ -69,7 +69,8 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
 
     for run in (first, second):
         check_unchanged(run)
-        load_experiment(run)
+        if load_experiment(run).config.data.corpus.task == "parsing":
+            raise InputError(f"{run} is of a parser, and BLEU is of translations: evaluate has F1")
         if not (path := hypotheses_path(run, split)).is_file():
             raise InputError(
                 f"{run} has no {path.name}: it is not finished, or was not scored on {split}"

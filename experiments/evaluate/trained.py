@@ -119,7 +119,10 @@ def load_trained(
         trained = TrainedModel(experiment, model, run_vocabulary(directory))
     else:
         checkpoints = choose_checkpoints(experiment, directory, average)
-        trained = load_average(experiment, checkpoints, run_vocabulary(directory), device)
+        try:
+            trained = load_average(experiment, checkpoints, run_vocabulary(directory), device)
+        except FileNotFoundError as error:
+            raise InputError(f"{error.filename} was removed, as by training: try again") from error
     return with_ctranslate2(trained) if engine == "ctranslate2" else trained
 
 

@@ -50,7 +50,7 @@ def export_run(
     # Read before anything is written: the text may be missing, or the output be the run itself.
     data = recorded_data(directory)
     lines = [] if check is None else text_of_split(trained.experiment, "valid", data)[0][:check]
-    with _new_folder(output) as folder:
+    with _new_folder(output.resolve()) as folder:  # a link stays one
         shutil.copyfile(directory / VOCABULARY_FILE, folder / VOCABULARY_FILE)
         if format == "safetensors":
             save_weights(trained.model, folder)

@@ -38,6 +38,10 @@ class Experiment:
     labels: dict[str, int | float | str] = field(default_factory=dict)
     reported: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if "valid" not in self.splits:
+            raise InputError(f"splits are {self.splits}, but valid must be among them")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def newest_sound(directory: Path) -> tuple[int, Path] | None:
         step, path = found.pop()
         if _is_sound(path):
             return step, path
-        rename(path, path.with_name(f"{path.name}.damaged"))
+        with suppress(FileNotFoundError):  # another rank was first
+            rename(path, path.with_name(f"{path.name}.damaged"))
         then = "continuing from the one before it" if found else "starting over"
         warnings.warn(f"{path} is damaged: {then}", stacklevel=2)
     return None

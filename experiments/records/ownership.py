@@ -13,7 +13,7 @@ from experiments.records.attempt import read_attempt
 from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
-from transformer.files import make_directory, remove_unfinished, write_json
+from transformer.files import remove_unfinished, write_json
 
 # A run whose process has just been killed may hold its lock for a moment longer.
 _LOCK_SECONDS = 10
@@ -21,15 +21,10 @@ _LOCK_SECONDS = 10
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 
 
-def claim(directory: Path, experiment: Experiment, *, make: bool = True) -> None:
-    """Write the experiment into ``directory``, or check that it already is there.
-
-    A missing directory is created if ``make``.
-    """
+def claim(directory: Path, experiment: Experiment) -> None:
+    """Write the experiment into ``directory``, or check that it already is there."""
     check_configuration(directory, experiment)
     if not (directory / CONFIG_FILE).exists():
-        if make:
-            directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / CONFIG_FILE, to_dict(experiment))
 
 
@@ -57,21 +52,17 @@ def is_first_rank() -> bool:
 
 
 @contextmanager
-def lock_directory(directory: Path, *, make: bool) -> Generator[None]:
-    """Keep other processes out of the directory; the ranks of one run share it.
-
-    A missing directory is created if ``make``.
-    """
+def lock_directory(directory: Path) -> Generator[None]:
+    """Keep other processes out of the directory; the ranks of one run share it."""
     if not is_first_rank():
         yield
         return
-    if make:
-        make_directory(directory)
     # A paused earlier attempt may still hold its own lock, which was renamed with the directory.
     attempt = read_attempt(directory)
-    lock = ".lock" if attempt is None else f".lock-{attempt.number}"
+    lock = directory / (".lock" if attempt is None else f".lock-{attempt.number}")
     try:
-        with FileLock(directory / lock, timeout=_LOCK_SECONDS):
+        # The file is opened first: filelock would make a directory again that was taken over.
+        with lock.open("a"), FileLock(lock, timeout=_LOCK_SECONDS):
             remove_unfinished(directory)
             yield
     except Timeout as error:

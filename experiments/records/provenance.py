@@ -15,22 +15,26 @@ _PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "sacremoses", "
 @functools.cache
 def commit() -> str:
     """The commit of this project, with ``-dirty`` if files differ from it; or ``unknown``."""
-    # A run killed here would leave a lock behind, and the user's repository refuse to commit.
-    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
     try:
-        found = subprocess.run(
-            [*command, "--untracked-files=no"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # fails in that of others
+        found = _git("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    (first, *lines) = found.stdout.splitlines()
+    (first, *lines) = found.splitlines()
     is_dirty = any(not line.startswith("#") for line in lines)
     return first.removeprefix("# branch.oid ")[:12] + ("-dirty" if is_dirty else "")
+
+
+def _git(*words: str) -> str:
+    # A run killed here would leave a lock behind, and the user's repository refuse to commit.
+    return subprocess.run(
+        ["git", "--no-optional-locks", *words],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+    ).stdout
 
 
 def versions() -> dict[str, str]:

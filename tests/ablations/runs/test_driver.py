@@ -44,6 +44,7 @@ from tests.ablations.samples import (
     started,
     when,
 )
+from tests.samples import new_run
 from transformer.config import to_dict
 from transformer.data.prepared import make_manifest
 from transformer.errors import InputError
@@ -180,7 +181,7 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"base cannot be made, as a file is in its place"):
         work_on(tmp_path, {})
     (tmp_path / "base").unlink()
-    claim(BASE.directory(tmp_path), small_plan(seeds=[2]).experiment(Cell("base", 2)))
+    new_run(BASE.directory(tmp_path), small_plan(seeds=[2]).experiment(Cell("base", 2)))
     with pytest.raises(InputError, match=r"training\.seed: 2 -> 1"):
         work_on(tmp_path, {})
 
@@ -236,6 +237,8 @@ def test_the_next_attempt_has_the_files_and_the_earlier_one_can_write_nothing(
     second = begin_attempt(stem)
     assert (second.name, (second / "step").read_text()) == ("seed-1.attempt-2", "5")
     assert locate(stem) == second and not (second / ".lock-1").exists()
+    with pytest.raises(FileNotFoundError):
+        claim(first, small_plan().experiment(BASE))
     with pytest.raises(FileNotFoundError):
         write_progress(first, Progress(stage=RunState.TRAIN))
     assert not record_failure(first, "broke", [], killed=False, retries=0)

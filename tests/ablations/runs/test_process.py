@@ -15,12 +15,12 @@ import pytest
 from ablations.runs import process
 from ablations.runs.process import Job, Place, RunProcess
 from experiments.records.outputs import step_checkpoints
-from experiments.records.ownership import claim
 from experiments.records.progress import STOPPED_EXIT_CODE, read_progress
 from experiments.records.result import load_result
 from tests.ablations.storm.processes import DriverProcess, parent_of
 from tests.experiments.conftest import Start
 from tests.experiments.samples import tiny_experiment
+from tests.samples import new_run
 
 ROOT = Path(__file__).parents[3]
 _PATIENCE_SECONDS = 240.0
@@ -45,7 +45,7 @@ def trains(directory: Path) -> bool:
 
 
 def claimed(directory: Path, folder: Path, **settings: Any) -> Path:
-    claim(directory, tiny_experiment(folder, ("valid",), **settings))
+    new_run(directory, tiny_experiment(folder, ("valid",), **settings))
     return directory
 
 

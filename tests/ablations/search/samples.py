@@ -23,9 +23,9 @@ from ablations.tables.scale import Scale
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, Failure, write_attempt
 from experiments.records.outputs import valid_perplexities
-from experiments.records.ownership import claim
 from experiments.records.result import save_result
 from tests.ablations.samples import TINY, leave_curve, result
+from tests.samples import new_run
 
 # A perplexity for the parameters of a trial, in place of its training.
 Objective = Callable[[Mapping[str, Any]], float]
@@ -65,7 +65,7 @@ def leave(
 ) -> None:
     """Write the files of a finished trial, or of one that reached the step ``until``."""
     name = directory.name.partition(".")[0]
-    claim(directory, search.experiment(name, values))
+    new_run(directory, search.experiment(name, values))
     steps = search.base.training.max_steps
     last = steps if until is None else until
     leave_curve(directory, {x: y for x, y in curve(search, perplexity).items() if x <= last})

@@ -13,13 +13,12 @@ import pytest
 from ablations.tables.find import load_table
 from ablations.tables.plan import make_plan
 from ablations.tables.table import Cell
-from experiments.records.ownership import claim
 from experiments.run import run
 from tests.ablations import stand_in
 from tests.ablations.samples import prepare_stand_ins
 from tests.ablations.search.samples import journal
 from tests.experiments.samples import assert_same_end, outcome
-from tests.samples import write_corpus
+from tests.samples import new_run, write_corpus
 from transformer.files import read_json
 
 ROOT = Path(__file__).parents[3]
@@ -132,7 +131,7 @@ def run_undisturbed(place: Place, directory: Path) -> Path:
             if place.step_seconds is None:
                 run(plan.experiment(cell), alone)
             else:
-                claim(alone, plan.experiment(cell))
+                new_run(alone, plan.experiment(cell))
                 prepare_stand_ins(directory, {})
                 settings = read_json(directory / stand_in.SETTINGS_FILE)
                 assert stand_in.train(alone, settings) == 0

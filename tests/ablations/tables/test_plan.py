@@ -21,6 +21,7 @@ from experiments.records.checksums import read_checksums, record_checksums
 from experiments.records.ownership import claim
 from experiments.records.result import load_result, save_result
 from tests.ablations.samples import SMALL_TABLE, TINY, result, small_plan
+from tests.samples import new_run
 from transformer.config import override
 from transformer.errors import InputError
 
@@ -128,7 +129,7 @@ FIRST, SECOND = Cell("base", 1), Cell("narrow", 1)
 def finish(root: Path, plan: Plan, cell: Cell, perplexity: float = 5.0) -> None:
     """Leave what a finished run leaves."""
     directory = cell.directory(root)
-    claim(directory, plan.experiment(cell))
+    new_run(directory, plan.experiment(cell))
     save_result(directory, result(cell, perplexity, 20.0))
     for name in ("data.json", "metrics.csv", "valid.hypotheses.txt", "log.txt"):
         (directory / name).write_text(f"{cell} {name}\n")

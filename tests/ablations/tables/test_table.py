@@ -22,9 +22,9 @@ from ablations.tables.since import TABLE as SINCE
 from ablations.tables.table import Cell, Row, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from experiments.catalog.find import find_experiment
-from experiments.records.ownership import claim
 from experiments.records.result import save_result
 from tests.ablations.samples import CORPUS, TINY, result
+from tests.samples import new_run
 from transformer.config import Config, config_fields, from_dict, override, to_dict
 from transformer.data.corpora.treebanks import TreebankText
 from transformer.errors import InputError
@@ -240,7 +240,7 @@ def test_flops_by_the_time_on_a_device_stand_next_to_those_of_the_model(tmp_path
     table, cell = table2.TABLE, Cell("base-en-de", 1)
     plan = claim_plan(tmp_path, make_plan(table, find_scale(table, "small"), table.rows, [1]))
     experiment = plan.experiment(cell)
-    claim(cell.directory(tmp_path), experiment)
+    new_run(cell.directory(tmp_path), experiment)
     made = replace(result(cell), experiment=experiment.name, flops_nominal=4e13)
     save_result(cell.directory(tmp_path), made)
     rows, *others = results_grid(compute_numbers(tmp_path), tmp_path).columns

@@ -105,6 +105,7 @@ def test_an_experiment_keeps_its_configuration(file: Path) -> None:
             f"{CORPUS}\nfrom dataclasses import replace\nreplace(CORPUS, train=CORPUS.valid)",
             "the corpus europarl_en_de needs train=(ParallelText(…), …) and valid=ParallelText(…)",
         ),
+        (EXPERIMENT[:-2] + ", splits=['test'])", "splits are ['test'], but valid must be among"),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(content: str, said: str, file: Path) -> None:

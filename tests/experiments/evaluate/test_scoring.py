@@ -26,6 +26,15 @@ from transformer.evaluation.perplexity import perplexity, translate
 CPU = torch.device("cpu")
 
 
+def test_a_checkpoint_that_training_removes_meanwhile_is_named(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, call: Command
+):
+    removed = finished / "checkpoints" / "step-00000020.ckpt"
+    monkeypatch.setattr("experiments.evaluate.trained.choose_checkpoints", lambda *_: [removed])
+    (line,) = call("evaluate", finished).lines
+    assert line.endswith(f"{removed} was removed, as by training: try again")
+
+
 def test_both_means_are_scored_and_their_translations_kept(folder: Path, tmp_path: Path):
     experiment = tiny_experiment(
         folder, average_checkpoints=1, also_average=3, max_steps=10, checkpoint_every_steps=2

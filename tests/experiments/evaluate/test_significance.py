@@ -8,12 +8,12 @@ from random import Random
 import pytest
 import sacrebleu
 
+from experiments.catalog.find import EXPERIMENTS
 from experiments.cli import compare
 from experiments.evaluate.significance import compare_lines, compare_runs
 from experiments.records.outputs import hypotheses_path
-from experiments.records.ownership import claim
 from tests.experiments.samples import result_of, tiny_experiment
-from tests.samples import number_pairs, write_corpus
+from tests.samples import new_run, number_pairs, write_corpus
 from transformer.errors import InputError
 
 REFERENCES = [target for _, target in number_pairs(211, seed=5)]
@@ -79,7 +79,7 @@ def test_runs_are_compared_by_their_translations(
     finished: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other"
-    claim(other, tiny_experiment(folder, seed=7))
+    new_run(other, tiny_experiment(folder, seed=7))
     with pytest.raises(InputError, match=r"other has no test\.hypotheses\.txt: it is not finished"):
         compare_runs(finished, other, "test")
     lines = (folder / "test.de").read_bytes()
@@ -88,6 +88,12 @@ def test_runs_are_compared_by_their_translations(
     first, second, difference, _ = capsys.readouterr().out.splitlines()
     assert first.endswith(str(finished)) and second.startswith("BLEU 100.00")
     assert ", 11 lines: " in difference
+
+
+def test_trees_are_not_compared_by_bleu(tmp_path: Path) -> None:
+    new_run(tmp_path / "run", EXPERIMENTS["craft_short"])
+    with pytest.raises(InputError, match="run is of a parser, and BLEU is of translations"):
+        compare_runs(tmp_path / "run", tmp_path / "run", "valid")
 
 
 def test_a_target_without_spaces_is_scored_and_compared_by_its_own_tokenizer(

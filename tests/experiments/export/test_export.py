@@ -151,6 +151,8 @@ def test_every_engine_and_export_gives_the_results_of_the_run(
     finished: Path, tmp_path: Path, call: Command
 ):
     export, output = tmp_path / "export", tmp_path / "hypotheses.txt"
+    (tmp_path / "disk").mkdir()
+    export.symlink_to(tmp_path / "disk")
     assert call("export", finished, "--format", "safetensors", "--output", export).code == 0
     for place, engine in ((export, "torch"), (export, "ctranslate2"), (finished, "ctranslate2")):
         assert call("evaluate", place, "--engine", engine, "--output", output).code == 0

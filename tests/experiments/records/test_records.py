@@ -153,6 +153,8 @@ def test_the_commit_is_found_without_writing_to_the_repository(
     source.write_text("one = 2\n")
     assert find() == git("rev-parse", "HEAD")[:12] + "-dirty"
     assert (tmp_path / ".git" / "index").read_bytes() == index
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "installed.py"))
+    assert find() == "unknown"  # and not that of another repository, in which it is installed
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from experiments.callbacks.metrics import Clock, ShowTraining
 from experiments.callbacks.stopping import RankVote, StoppedError
 from experiments.records.experiment import Experiment, Limits
 from experiments.records.outputs import newest_sound, read_metrics, step_checkpoints, to_average
-from experiments.records.ownership import claim
 from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
 from experiments.records.result import load_result
 from experiments.run import run
@@ -35,7 +34,8 @@ from tests.experiments.samples import (
     result_of,
     tiny_experiment,
 )
-from tests.samples import flip_a_bit
+from tests.samples import flip_a_bit, new_run
+from transformer.files import rename
 
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -53,7 +53,7 @@ def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
 ):
     directory, random, late = tmp_path / "run", Random(seed), 0
     words = ("ablations.runs.entry", directory, "1", "none")
-    claim(directory, experiment)
+    new_run(directory, experiment)
     for number in range(times):  # at random steps
         stop = _steps(directory) + random.randint(1, 20 // times)
         running = begin(*words, stdin=None)
@@ -219,6 +219,19 @@ def test_damaged_newest_checkpoints_cost_only_their_steps(
     assert endings == ["continuing from the one before it", "starting over"][:damaged]
     assert [step for step, _ in step_checkpoints(unfinished)] == [30, 40]
     assert_same_end(unfinished, finished)
+
+
+def test_several_ranks_find_the_same_damage(unfinished: Path, monkeypatch: pytest.MonkeyPatch):
+    (_, older), (_, newest) = step_checkpoints(unfinished)
+    flip_a_bit(newest, newest.stat().st_size // 2)
+
+    def be_second(path: Path, target: Path) -> None:
+        rename(path, target)
+        rename(path, target)
+
+    monkeypatch.setattr("experiments.records.outputs.rename", be_second)
+    with pytest.warns(UserWarning, match="is damaged: continuing from the one before it"):
+        assert newest_sound(unfinished) == (30, older)
 
 
 def test_damage_is_noticed(unfinished: Path):

@@ -23,12 +23,13 @@ from experiments.devices import (
 )
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints, training_losses
-from experiments.records.ownership import claim, is_first_rank
+from experiments.records.ownership import is_first_rank
 from experiments.records.progress import final_state, read_progress
 from experiments.records.result import load_result
 from tests.ablations.runs.processes import Running
 from tests.experiments.conftest import Command, Start
 from tests.experiments.samples import result_of, tiny_experiment
+from tests.samples import new_run
 from transformer.errors import InputError
 from transformer.variant import FILES_VARIABLE, variant_name
 
@@ -108,7 +109,7 @@ def test_a_step_that_does_not_fit_into_memory_says_what_to_change(
     folder: Path, command: Command, tmp_path: Path
 ):
     directory = tmp_path / "run"
-    claim(directory, tiny_experiment(folder, max_steps=2, d_ff=_WIDE))
+    new_run(directory, tiny_experiment(folder, max_steps=2, d_ff=_WIDE))
     words = ("ablations.runs.entry", directory, "1", "none")
     ended = command(*words, stdin=None, spare_memory=_SPARE_BYTES)
     assert ended.code == 1, ended
@@ -149,7 +150,7 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     one, two = tmp_path / "one", tmp_path / "two"
     experiment = tiny_experiment(folder, ("valid",), max_steps=12, dropout=0.0)
     alone = result_of(experiment, one)
-    claim(two, experiment)
+    new_run(two, experiment)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     for running in [_begin_rank(begin, two, rank, port) for rank in range(2)]:
@@ -194,7 +195,7 @@ def test_ranks_end_together(
     directory, newer = tmp_path / "seed-3.attempt-1", tmp_path / "seed-3.attempt-2"
     model = variant_name(f"{tmp_path / 'mine.py'}:UnusedTransformer")
     experiment = tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000, model=model)
-    claim(directory, experiment)
+    new_run(directory, experiment)
     started_at = time.time()
     job = Job(root=tmp_path, name="seed-3", experiment=experiment)
     process = start(directory, job, Place(0, (), 2))

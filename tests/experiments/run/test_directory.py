@@ -19,11 +19,12 @@ from experiments.catalog.find import EXPERIMENTS
 from experiments.records.data import recorded_data
 from experiments.records.experiment import Experiment, load_experiment
 from experiments.records.outputs import read_metrics
-from experiments.records.ownership import claim
+from experiments.records.ownership import lock_directory
 from experiments.records.progress import read_progress
 from experiments.records.result import load_result
 from experiments.run import execute, run
 from tests.experiments.samples import last_checkpoint, tiny_experiment
+from tests.samples import new_run
 from transformer.data.module import TranslationDataModule
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, training_flops
@@ -95,7 +96,7 @@ def test_another_configuration_is_refused_with_the_differences(
 def test_the_directory_of_a_table_is_refused_and_a_run_in_it_is_named(
     below: str, experiment: Experiment, tmp_path: Path
 ):
-    claim(tmp_path / below, experiment)
+    new_run(tmp_path / below, experiment)
     with pytest.raises(InputError, match=f"no config.json; one below it is {tmp_path / below}$"):
         load_experiment(tmp_path)
 
@@ -107,6 +108,12 @@ def test_a_directory_in_use_is_refused(
     message = f"{copy} is in use by another process"
     with FileLock(copy / ".lock"), pytest.raises(InputError, match=message):
         run(experiment, copy)
+
+
+def test_a_directory_that_is_gone_is_not_locked(tmp_path: Path):
+    with pytest.raises(FileNotFoundError), lock_directory(tmp_path / "seed-1.attempt-1"):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
