@@ -94,8 +94,8 @@ class Clock(Callback):
 class LogMetrics(Callback):
     """Appends a line to ``metrics.csv`` for each logged step and each validation.
 
-    Loggers get the step as in ``metrics.csv`` (Lightning itself counts it only after logging) and
-    the target tokens seen.
+    Loggers get the step as in ``metrics.csv`` (Lightning itself counts it only after logging), the
+    target tokens seen, and those per second since the last logged step, without validations.
 
     Args:
         clock: a callback before this one, which counts the tokens
@@ -106,23 +106,39 @@ class LogMetrics(Callback):
     def __init__(self, directory: Path, clock: Clock, *, every: int, resumed_step: int) -> None:
         self._path = directory / METRICS_FILE
         self._clock, self._every = clock, every
+        self._seconds, self._tokens = 0.0, 0  # of the clock, when the last logged step ended
+        self._paused_at = 0.0
         if is_first_rank():
             kept = io.StringIO(newline="")
             lines = (line for line in read_metrics(directory) if int(line[0]) <= resumed_step)
             csv.writer(kept).writerows([COLUMNS, *lines])
             write_atomically(self._path, kept.getvalue())
 
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
+        self._begin_interval()
+
+    def _begin_interval(self) -> None:
+        self._seconds, self._tokens = self._clock.seconds, self._clock.target_tokens
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any
     ) -> None:
         if completes_step(trainer) and trainer.global_step % self._every == 0:
+            seconds = self._clock.seconds - self._seconds
+            tokens = self._clock.target_tokens - self._tokens
+            pl_module.log("train_tokens_per_second", tokens / max(seconds, 1e-9))
+            self._begin_interval()
             self._log_axes(trainer, pl_module)
             self._append(trainer, TRAINING_COLUMNS)
+
+    def on_validation_start(self, *args: Any, **kwargs: Any) -> None:
+        self._paused_at = self._clock.seconds
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._log_axes(trainer, pl_module)
 
     def on_validation_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
+        self._seconds += self._clock.seconds - self._paused_at
         self._append(trainer, VALIDATION_COLUMNS)
 
     def _log_axes(self, trainer: Trainer, module: LightningModule) -> None:

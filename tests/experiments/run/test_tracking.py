@@ -89,6 +89,7 @@ def test_a_run_has_its_configuration_its_history_and_its_result(
     losses = {x["trainer/global_step"]: x["loss"] for x in history if "loss" in x}
     assert losses == pytest.approx(training_losses(finished), rel=1e-5)
     assert [x["tokens_seen"] for x in history if "tokens_seen" in x][-1] == result.target_tokens
+    assert all(x["train_tokens_per_second"] > 0 for x in history if "loss" in x)
     assert "valid_perplexity" in {name for item in history for name in item}
     (table,) = finished.glob("wandb/*run-*/files/media/table/samples/valid_*.table.json")
     columns = [*to_dict(read_samples(finished, "valid")[0])]
