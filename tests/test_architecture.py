@@ -197,7 +197,7 @@ LINES = {
     "experiments/records": 930,
     "tests": 15_980,
     "transformer": 1_110,
-    "transformer/data": 2_690,
+    "transformer/data": 2_700,
     "transformer/decoding": 400,
     "transformer/evaluation": 780,
     "transformer/kernels": 480,

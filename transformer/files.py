@@ -150,13 +150,13 @@ def load_file(path: Path, kind: str) -> ModuleType:
         spec.loader.exec_module(module)
     except InputError as error:
         raise InputError(f"{path}{_line(error, spec.origin)}: {error}") from error
-    except Exception as error:  # any failure of a user's file is bad input
+    except (Exception, SystemExit) as error:  # any failure of a user's file is bad input
         message = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"{path}{_line(error, spec.origin)}: {message}") from error
     return module
 
 
-def _line(error: Exception, file: str | None) -> str:
+def _line(error: BaseException, file: str | None) -> str:
     """The line of the file that failed; a syntax error names it itself."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]

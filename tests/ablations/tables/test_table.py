@@ -194,6 +194,7 @@ def test_a_users_file_declares_a_table_and_if_it_fails_is_bad_input(tmp_path: Pa
     for text, message in (
         ("TABLE = 3", "declares no TABLE"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("raise SystemExit", "my_table.py, line 1: SystemExit"),
         ("from ablations.tables import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
         (OWN_TABLE + "TABLE = replace(TABLE, scales=QUICK)", "scales are no tuple: write scales"),
     ):

@@ -23,7 +23,10 @@ def files_corpus(
     valid: tuple[str | Path, str | Path],
     test: tuple[str | Path, str | Path] | None = None,
 ) -> Corpus:
-    """A corpus of line-aligned (source, target) files, plain or .gz, .xz, .bz2."""
+    """A corpus of line-aligned (source, target) files, plain or .gz, .xz, .bz2.
+
+    Relative paths start at the working directory.
+    """
 
     def pair(files: tuple[str | Path, str | Path]) -> ParallelText:
         source, target = (TextFile(location=str(file)) for file in files)
