@@ -46,7 +46,7 @@ def save_workspace(
 
 
 def sections_of(root: Path, parameters: Sequence[str]) -> list[Any]:
-    """Results, learning curves, and the figures of the report where it has been written."""
+    """Results, learning curves, and the figures of a table's report where it has been written."""
     from wandb_workspaces.reports import v2
     from wandb_workspaces.workspaces import Section
 
@@ -71,5 +71,6 @@ def sections_of(root: Path, parameters: Sequence[str]) -> list[Any]:
     return [
         Section(name="Results", panels=[of_search if parameters else of_table], is_open=True),
         Section(name="Learning curves", panels=curves, is_open=True),
-        *[Section(name="Report", panels=report)] * bool(figures),
+        # Of a search W&B has no figures: only a table has a run for them.
+        *[Section(name="Report", panels=report)] * bool(figures and not parameters),
     ]

@@ -152,6 +152,8 @@ def test_the_run_of_a_table_has_its_finished_runs_and_figures(
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # wandb_workspaces uses Pydantic so
 def test_a_searchs_workspace_has_its_settings(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "curves.png").touch()  # which is not in W&B
     results, curves = sections_of(tmp_path, ("num_heads", "dropout"))
     (panel,) = results.panels
     assert type(panel).__name__ == "ParallelCoordinatesPlot" and len(panel.columns) == 3
