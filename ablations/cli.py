@@ -196,8 +196,8 @@ def dashboard(
 def report(directory: Directory, /, *, variant: Variants = (), open: bool = False) -> None:
     """Write and print the report of a table, a search or measured layers, finished or not.
 
-    It is one HTML file; the same as Markdown, LaTeX (table.tex) and CSV (results.csv), and its
-    figures as SVG and PNG, are next to it.
+    It is one HTML file; the same as Markdown, its figures as SVG and PNG and, of a table, LaTeX
+    (table.tex) and CSV (results.csv) are next to it.
 
     Args:
         open: show it in a browser
@@ -237,8 +237,8 @@ def compare(directory: Directory, first: str, second: str, /, *, seeds: str | No
 def wandb(directory: Directory, /, *, entity: str | None = None, project: str | None = None) -> int:
     """Push what was tracked offline to W&B, with a workspace to look at it.
 
-    The runs of a table or a search, then the table, then a saved view of results, curves and the
-    report's figures, whose address is printed. What was pushed before is skipped. Needs an account:
+    The runs of a table or a search, then the table and its figures, then a saved view of them and
+    of curves, whose address is printed. What was pushed before is skipped. Needs an account:
     run wandb login, or set WANDB_API_KEY.
 
     Args:

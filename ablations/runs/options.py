@@ -74,7 +74,7 @@ class Options(Places):
 
     # These change the rounding, so they are the same for all runs of a directory.
     precision: Literal["bf16", "fp32"] | None = None
-    """of products [default: as in earlier runs, or bf16 if this machine multiplies it]"""
+    """of products [default: as in earlier runs, or bf16 if it is faster here]"""
 
     threads: Annotated[int | None, AT_LEAST_ONE] = None
     """CPU threads of a run [default: as before, or 1]"""
