@@ -87,8 +87,8 @@ class ModelConfig:
     """Section 3 and the columns of Table 3.
 
     ``d_k`` and ``d_v`` are widths per head and need not multiply with ``num_heads`` to
-    ``d_model``. ``vocab_size`` is the number of word-pieces, which both languages share;
-    ``max_positions`` bounds the length of a sentence for learned positions only. ``model`` names a
+    ``d_model``. ``vocab_size`` is the number of word-pieces, which both languages share. Of learned
+    positions there are ``max_positions``; words further on share the last. ``model`` names a
     variant, see :mod:`transformer.variant`; None is the paper's.
     """
 
@@ -144,15 +144,16 @@ class TrainingConfig:
     """Sections 5.2 to 5.4.
 
     ``schedule`` is equation 3 or, for short runs, its warm-up followed by a straight line or half a
-    cosine to zero at ``max_steps``; ``learning_rate_factor`` multiplies either. ``precision``
-    ``auto`` is bf16 where the hardware multiplies it natively. ``threads`` is the number of CPU
-    threads per process, None for torch's choice; another number rounds differently. ``clip_norm``
+    cosine to zero at ``max_steps``; ``learning_rate_factor`` multiplies any. ``precision`` ``auto``
+    is bf16 where that is faster: on GPUs that multiply it and, from ``d_model`` 128 on, on such
+    CPUs. ``threads`` is the number of CPU threads per process, None for torch's choice; another
+    number rounds differently. ``clip_norm``
     bounds the norm of the gradient (the paper does not clip). ``average_checkpoints`` is how many
     of the last checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); the average of
     ``also_average`` of them is scored on the validation set as well. Checkpoints are written every
     ``checkpoint_every_steps`` or, if set, every ``checkpoint_every_minutes`` of training, which is
     10 in the paper. ``compile`` lets ``torch.compile`` fuse the operations between the matrix
-    products, which pays off on GPUs; only rounding differs.
+    products; only rounding differs.
     """
 
     seed: int = 1

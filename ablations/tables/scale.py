@@ -170,7 +170,7 @@ def scale(
     other: Settings | None = None,
     **settings: Unpack[Settings],
 ) -> Scale:
-    """A scale; with a corpus alone it is the identity.
+    """A scale; with a corpus alone everything else stays the paper's.
 
     Args:
         other_corpora: for rows in other target languages

@@ -40,7 +40,9 @@ def test_bleu_is_sacrebleus_with_its_signature() -> None:
     )
 
 
-@pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("ja", "char"), ("th", "char")])
+@pytest.mark.parametrize(
+    ("language", "tokenizer"), [("zh", "zh"), ("zh-CN", "zh"), ("ja", "char"), ("th_TH", "char")]
+)
 def test_languages_without_spaces_are_split_into_characters(language: str, tokenizer: str) -> None:
     found = bleu(["今天天气很好吗"], ["今天天气很好。"], language)
     # Of 7 to 4 n-grams, the last of each is wrong.

@@ -39,11 +39,12 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "
 
 
 def sacrebleu_metric(language: str, references: Sequence[str] | None = None) -> BLEU:
-    """sacreBLEU for this language, an ISO 639-1 code: ``13a`` for those with spaces."""
+    """sacreBLEU for this language, such as ``zh`` or ``zh-CN``; ``13a`` for those with spaces."""
     from sacrebleu.metrics.bleu import BLEU  # slow to import
 
     given = None if references is None else [list(references)]
-    return BLEU(tokenize=_TOKENIZERS.get(language), references=given)
+    code = re.split("[-_]", language.lower())[0]  # without a region or a script
+    return BLEU(tokenize=_TOKENIZERS.get(code), references=given)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Bleu:
