@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -31,7 +30,7 @@ from ablations.tables.collect import copy_finished
 from ablations.tables.find import Wanted, find_scale, load_table
 from ablations.tables.plan import claim_plan, settle_plan
 from ablations.tracking.push import track_table_run
-from transformer.errors import InputError
+from transformer.errors import InputError, require
 
 
 def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options) -> int:
@@ -153,8 +152,7 @@ def _executor(options: Options, threads: int) -> Executor:
     """Where runs of so many threads are carried out; refused if there is no room for one."""
     if options.ray is None:
         return LocalExecutor(options.here(threads))
-    if find_spec("ray") is None:
-        raise InputError("--ray needs Ray: pip install 'attention-is-all-you-need[ray]'")
+    require("ray", extra="ray")
     from ablations.runs.on_ray import RayExecutor  # it imports ray, an extra
 
     return RayExecutor(options.ray, options, threads)

@@ -89,8 +89,8 @@ def run(
         result = load_result(directory)
         if result is not None and limits.reached(result, experiment.config.training.max_steps):
             return result
-        (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
         data = _prepare(experiment, directory, display)
+        (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
         with closing(Tracking(experiment, directory, log)) as tracking:
             trainer, clock = _train(
                 experiment, directory, data, tracking, display, world, accumulate, limits

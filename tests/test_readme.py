@@ -255,10 +255,6 @@ def test_the_table_of_the_page_on_variants_can_be_planned(tmp_path: Path) -> Non
     (tmp_path / "my_table.py").write_text(snippet('row("narrow-gelu"'))
     table = load_table(str(tmp_path / "my_table.py"))
     models = [table.configure(row, QUICK).model for row in table.rows]
-    assert [class_name(x.model or "") for x in models] == [
-        "",
-        "GeluTransformer",
-        "SwiGLUTransformer",
-        "GeluTransformer",
-    ]
+    names = ["", "GeluTransformer", "SwiGLUTransformer", "GeluTransformer"]
+    assert [class_name(x.model or "") for x in models] == names
     assert models[3].d_ff == 128

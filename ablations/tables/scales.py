@@ -68,7 +68,7 @@ MEDIUM = scale(
 )
 
 # Section 6.1 averages the last five checkpoints of a base model and the last 20 of a big one, ten
-# minutes apart, though not for this table: see experiments/catalog/paper.py.
+# minutes apart, though not for this table: see experiments/catalog/translation.py.
 PAPER = scale(
     "paper",
     corpus=WMT14_EN_DE,

@@ -101,6 +101,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
             "on a Ray cluster runs share a GPU (--trials-per-device) or have several "
             "(--devices-per-trial), but not both",
         ),
+        ("QUICK --ray auto", "ray is not installed: pip install '.[ray]' in the project's folder"),
         ("search base_lr --scale quick --trials 0", "--trials is 0, but must be at least 1"),
         (
             "QUICK --directory /proc/none/here",
@@ -115,6 +116,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call, arguments: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)
     arguments = arguments.replace("QUICK", "run table3 --scale quick")
     assert call(arguments) == (2, f"python -m ablations: error: {message}\n")
     assert not list(tmp_path.iterdir())
