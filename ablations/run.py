@@ -130,7 +130,7 @@ def _carry_out(
             view.update(status.read)
 
     at_a_time = min(len(executor.places()), max(1, len(left)))
-    done = f"{len(names)} runs, {len(names) - len(left)} done before"
+    done = f"{len(names) - len(left)} of {len(names)} done before"
     say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")
     waiting = [name for name in left if name not in given_up]
     driver = Driver(cells, executor, waiting, options, note=view.note, show=show)

@@ -212,6 +212,7 @@ def compare(
     *,
     split: Literal["valid", "test"] = "valid",
     reference: Path | None = None,
+    language: str = "en",
 ) -> None:
     """Test whether two runs, or two files of translations, differ by more than chance.
 
@@ -223,13 +224,14 @@ def compare(
         second: another of the same kind
         split: of the corpus of both runs
         reference: what the lines of two files should say [default: none, compare runs]
+        language: of these files, such as zh, for the tokenizer of BLEU
     """
     from experiments.evaluate.significance import compare_files, compare_runs
 
     if reference is None:
         print(compare_runs(first, second, split))
     else:
-        print(compare_files(first, second, reference))
+        print(compare_files(first, second, reference, language))
 
 
 @command("translate runs/multi30k-seed1 < source.txt > translation.txt")

@@ -98,16 +98,18 @@ def required_seeds(difference: Estimate) -> int | None:
     """The sample size that would show the difference, if it and its spread are those observed.
 
     The least n of a paired t test at two-sided 5 % with a power of 80 %,
-    √n ≥ (t(0.975) + t(0.8)) · deviation / mean with n - 1 degrees of freedom, or those of a
-    pooled deviation (Zar 2010, Biostatistical Analysis, section 7.7); the exact n, by the
-    noncentral t, is the same or one more. At least 2; None for more than ``MAX_SEEDS``.
+    √n ≥ (t(0.975) + t(0.8)) · deviation / mean with n - 1 degrees of freedom (Zar 2010,
+    Biostatistical Analysis, section 7.7), or those of a pooled deviation once this row and the
+    base have n seeds; the exact n, by the noncentral t, is the same or one more. At least 2; None
+    for more than ``MAX_SEEDS``.
     """
     deviation = difference.deviation
     if deviation is None:
         raise ValueError("a difference of one pair has no deviation")
 
     def is_enough(count: int) -> bool:
-        freedom = difference.pooled_freedom or count - 1
+        now = difference.pooled_freedom or difference.count - 1
+        freedom = max(1, now + count - difference.count)
         errors = t_quantile((1 + CONFIDENCE) / 2, freedom) + t_quantile(POWER, freedom)
         return errors * deviation <= math.sqrt(count) * abs(difference.mean)
 

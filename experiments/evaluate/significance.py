@@ -86,10 +86,10 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
     return compare_lines(one, other, references, language)
 
 
-def compare_files(first: Path, second: Path, reference: Path) -> Significance:
+def compare_files(first: Path, second: Path, reference: Path, language: str) -> Significance:
     """Compare two files of translations, a line for each line of ``reference``."""
     one, other = ((str(path), read_text(path)) for path in (first, second))
-    return compare_lines(one, other, read_text(reference))
+    return compare_lines(one, other, read_text(reference), language)
 
 
 def compare_lines(

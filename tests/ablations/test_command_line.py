@@ -160,10 +160,10 @@ def test_a_table_runs_and_is_reported(
     monkeypatch.setattr("ablations.run.track_table_run", tracked.append)
     code, shown = call(f"{RUN} --accumulate 4")
     assert code == 0
-    assert "pair at scale tiny in out: 2 runs, 0 done before, 1 at a time on the CPU" in shown
+    assert "pair at scale tiny in out: 0 of 2 done before, 1 at a time on the CPU" in shown
     assert "report: out/report.html" in shown
     assert "2 of 2 runs finished" in (out / "report.md").read_text()
-    assert "2 runs, 2 done before" in call(RUN)[1]
+    assert "2 of 2 done before" in call(RUN)[1]
     assert tracked == [Path("out")]  # once, as nothing was new the second time
     assert started(out) == ["base/seed-1", "narrow/seed-1"]
     lines = (out / STARTED_FILE).read_text().splitlines()

@@ -87,6 +87,8 @@ def test_required_seeds_are_those_of_power_tables(effect: float, seeds: int | No
     assert required_seeds(Estimate(effect, 1.0, 3)) == seeds
     assert required_seeds(Estimate(-7 * effect, 7.0, 5)) == seeds
     assert required_seeds(Estimate(effect, 0.0, 2)) == (2 if effect else None)
+    # Two rows alone have no more in the pool than their own pairs.
+    assert required_seeds(Estimate(effect, 1.0, 3, pooled_freedom=2)) == seeds
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,8 @@ def test_files_of_translations_are_compared(
     first, second, verdict, _ = capsys.readouterr().out.splitlines()
     assert first.endswith(f"  {good}") and second.endswith(f"  {bad}")
     assert verdict.endswith(f", 211 lines: {good} is better than {bad}")
+    compare(good, bad, reference=reference, language="th")
+    assert "|tok:char|" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"good has 211 lines but the references 0"):
         compare(good, bad, reference=empty)
     with pytest.raises(InputError, match="there are no lines to compare"):
