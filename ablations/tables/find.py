@@ -16,6 +16,7 @@ from ablations.tables.table import Declaration, Row, Table
 from ablations.tables.table2 import TABLE as TABLE2
 from ablations.tables.table3 import TABLE as TABLE3
 from ablations.tables.table4 import TABLE as TABLE4
+from transformer.config import Config, fits
 from transformer.errors import InputError, unknown_name
 from transformer.files import load_file
 
@@ -70,9 +71,10 @@ def load_declared(kind: type[Declared], name: str, known: Mapping[str, Declared]
     found = getattr(load_file(Path(name), word), word.upper(), None)
     if not isinstance(found, kind):
         raise InputError(f"{name} declares no {word.upper()} = {kind.__name__}(…), see docs/")
-    folder = Path(name).parent
+    if not fits(found.base, Config):
+        raise InputError(f"{name}: its base is no Config, such as BASE or an experiment's .config")
     try:
-        return replace(found, scales=tuple(scale.anchored(folder) for scale in found.scales))
+        return replace(found, scales=tuple(x.anchored(Path(name).parent) for x in found.scales))
     except (TypeError, AttributeError) as error:
         raise InputError(f"{name}: its scales are no tuple: write scales=(scale(…),)") from error
 
@@ -115,7 +117,6 @@ def parse_seeds(text: str) -> tuple[int, ...]:
                 f"most {_MOST_SEEDS:,} seeds"
             )
         seeds += range(first, last + 1)
-    for seed in seeds:
-        if seeds.count(seed) > 1:
-            raise InputError(f"--seeds holds {seed} twice")
+    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise InputError(f"--seeds holds {twice[0]} twice")
     return tuple(sorted(seeds))

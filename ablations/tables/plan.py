@@ -161,7 +161,7 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
             corpus=None if config.data.corpus == base.data.corpus else config.data.corpus,
         )
 
-    return Plan(
+    plan = Plan(
         table=table.name,
         title=table.title,
         scale=scale.name,
@@ -172,6 +172,7 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
         rows=tuple(plan_row(row) for row in table.rows),
         measures=table.measures,
     )
+    return from_dict(Plan, to_dict(plan), f"table {table.name!r}")  # which checks all types
 
 
 def load_plan(directory: Path) -> Plan:

@@ -63,6 +63,8 @@ class Scale(Divisors):
 
     def __post_init__(self) -> None:
         check_name("scale", self.name)
+        if not all(fits(corpus, Corpus) for corpus in (self.corpus, *self.other_corpora)):
+            raise InputError(f"scale {self.name!r} needs a corpus=Corpus(…), not its name")
         for name in ("divide_widths", "divide_layers", "divide_dropout", "max_steps"):
             value = getattr(self, name)
             if not fits(value, int) or value < 1:

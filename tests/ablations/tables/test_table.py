@@ -84,6 +84,7 @@ def planned(*measures: str) -> Plan:
         (lambda: changed(drop_duplicates=1), "duplicates is 1, but must be true or f"),
         (lambda: changed(seed=3), "row 'a': a row cannot change seed: docs/tables.md"),
         (lambda: scaled(d_ff=8), "scale cannot change d_ff"),
+        (lambda: replace(TINY, corpus=cast(Any, "files:a")), "'tiny' needs a corpus=Corpus"),
         (lambda: scaled(schedule="flat"), "schedule is 'flat'"),
         (lambda: scaled(divide_dropout=1.5), "divide_dropout is 1.5, but must be a whole number"),
         (lambda: scaled(divide_widths=0), "divide_widths is 0, but must be a whole number above 0"),
@@ -104,6 +105,10 @@ def planned(*measures: str) -> Plan:
             "the base of 't' at.* corpus is toy, which scale 'quick' would replace by cldr_en_de",
         ),
         *((partial(row, name), "row name .* may have only") for name in BAD_NAMES),
+        (
+            lambda: make_plan(table(row("a", cast(Any, "5.0"))), TINY, (), (1,)),
+            "table 't' .*reported.perplexity.* instead of value \"5.0\"",
+        ),
         (partial(planned, "blue"), "unknown measure 'blue': did you mean 'bleu'"),
         (partial(planned, "perplexity", "f1"), "measure 'f1' is not one of translation"),
         (partial(planned, "test_bleu"), "table 't' needs a score of validation, like perplexity"),
@@ -197,6 +202,7 @@ def test_a_users_file_declares_a_table_and_if_it_fails_is_bad_input(tmp_path: Pa
         ("raise SystemExit", "my_table.py, line 1: SystemExit"),
         ("from ablations.tables import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
         (OWN_TABLE + "TABLE = replace(TABLE, scales=QUICK)", "scales are no tuple: write scales"),
+        (OWN_TABLE + "TABLE = replace(TABLE, base='a')", "its base is no Config, such as BASE"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=message):
