@@ -6,6 +6,7 @@ that may have changed since.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -132,12 +133,17 @@ class Search(SearchOptions):
         return override(self.base, **self.changes(values))
 
     def is_feasible(self, values: Mapping[str, Value]) -> bool:
-        """Whether these values make a valid model within the budget."""
+        """Whether these values make a valid model within the budget; a variant may refuse some."""
         try:
             model = self.configure(values).model
         except InputError:
             return False
-        return self.max_parameters is None or count_parameters(model) <= self.max_parameters
+        try:
+            size = count_parameters(model)  # which builds a variant
+        except InputError as error:
+            warnings.warn(f"not tried: {error}", stacklevel=2)
+            return False
+        return self.max_parameters is None or size <= self.max_parameters
 
     def values(self, config: Config) -> dict[str, Value]:
         """The parameters' values in a configuration."""

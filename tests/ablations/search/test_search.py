@@ -25,6 +25,7 @@ from tests.ablations.search.samples import bowl, leave, search_of, small_search,
 from transformer.config import override
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
+from transformer.variant import FILES_VARIABLE
 from transformer.variants.layers import GeluTransformer
 
 
@@ -194,3 +195,21 @@ def test_a_space_that_cannot_be_sampled_is_refused() -> None:
     assert search.first() == {}
     with pytest.raises(InputError, match=r"no model of at most .* parameters among .* drawn"):
         check_feasible(search)
+
+
+def test_values_that_a_variant_refuses_are_named_and_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FILES_VARIABLE, "")
+    path = tmp_path / "odd.py"
+    path.write_text(
+        "from transformer import Transformer\n\nclass Odd(Transformer):\n"
+        "    def __init__(self, config):\n        1 / (config.num_heads - 2)\n"
+        "        super().__init__(config)\n"
+    )
+    model, heads = choice("model", f"{path}:Odd", None), choice("num_heads", 1, 2)
+    search = search_of(Space(name="odd", title="", parameters=(model, heads)))
+    assert search.is_feasible({"model": None, "num_heads": 2})
+    assert search.is_feasible({"model": model.choices[0], "num_heads": 1})
+    with pytest.warns(UserWarning, match="not tried: the variant odd:Odd.* cannot be built"):
+        assert not search.is_feasible({"model": model.choices[0], "num_heads": 2})
