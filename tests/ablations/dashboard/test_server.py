@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from ablations.dashboard.page import Page, Reader
+from ablations.dashboard.page import Page, Reader, find_directories
 from ablations.dashboard.server import serve
 from ablations.report.report import write_report
 from ablations.runs.attempts import locate
@@ -121,6 +121,14 @@ def test_tables_that_appear_and_disappear(address: str, root: Path) -> None:
     assert "4.92" in get(address).text
     shutil.rmtree(root)
     assert "python -m ablations run table3" in get(address).text
+
+
+def test_a_table_that_lies_elsewhere_is_shown_by_its_link(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (root / "pair-tiny").rename(tmp_path / "elsewhere" / "moved")
+    (root / "pair-tiny").symlink_to(tmp_path / "elsewhere" / "moved")
+    (root / "loop").symlink_to(root)  # is followed three times at most
+    assert root / "pair-tiny" in find_directories(root)
 
 
 def test_damaged_files_and_html_in_texts_do_no_harm(address: str, root: Path) -> None:
