@@ -84,7 +84,8 @@ def describe_time(status: Status) -> str:
         return "all runs have ended"
     if status.seconds_left is not None:
         return f"{duration(status.seconds_left)} left"
-    if any(run.is_live for run in status.runs):
+    is_silent = status.is_driven and RunState.RUNNING in status.counts
+    if is_silent or any(run.is_live for run in status.runs):
         return "time left not known yet"
     return "the driver is starting" if status.is_driven else "none in progress"
 

@@ -139,6 +139,9 @@ def test_a_driver_that_has_begun_is_starting_its_confirmation_too(tmp_path: Path
     assert say() == {"none in progress"}
     with lock_runs(tmp_path, WHOLE):
         assert say() == {"the driver is starting"}
+        silent = begin(tmp_path, "trial-0000", training(4, 185.0), started_at=1.0)
+        assert say() == {"time left not known yet", "the driver is starting"}
+        silent.rename(tmp_path / "removed")
     lock.write_text(own_name().replace(f":{os.getpid()}:", f":{2**22 + 1}:"))
     assert say() == {"none in progress"}
     lock.write_text("process 1 on node-b since today\nnode-b:1:2:3")
