@@ -222,6 +222,9 @@ def test_a_variant_that_breaks_the_cache_is_caught() -> None:
     check_cache(Transformer(TINY_MODEL))
     with pytest.raises(InputError, match="Forgetful decodes a sentence word by word to other"):
         check_cache(Forgetful(TINY_MODEL))
+    softer = type("Softer", (Transformer,), {"forward": lambda self, src, tgt: 0.0})
+    with pytest.raises(InputError, match="Softer replaces forward, which training never calls"):
+        check_cache(softer(TINY_MODEL))
 
 
 FROZEN = TINY_MODEL.vocab_size * TINY_MODEL.d_model

@@ -74,6 +74,9 @@ def _contiguous(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
 @torch.inference_mode()
 def check_cache(model: Transformer) -> None:
     """Compare the logits of steps with a cache to those of whole sentences."""
+    if type(model).forward is not Transformer.forward:
+        kind = type(model).__name__
+        raise InputError(f"{kind} replaces forward, which training never calls: replace states")
     training, device = model.training, model.embedding.weight.device
     model.eval()
     generator = torch.Generator().manual_seed(0)
