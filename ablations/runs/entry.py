@@ -62,7 +62,9 @@ def _carry_out(directory: Path, accumulate: int, log: Log) -> Outcome:
     try:
         experiment = load_experiment(directory)
         return execute(experiment, directory, accumulate=accumulate, fenced=True, log=log)
-    except SystemExit:
+    except SystemExit as error:
+        if error.code not in (STOPPED_EXIT_CODE, *(128 + number for number in stop_signals())):
+            return Outcome(RunState.FAILED, f"the model's code called exit({error.code!r})")
         message = "stopped outside of training; the same command continues"
         return Outcome(RunState.STOPPED, message)
     except Exception as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ablations.runs import process
+from ablations.runs import entry, process
 from ablations.runs.process import Job, Place, RunProcess
 from experiments.records.outputs import step_checkpoints
 from experiments.records.progress import STOPPED_EXIT_CODE, read_progress
@@ -69,7 +69,7 @@ def test_a_run_whose_server_is_killed_counts_as_killed_and_the_next_has_another_
 _PARENT = """
 import signal, sys, time
 from pathlib import Path
-from ablations.runs import process
+from ablations.runs import entry, process
 from ablations.runs.process import Job, Place
 from experiments.records.experiment import load_experiment
 
@@ -160,6 +160,21 @@ def test_a_signal_before_training_ends_the_run_as_stopped(
     assert running.finish(signal.SIGTERM).code == STOPPED_EXIT_CODE
     progress = read_progress(directory)
     assert progress is not None and progress.stage == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [(STOPPED_EXIT_CODE, "stopped"), (143, "stopped"), (3, "failed"), ("", "failed")],
+)
+def test_a_model_that_exits_has_failed_and_a_signal_has_stopped_it(
+    code: object, state: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def leave(*_args: Any, **_settings: Any) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(entry, "execute", leave)
+    directory = claimed(tmp_path / "run", folder)
+    assert entry._carry_out(directory, 1, "none").state == state
 
 
 @pytest.mark.parametrize(
