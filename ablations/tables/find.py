@@ -81,9 +81,8 @@ def load_declared(kind: type[Declared], name: str, known: Mapping[str, Declared]
 
 def find_scale(declared: Declaration, name: str | None) -> Scale:
     """The scale called ``name``; one of the declaration's own replaces a built-in one."""
-    task = declared.base.data.corpus.task
-    fitting = (scale for scale in (*SCALES, *declared.scales) if scale.corpus.task == task)
-    scales = {scale.name: scale for scale in fitting}
+    every, task = (*SCALES, *declared.scales), declared.base.data.corpus.task
+    scales = {scale.name: scale for scale in every if scale.corpus.task == task}
     if name is None:
         raise InputError(f"{declared.name} needs --scale: list prints the scales")
     if name not in scales:

@@ -149,7 +149,6 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
             for name, value in columns(config).items()
             if name != "target_language" and (name in row.changes or value != unchanged[name])
         }
-        is_wanted = row in rows and not row.published
         return PlannedRow(
             name=row.name,
             reported=row.reported,
@@ -157,7 +156,7 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
             published=row.published,
             reference=row.reference,
             scaled={} if row.published else scaled,
-            seeds=tuple(sorted(seeds)) if is_wanted else (),
+            seeds=tuple(sorted(seeds)) if row in rows and not row.published else (),
             corpus=None if config.data.corpus == base.data.corpus else config.data.corpus,
         )
 
@@ -172,6 +171,8 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
         rows=tuple(plan_row(row) for row in table.rows),
         measures=table.measures,
     )
+    if base.data.corpus.test is None and len(plan.valid_measures) < len(plan.measures):
+        raise InputError(f"table {table.name!r} measures a test set, which its corpus has not")
     return from_dict(Plan, to_dict(plan), f"table {table.name!r}")  # which checks all types
 
 

@@ -111,6 +111,10 @@ def planned(*measures: str) -> Plan:
         ),
         (partial(planned, "blue"), "unknown measure 'blue': did you mean 'bleu'"),
         (partial(planned, "perplexity", "f1"), "measure 'f1' is not one of translation"),
+        (
+            partial(planned, "bleu", "test_bleu"),
+            "'t' measures a test set, which its corpus has not",
+        ),
         (partial(planned, "test_bleu"), "table 't' needs a score of validation, like perplexity"),
     ],
 )
