@@ -10,7 +10,7 @@ from statistics import fmean, linear_regression
 
 from ablations.files import PLAN_FILE
 from ablations.runs.attempts import elapsed, read_ended
-from ablations.tables.plan import Plan, load_plan
+from ablations.tables.plan import Plan, load_plan, settle_plan
 from ablations.tables.table import Cell
 from experiments.devices import nominal_peak
 from experiments.records.attempt import read_attempt
@@ -141,10 +141,8 @@ def read_finished(plan: Plan, root: Path) -> dict[Cell, Result]:
     if not (root / PLAN_FILE).exists():
         return {}
     there = load_plan(root)
-    if (there.table, there.scale) != (plan.table, plan.scale):
-        raise InputError(
-            f"{root} belongs to {there.table} at scale {there.scale}: give another --directory"
-        )
+    shared = there.base.training
+    settle_plan(root, plan, shared.precision, shared.threads)  # which refuses another table
     found = ((cell, read_ended(cell.directory(root))) for cell in there.cells)
     return {cell: ended.result for cell, ended in found if ended and ended.result}
 

@@ -17,7 +17,7 @@ from ablations.costs.estimate import TableCost, checkpoint_bytes, describe_cost,
 from ablations.costs.speed import Timing, nominal_speed, predict, until_the_last
 from ablations.runs.options import Places
 from ablations.status.status import DirectoryReader
-from ablations.tables.find import Wanted
+from ablations.tables.find import Wanted, load_table
 from ablations.tables.plan import claim_plan
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Cell
@@ -25,7 +25,7 @@ from ablations.tables.table3 import BASE, TABLE
 from experiments.devices import nominal_peak
 from experiments.records.progress import Progress, RunState
 from experiments.records.result import save_result
-from tests.ablations.samples import TINY, finish, small_plan
+from tests.ablations.samples import TINY, finish
 from tests.ablations.status.samples import begin
 from tests.samples import tiny
 from transformer.config import Config, Corpus, Precision, override
@@ -42,6 +42,11 @@ def plan(table: str = "table3", scale: str = "paper", **words: Any) -> TableCost
     return plan_table(table, Wanted(scale=scale, **words), **where, places=Places(**places))
 
 
+def claim_pair(root: Path, seeds: str) -> None:
+    wanted = Wanted(scale="tiny", seeds=seeds, rows="base,narrow")
+    claim_plan(root, wanted.plan(load_table("pair.py"))[0])
+
+
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of the table pair.py with one finished run, seen from its parent's parent."""
@@ -49,7 +54,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
     root = tmp_path / "runs/pair-tiny"
-    claim_plan(root, small_plan(seeds=(1, 2)))
+    claim_pair(root, "1,2")
     finish(root, Cell("base", 1))
     return root
 
@@ -122,15 +127,20 @@ def test_finished_runs_are_preferred_to_a_measurement(pair: Path) -> None:
     assert narrow.seconds == pytest.approx(61.5 * narrow.flops / base.flops)
     assert found.basis == "1 finished run in runs/pair-tiny"
     begin(pair, "base/seed-2", number=2).rename(pair / "base" / "seed-2")  # the other was copied
-    claim_plan(pair, small_plan(seeds=(1, 2)))
+    claim_pair(pair, "1,2")
     result = dataclasses.replace(finish(pair, Cell("base", 2)), train_seconds=91.0)
     save_result(pair / "base" / "seed-2", result)
     assert plan("pair.py", "tiny", rows="base,narrow").rows[0].seconds == pytest.approx(91.0)
 
 
 def test_what_cannot_be_planned(pair: Path) -> None:
-    with pytest.raises(InputError, match="belongs to pair at scale tiny: give another --directory"):
+    with pytest.raises(InputError, match=r"belongs to another table .*scale: 'tiny' -> 'quick'"):
         plan("pair.py", "quick", directory=pair)
+    other = "\nfrom dataclasses import replace\nfrom transformer.config import override\n"
+    other += "TABLE = replace(TABLE, base=override(TABLE.base, adam_beta2=0.5))"
+    Path("pair.py").write_text(Path("pair.py").read_text() + other)
+    with pytest.raises(InputError, match=r"another table \(base.training.adam_beta2: 0.98 -> 0.5"):
+        plan("pair.py", "tiny")
     with pytest.raises(InputError, match="-per-trial is 3, but --devices is 2: raise --devices"):
         plan(devices=2, devices_per_trial=3)
 
@@ -162,7 +172,7 @@ def test_what_is_left_is_what_has_no_result(pair: Path) -> None:
     assert found.seconds_left == pytest.approx(base.seconds + 3 * narrow.seconds)
     assert any(line.startswith("done: 2 runs; left: 4, ") for line in describe_cost(found))
     # The same figures as status has of the runs that wait, one of them having just begun.
-    claim_plan(pair, small_plan(seeds=(1, 2, 3)))
+    claim_pair(pair, "1-3")
     begin(pair, "base/seed-3", Progress(stage=RunState.PREPARE, updated_at=time.time()))
     status = DirectoryReader(pair).read()
     assert status.seconds_left == pytest.approx(found.seconds_left)
