@@ -45,7 +45,7 @@ _CAPTIONS = {
     "importances": "Shares of the parameters in what makes a trial one of the best quarter.",
     "slices": "Perplexity on the validation set against each parameter by itself.",
 }
-_STATES = ("done", "pruned", "diverged", "failed", "running", "waiting")
+_STATES = [RunState(x) for x in ("done", "pruned", "diverged", "failed", "running", "waiting")]
 
 
 def write_search_report(directory: Path) -> str:
