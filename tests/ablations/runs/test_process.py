@@ -69,7 +69,7 @@ def test_a_run_whose_server_is_killed_counts_as_killed_and_the_next_has_another_
 _PARENT = """
 import signal, sys, time
 from pathlib import Path
-from ablations.runs import entry, process
+from ablations.runs import process
 from ablations.runs.process import Job, Place
 from experiments.records.experiment import load_experiment
 
