@@ -32,6 +32,8 @@ NAN, INF = float("nan"), float("inf")
         ("num_heads", 0, "at least 1"),
         ("d_model", 511, "even"),
         ("vocab_size", 7, "at least 8"),
+        ("vocab_size", 2**31, r"at least 8, below 2\*\*31"),
+        ("seed", 2**63, r"at least 0, below 2\*\*63"),
         ("dropout", 1.0, "at least 0 and below 1"),
         ("dropout", NAN, "at least 0"),
         ("positions", "rotary", "one of sinusoidal, learned"),

@@ -43,7 +43,7 @@ class TextFile:
         if self.location.encode(errors="replace").decode() != self.location:  # JSON cannot hold it
             raise InputError(f"{self.location!r} has a name that is not UTF-8: rename it")
         # Kept in the cache under these paths; configurations of others must not choose the place.
-        for path in (self.location.partition("://")[2], self.member or ""):
+        for path in (self.location.partition("://")[2], self.member or "", self.sha256 or ""):
             if path.startswith("/") or ".." in path.split("/"):
                 raise InputError(f"{self.name} leads out of the cache: name no '..' or root")
 
@@ -97,7 +97,7 @@ class Corpus:
         if not self.train:
             raise InputError(f"the corpus {self.name} declares no training text")
         try:
-            _ = self.files
+            _ = [file.location for file in self.files]
         except (AttributeError, TypeError) as error:
             raise InputError(
                 f"the corpus {self.name} needs train=(ParallelText(…), …) and valid=ParallelText(…)"

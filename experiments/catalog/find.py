@@ -17,7 +17,9 @@ from transformer.errors import InputError, unknown_name
 from transformer.files import load_file
 
 FILES = "files:"
-_LANGUAGES = re.compile(r":([a-z]{2,3})-([a-z]{2,3})$")
+# With a region or a script, as in zh-CN or eng_Latn.
+_LANGUAGE = r"([a-z]{2,3}(?:-[A-Z]\w+|_\w+)?)"
+_LANGUAGES = re.compile(rf":{_LANGUAGE}-{_LANGUAGE}$")
 EXPERIMENTS = {
     name: Experiment(name=name, description=description, config=config)
     for name, (description, config) in (TRANSLATION | PARSING).items()

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -298,6 +299,8 @@ def test_only_the_requested_member_is_unpacked_and_the_archive_needed_no_more(
     file = TextFile(location=address, sha256=sha256, member="training/x.en")
     path = fetch(file)
     assert path.read_bytes() == CONTENT
+    with pytest.raises(InputError, match=f"^training of {address} is a folder: name a file in it"):
+        fetch(replace(file, member="training"))
     assert kept() == [
         f"downloads/data.example.org/a.{ending}",
         str(path.relative_to(cache_directory())),
@@ -329,7 +332,7 @@ UNUSABLE = {
     "other.tgz": (archive({"x.de": b"eins\n"}), r"has no file x\.en: it is another"),
     "link.tgz": (archive({"x.en": b""}, kind=tarfile.SYMTYPE), "has no file x"),
     "pipe.tgz": (archive({"x.en": b""}, kind=tarfile.FIFOTYPE), "has no file x"),
-    "page.tgz": (b"<html>no</html>" * 99, "cannot be read"),
+    "page.tgz": (b"<html>no</html>" * 99, "cannot be read.*; is it a whole tar"),
     "empty.tgz": (b"", "(cannot be read|has no file)"),
 }
 

@@ -241,7 +241,8 @@ ALL_WORDS = " ".join(ENGLISH + GERMAN).encode()
 @pytest.mark.parametrize(
     ("files", "content", "message"),
     [
-        ("train.en train.de", b"\n\n", "hold no usable pair: the corpus is empty"),
+        ("train.en train.de", b"\n\n", "hold no usable pair: they are empty, or UTF-16"),
+        ("train.en train.de", "ab\n".encode("utf-16-be"), "they are empty, or UTF-16"),
         ("test.en test.de", b"", r"test\.en and .*test\.de are empty"),
         ("train.en train.de", ALL_WORDS, r"train\.en: no pair is left .* \(1 too long\)"),
         ("train.de", b"a\nb\n", r"train\.en has 211 .*\.de has 2"),
@@ -249,11 +250,22 @@ ALL_WORDS = " ".join(ENGLISH + GERMAN).encode()
         ("valid.de", b"ja\n" * 12 + b"f\xfcnf", r"valid\.de, line 13 is not U"),
         ("train.en train.de", b"a b\n", "vocab_size 61 is more than the text allows"),
     ],
-    ids=["empty", "no test", "too long", "train lines", "valid lines", "encoding", "vocabulary"],
+    ids=[
+        "empty",
+        "UTF-16",
+        "no test",
+        "too long",
+        "train lines",
+        "valid lines",
+        "encoding",
+        "vocabulary",
+    ],
 )
 def test_unusable_text_is_named_and_leaves_nothing_behind(
-    files: str, content: bytes, message: str, tmp_path: Path
+    files: str, content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not files.startswith("train"):  # before the training text, which takes hours
+        monkeypatch.setattr(prepare_module, "_train", lambda *_: pytest.fail("too early"))
     folder = write_corpus(tmp_path / "numbers")
     for name in files.split():
         (folder / name).write_bytes(content)
@@ -261,6 +273,16 @@ def test_unusable_text_is_named_and_leaves_nothing_behind(
         prepare(tiny(folder_corpus(folder), max_length=3, tokens_per_batch=3))
     assert "\n" not in str(error.value)
     assert prepared_folders() == []
+
+
+def test_a_tree_that_cannot_be_scored_is_named(files_corpus: Corpus, tmp_path: Path) -> None:
+    both = TextFile(location=str(path := tmp_path / "trees"))
+    path.write_text("XX\n" + "(S XX )NP\n" * 210)
+    for split in ("valid", "test"):
+        trees = ParallelText(source=both, target=both)
+        corpus = dataclasses.replace(files_corpus, task="parsing", **{split: trees})
+        with pytest.raises(InputError, match=r"^a tree has a bracket \)NP that"):
+            prepare(tiny(corpus))
 
 
 def test_what_a_corpus_takes_is_announced_before_anything_is_fetched(

@@ -69,8 +69,9 @@ def test_unary_chains_stay_and_words_come_in_order_and_whole() -> None:
     assert to_penn(tree) == "(TOP (NP (NP (NP (NN a))) (NN b)))"
     assert words(tree) == ["a", "b"]
     assert [leaf.label for leaf in leaves(tree)] == ["NN", "NN"]
-    (tree,) = read_trees("((NP\r\n\t(NN\u00a0 Xpd\u2009XP)\f(NN\u00a0 \u00a0)))", "x")
+    (tree,) = read_trees("((N\u00a0P\r\n\t(NN\u00a0 X\x1cpd\u2009XP)\f(NN\u00a0 \u00a0)))", "x")
     assert words(tree) == ["XpdXP"]
+    assert linearise(tree, "words") == "(NP XpdXP )NP"
     tree = Tree(TOP, (Tree("NP", (Tree("NN", word="f(x)"),)),))
     (again,) = read_trees(to_penn(tree), "x")
     assert words(again) == ["f-LRB-x-RRB-"]

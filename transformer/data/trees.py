@@ -101,14 +101,14 @@ def read_trees(text: str, name: str) -> Iterator[Tree]:
 
 def _leaf(tag: str, word: str) -> Tree | None:
     """A word with its tag, or None for an empty element."""
-    if not word.isascii():
-        word = "".join(word.split())  # sentences are split into words at any white space
+    word = "".join(word.split())  # sentences are split into words at any white space
     return Tree(plain_label(tag), word=word) if word and tag != _EMPTY else None
 
 
 @functools.cache
 def plain_label(label: str) -> str:
-    """``label`` without function tags and indices; -LRB- and the like stay."""
+    """``label`` without white space, function tags and indices; -LRB- and the like stay."""
+    label = "".join(label.split())
     return label if label.startswith("-") else _FUNCTION.split(label, maxsplit=1)[0] or label
 
 

@@ -51,6 +51,16 @@ def test_a_penn_treebank_is_parsed_as_in_the_paper(tmp_path: Path) -> None:
     assert experiment.config.data.tokens_per_batch == 25_000
 
 
+@pytest.mark.parametrize(
+    "pair", [("de", "en"), ("en", "zh-CN"), ("zh-CN", "en"), ("eng_Latn", "pt_br")]
+)
+def test_a_folder_is_named_with_its_direction(pair: tuple[str, str], tmp_path: Path) -> None:
+    for name in (f"{split}.{language}" for split in ("train", "valid") for language in pair):
+        (tmp_path / name).write_text("a line\n")
+    corpus = find_experiment(f"files:{tmp_path}:{'-'.join(pair)}").config.data.corpus
+    assert (corpus.source_language, corpus.target_language) == pair
+
+
 # The dozen lines of the README.
 CORPUS = snippet("sacrebleu_set")
 EXPERIMENT = f"""{CORPUS}
@@ -102,6 +112,10 @@ def test_an_experiment_keeps_its_configuration(file: Path) -> None:
         (
             f"{CORPUS}\nfrom dataclasses import replace\nreplace(CORPUS, train=CORPUS.valid)",
             "the corpus europarl_en_de needs train=(ParallelText(…), …) and valid=ParallelText(…)",
+        ),
+        (
+            CORPUS.replace('TextFile(location="mine.en")', "'mine.en'"),
+            "needs train=(",
         ),
         (EXPERIMENT[:-2] + ", splits=['test'])", "splits are ['test'], but valid must be among"),
     ],

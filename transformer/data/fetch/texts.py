@@ -40,7 +40,7 @@ _CHUNK = 2**20
 # Text shrinks to a fifth or a tenth; an archive that grows by more than this holds no text.
 _MOST_GROWTH = 100
 # Incremented when the same trees would give other lines.
-_TREES_FORMAT = 2
+_TREES_FORMAT = 3
 
 # sacreBLEU itself sets no time-out.
 _TIMEOUT_SECONDS = 300
@@ -59,6 +59,8 @@ def fetch(file: TextFile) -> Path:
     if file.member is None:
         return _whole(archive)
     path = _member_path(file.sha256 or sha256_of(_whole(archive)), file.member)
+    if path.is_dir():  # of other members
+        raise InputError(f"{file.name} is a folder: name a file in it")
     if not path.exists():  # the archive may have been removed after it was unpacked
         write_once(path, partial(_unpack, _whole(archive), file.member))
     return path
@@ -125,7 +127,7 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
                         show(raw.tell())
                 return
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise InputError(f"{archive} cannot be read: {error}; is it whole?") from error
+        raise InputError(f"{archive} cannot be read: {error}; is it a whole tar?") from error
     raise InputError(f"{archive} has no file {member}: it is another archive than the declared one")
 
 

@@ -138,7 +138,7 @@ def _check(texts: Sequence[LocalText], reports: Sequence[TextReport]) -> None:
             )
     if not any(report.kept for report in reports):
         _, source, target = texts[0]
-        raise InputError(f"{source} and {target} hold no usable pair: the corpus is empty")
+        raise InputError(f"{source} and {target} hold no usable pair: they are empty, or UTF-16")
 
 
 def encode(

@@ -43,7 +43,7 @@ from transformer.data.prepared import (
 )
 from transformer.data.store import EncodedPairs, write_store
 from transformer.data.text import read_aligned
-from transformer.data.trees import BRACKETS
+from transformer.data.trees import BRACKETS, delinearise
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
 from transformer.files import expand_user, remove_unfinished, write_json
@@ -162,6 +162,10 @@ def _prepare(config: Config, directory: Path) -> None:
         _announce(corpus)
     own_first = sorted(corpus.files, key=lambda file: file.is_download)
     paths = {file: fetch(file) for file in own_first}
+    for text in filter(None, (corpus.valid, corpus.test)):  # before hours of the training text
+        lines = read_aligned(paths[text.source], paths[text.target])
+        for words, tree in zip(*lines, strict=True) if corpus.task == "parsing" else ():
+            delinearise(tree, words.split())
     part.mkdir(exist_ok=True)
     remove_unfinished(part)
     try:
