@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from transformer.errors import InputError
 
@@ -43,9 +43,11 @@ class TextFile:
         if self.location.encode(errors="replace").decode() != self.location:  # JSON cannot hold it
             raise InputError(f"{self.location!r} has a name that is not UTF-8: rename it")
         # Kept in the cache under these paths; configurations of others must not choose the place.
-        for path in (self.location.partition("://")[2], self.member or "", self.sha256 or ""):
+        for path in (self.location.partition("://")[2], self.member or ""):
             if path.startswith("/") or ".." in path.split("/"):
                 raise InputError(f"{self.name} leads out of the cache: name no '..' or root")
+        if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise InputError(f"{self.name} has sha256={self.sha256!r}, not 64 digits, 0-9 and a-f")
 
     @property
     def is_download(self) -> bool:
@@ -96,6 +98,8 @@ class Corpus:
             raise InputError(f"corpus name {self.name!r} becomes a folder name and cannot be one")
         if not self.train:
             raise InputError(f"the corpus {self.name} declares no training text")
+        if self.task not in get_args(Task):
+            raise InputError(f"task is {self.task!r}, but must be {' or '.join(get_args(Task))}")
         try:
             _ = [file.location for file in self.files]
         except (AttributeError, TypeError) as error:

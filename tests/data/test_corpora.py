@@ -92,7 +92,7 @@ def test_nothing_is_kept_outside_of_the_cache(path: str) -> None:
         TextFile(location="a.tgz", member=path)
     with pytest.raises(InputError, match=f"^https://{path} leads out of the cache"):
         TextFile(location=f"https://{path}", sha256="0" * 64)
-    with pytest.raises(InputError, match=r"^x of a.tgz leads out of the cache"):
+    with pytest.raises(InputError, match=r"^x of a.tgz has sha256=.*, not 64 digits"):
         TextFile(location="a.tgz", member="x", sha256=path)
     assert TextFile(location=f"../{path}", member="a..b/x")
 

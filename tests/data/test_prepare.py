@@ -281,7 +281,7 @@ def test_a_tree_that_cannot_be_scored_is_named(files_corpus: Corpus, tmp_path: P
     for split in ("valid", "test"):
         trees = ParallelText(source=both, target=both)
         corpus = dataclasses.replace(files_corpus, task="parsing", **{split: trees})
-        with pytest.raises(InputError, match=r"^a tree has a bracket \)NP that"):
+        with pytest.raises(InputError, match=r"trees, line 2: a tree has a bracket \)NP that"):
             prepare(tiny(corpus))
 
 

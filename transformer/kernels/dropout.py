@@ -34,7 +34,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
-        dropped = round(self.p * _LEVELS)
+        dropped = min(round(self.p * _LEVELS), _LEVELS - 1)
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
         draws.random_(-(2**63), None, generator=dropout_generator.get())
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)

@@ -164,8 +164,12 @@ def _prepare(config: Config, directory: Path) -> None:
     paths = {file: fetch(file) for file in own_first}
     for text in filter(None, (corpus.valid, corpus.test)):  # before hours of the training text
         lines = read_aligned(paths[text.source], paths[text.target])
-        for words, tree in zip(*lines, strict=True) if corpus.task == "parsing" else ():
-            delinearise(tree, words.split())
+        pairs = zip(*lines, strict=True) if corpus.task == "parsing" else ()
+        for number, (words, tree) in enumerate(pairs, 1):
+            try:
+                delinearise(tree, words.split())
+            except InputError as error:
+                raise InputError(f"{text.target.name}, line {number}: {error}") from error
     part.mkdir(exist_ok=True)
     remove_unfinished(part)
     try:
