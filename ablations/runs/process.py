@@ -23,8 +23,9 @@ from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE, printa
 
 LOG_FILE = "log.txt"
 _LOG_BYTES = 65_536  # in which its last lines are looked for
-# With these, Lightning would take a run for a rank of the job that started the driver.
-_OF_LAUNCHERS = ("MASTER_", "SLURM_NTASKS", "TORCHELASTIC_")
+# With these, Lightning would take a run for a rank of the job that started the driver, and W&B all
+# runs for the one of its sweep.
+_OF_LAUNCHERS = ("MASTER_", "SLURM_NTASKS", "TORCHELASTIC_", "WANDB_SWEEP_ID")
 _OF_RANKS = ("RANK", "WORLD_SIZE", "LOCALID", "NODEID", "PROCID")
 # What a run imports; each start of W&B looks at its launch tools. None of these modules touches a
 # GPU or starts a thread.
