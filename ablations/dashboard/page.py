@@ -34,7 +34,7 @@ def find_directories(root: Path) -> Iterator[Path]:
     """``root`` if it is a table's or a search's directory, else those below it; after a search the
     table that trains its best trials again.
     """
-    for folder, names, files in os.walk(root):
+    for folder, names, files in os.walk(root, followlinks=True):
         depth = len(Path(folder).relative_to(root).parts)
         if PLAN_FILE in files or SEARCH_FILE in files:
             yield Path(folder)
