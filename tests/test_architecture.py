@@ -195,7 +195,7 @@ LINES = {
     "experiments/export": 380,
     "experiments/figures": 160,
     "experiments/records": 930,
-    "tests": 15_990,
+    "tests": 16_000,
     "transformer": 1_110,
     "transformer/data": 2_700,
     "transformer/decoding": 400,

@@ -175,7 +175,7 @@ class _ForkedRun(ForkServerProcess):
         """Carry the run out, in the forked process."""
         os.setsid()
         try:
-            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         except FileNotFoundError:  # another attempt has taken the run over
             os._exit(STOPPED_EXIT_CODE)
         driver = multiprocessing.parent_process()

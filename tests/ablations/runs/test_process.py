@@ -60,6 +60,7 @@ def test_a_run_whose_server_is_killed_counts_as_killed_and_the_next_has_another_
     run = process.fork(directory, job, Place(0))
     wait_for(lambda: trains(directory))
     assert os.getpgid(run.pid) == run.pid and (tmp_path / "cache").exists()
+    assert not os.access(directory / "log.txt", os.X_OK)
     os.kill(parent_of(run.pid), signal.SIGKILL)
     assert ended(process.fork(other, job, Place(0))) == 2  # it has no config.json
     assert ended(run) == run.poll() == -signal.SIGKILL
