@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.fabric.plugins.environments import SLURMEnvironment
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.accelerators.mps import MPSAccelerator
 from torch.distributed.run import get_args_parser
 
