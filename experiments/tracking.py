@@ -143,7 +143,7 @@ def _start_run(experiment: Experiment, directory: Path) -> Any:
         name=name,
         group=experiment.group,
         job_type="train",
-        tags=list(experiment.tags),
+        tags=experiment.tags,
         config=config,
     )
     if run is not None:
@@ -194,6 +194,7 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
     if run_id is None or new:
         run_id = os.urandom(4).hex()
         write_atomically(directory / WANDB_ID_FILE, f"{run_id}\n")
+    settings["tags"] = [tag[:64] for tag in settings["tags"]]  # W&B takes no longer ones
     for mode in dict.fromkeys(("offline" if offline else tracking_mode(), "offline")):
         try:
             wandb.setup(wandb.Settings(silent=True))
@@ -208,8 +209,7 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
                 **settings,
             )
         except Exception as error:  # a wrong setting, key or answer must not stop training
-            reason = one_line(error)
-            warnings.warn(f"W&B does not start in mode {mode}: {reason}", stacklevel=2)
+            warnings.warn(f"W&B does not start in mode {mode}: {one_line(error)}", stacklevel=2)
             _abandon()
     return None
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from ablations.figures.curves import Curve, draw_curves, read_curve
 from ablations.files import CONFIRM, HTML_FILE, PLAN_FILE, SEARCH_FILE
@@ -167,8 +168,8 @@ class Page:
 
 
 def _read_section(directory: Path, reader: Reader) -> Mapping[str, object]:
-    has_report = (directory / HTML_FILE).is_file()
-    section = {"directory": directory, "has_report": has_report, "reading": None, "problem": ""}
+    report = quote(bytes(directory.resolve())) if (directory / HTML_FILE).is_file() else ""
+    section = {"directory": directory, "report": report, "reading": None, "problem": ""}
     try:
         return section | {"reading": reader.read()}
     except (InputError, OSError) as error:

@@ -104,9 +104,9 @@ class _Handler(BaseHTTPRequestHandler):
         # Another site could give its name to this address, and read the answers.
         if self._loopback_only and not _is_loopback(self.headers.get("Host", "")):
             return self.send_error(400, "this address is not this machine's own")
-        path = unquote(self.path.partition("?")[0])
+        path = unquote(self.path.partition("?")[0], errors="surrogateescape")
         if path == "/":
-            return self._answer(self._page.html().encode())
+            return self._answer(self._page.html().encode(errors="replace"))
         if path in _ASSETS:
             own = path != "/vega.js"
             content = (TEMPLATES / path[1:]).read_bytes() if own else script().encode()

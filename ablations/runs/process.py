@@ -23,8 +23,9 @@ from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE, printa
 
 LOG_FILE = "log.txt"
 _LOG_BYTES = 65_536  # in which its last lines are looked for
-# With these, Lightning would take a run for a rank of the job that started the driver.
-_OF_LAUNCHERS = ("MASTER_", "SLURM_NTASKS", "TORCHELASTIC_")
+# With these, Lightning would take a run for a rank of the job that started the driver, and W&B all
+# runs for the one of its sweep.
+_OF_LAUNCHERS = ("MASTER_", "SLURM_NTASKS", "TORCHELASTIC_", "WANDB_SWEEP_ID")
 _OF_RANKS = ("RANK", "WORLD_SIZE", "LOCALID", "NODEID", "PROCID")
 # What a run imports; each start of W&B looks at its launch tools. None of these modules touches a
 # GPU or starts a thread.
@@ -174,7 +175,7 @@ class _ForkedRun(ForkServerProcess):
         """Carry the run out, in the forked process."""
         os.setsid()
         try:
-            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         except FileNotFoundError:  # another attempt has taken the run over
             os._exit(STOPPED_EXIT_CODE)
         driver = multiprocessing.parent_process()

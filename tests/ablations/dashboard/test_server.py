@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 import shutil
 import signal
@@ -117,6 +118,9 @@ def test_tables_that_appear_and_disappear(address: str, root: Path) -> None:
     assert get(address).text.count("<section") == 2
     shutil.move(root / "pair-tiny", root.parent / "aside")
     assert "4.92" not in get(address).text
+    (root / "linked").symlink_to(root.parent / "aside")
+    assert "4.92" in get(address).text
+    (root / "linked").unlink()
     shutil.move(root.parent / "aside", root / "pair-tiny")
     assert "4.92" in get(address).text
     shutil.rmtree(root)
@@ -202,12 +206,14 @@ def test_a_report_may_run_its_own_scripts_alone(address: str, root: Path) -> Non
     assert sources
 
 
-def test_a_directory_above_the_working_one_has_its_report(
+def test_a_directory_of_any_name_above_the_working_one_has_its_report(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "elsewhere").mkdir()
     monkeypatch.chdir(root / "elsewhere")
     (root / "pair-tiny" / "report.html").write_text("the report")
-    with serving(Page([Path("../pair-tiny")])) as address:
-        (path,) = re.findall(r'<a href="([^"]+)">report</a>', get(address).text)
-        assert get(address + path).text == "the report"
+    (root / "pair-tiny").rename(odd := root / os.fsdecode(b"a b%2f\xff"))
+    for table in (Path("..") / odd.name, odd):
+        with serving(Page([table])) as address:
+            (path,) = re.findall(r'<a href="([^"]+)">report</a>', get(address).text)
+            assert get(address + path).text == "the report"

@@ -77,6 +77,7 @@ def test_anyone_can_read_it(page: Page) -> None:
     page.get_by_role("button", name="base", exact=True).click()
     page.locator("#curves").scroll_into_view_if_needed()
     page.locator("#curves .vega-embed svg").wait_for()
+    page.locator("li").first.evaluate("item => item.append('x'.repeat(100))")  # a row's long name
     for width, scheme in ((1300, "light"), (390, "dark")):
         page.set_viewport_size({"width": width, "height": 844})
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")

@@ -60,6 +60,7 @@ def test_a_run_whose_server_is_killed_counts_as_killed_and_the_next_has_another_
     run = process.fork(directory, job, Place(0))
     wait_for(lambda: trains(directory))
     assert os.getpgid(run.pid) == run.pid and (tmp_path / "cache").exists()
+    assert not os.access(directory / "log.txt", os.X_OK)
     os.kill(parent_of(run.pid), signal.SIGKILL)
     assert ended(process.fork(other, job, Place(0))) == 2  # it has no config.json
     assert ended(run) == run.poll() == -signal.SIGKILL
@@ -110,7 +111,7 @@ def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outli
 _STAND_IN = """
 import os, sys
 print(os.getpgrp() == os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"], os.environ["MORE"],
-      "SLURM_PROCID" in os.environ, *sys.argv[2:], flush=True)
+      *{"SLURM_PROCID", "WANDB_SWEEP_ID"} & {*os.environ}, *sys.argv[2:], flush=True)
 print("end" + sys.stdin.read())
 """
 
@@ -119,6 +120,7 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("SLURM_PROCID", "3")
+    monkeypatch.setenv("WANDB_SWEEP_ID", "abc")
     process.forget_rank()
     module = tmp_path / "ablations" / "runs" / "entry.py"
     module.parent.mkdir(parents=True)
@@ -134,7 +136,7 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
         environment={"MORE": "word"},
     )
     plain, log = process.start(tmp_path, job, Place(0, (3, 5))), tmp_path / "log.txt"
-    wait_for(lambda: log.read_text() == "True 3,5 word False 1 csv\n")
+    wait_for(lambda: log.read_text() == "True 3,5 word 1 csv\n")
     assert plain.stdin is not None
     plain.stdin.close()  # as the operating system does for a parent that is killed
     assert plain.wait(_PATIENCE_SECONDS) == 0 and log.read_text().endswith("\nend\n")

@@ -183,6 +183,7 @@ def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_befo
     init: _Init, experiment: Experiment, tmp_path: Path
 ):
     experiment = dataclasses.replace(experiment, labels={"row": "A-h1"}, reported={"bleu": 24.9})
+    experiment = dataclasses.replace(experiment, tags=("x" * 100,))
     ids: list[str] = []
     for number in (None, None, 1, 2):
         if number is not None:
@@ -200,6 +201,7 @@ def test_a_resumed_run_continues_its_wandb_run_and_an_attempt_names_the_one_befo
     assert (second["cell"], second["row"]) == ("base/seed-1", "A-h1")
     assert (second["attempt"], second["host"]) == (2, "node7")
     assert init.given[3]["name"] == "numbers-seed3-attempt2"
+    assert wandb.Settings(run_tags=tuple(init.given[3]["tags"])).run_tags == ("x" * 64,)
 
 
 def test_a_disabled_wandb_is_not_started(experiment: Experiment, tmp_path: Path):
