@@ -51,9 +51,12 @@ def test_perplexity_by_hand(
     for layer in model.modules():  # which perplexity turns off
         if isinstance(layer, Dropout):
             layer.p = 0.5
-    model.train()
+    model.train().encoder[0].eval()
+    modes = [part.training for part in model.modules()]
     again = perplexity(model, vocabulary, SOURCES, REFERENCES, tokens_per_batch=tokens_per_batch)
     assert again == found
+    translate(model, vocabulary, SOURCES[:2], DecodingConfig(max_extra_length=1))
+    assert [part.training for part in model.modules()] == modes  # as in a callback of a training
     with torch.no_grad():
         model.output.weight.mul_(1e6)
     assert perplexity(model, vocabulary, SOURCES, REFERENCES).per_token == math.inf

@@ -17,7 +17,7 @@ from transformer.data.store import EncodedPairs
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint, decode_sentences
 from transformer.errors import InputError
-from transformer.model.encoder_decoder import Transformer
+from transformer.model.encoder_decoder import Transformer, evaluating
 from transformer.training.loss import smoothed_cross_entropy
 
 # Attention takes memory with the square of a sentence's length; training sees a tenth of this.
@@ -55,7 +55,6 @@ def perplexity(
     Raises:
         InputError: if no pair is left.
     """
-    model.eval()
     device = model.embedding.weight.device
     encoded = [vocabulary.encode(list(lines)) for lines in (sources, references)]
     every = list(zip(*encoded, strict=True))
@@ -67,7 +66,8 @@ def perplexity(
     nll, tokens = 0.0, 0
     for indices in batches_by_length(pairs.lengths, tokens_per_batch):
         batch = collate(pairs, indices).to(device)
-        states = model.states(batch.src, batch.tgt[:, :-1])
+        with evaluating(model):
+            states = model.states(batch.src, batch.tgt[:, :-1])
         labels = batch.tgt[:, 1:]
         real = labels.ne(PAD_ID)
         _, batch_nll = smoothed_cross_entropy(
