@@ -259,6 +259,17 @@ def test_bf16_trains_as_fp32_does(tiny_config: Config) -> None:
     assert flat(module).dtype == torch.float32
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("64-true", 1e-5), ("bf16-true", 0.02)])
+def test_a_trainer_may_convert_the_weights(
+    precision: str, tolerance: float, tiny_config: Config
+) -> None:
+    _, expected = fit(tiny_config, max_steps=3)
+    found = Recorder()
+    data = TranslationDataModule(tiny_config)
+    trainer(3, found, precision=precision).fit(TransformerModule(tiny_config), data)
+    assert found.losses == pytest.approx(expected.losses, rel=tolerance)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore")  # the compiler's own

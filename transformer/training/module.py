@@ -99,7 +99,7 @@ class TransformerModule(lightning.LightningModule):
         self._batch_number = batch.number
         if self._at_log_step():
             if batch_idx % self.trainer.accumulate_grad_batches == 0:
-                self._train_sums = torch.zeros(2, device=self.device)
+                self._train_sums = smoothed.new_zeros(2)
             self._train_sums += torch.stack([smoothed.detach(), nll]) * scale
         return smoothed * scale
 
