@@ -118,6 +118,13 @@ def test_only_the_seed_matters(tiny_config: Config) -> None:
     assert not set(other.losses) & set(first.losses)
 
 
+def test_overfitting_takes_the_same_batches_again(tiny_config: Config) -> None:
+    module, found = TransformerModule(override(tiny_config, learning_rate_factor=0.0)), Recorder()
+    run = trainer(6, found, overfit_batches=3, limit_val_batches=0)
+    run.fit(module, TranslationDataModule(tiny_config))
+    assert found.losses[:3] == found.losses[3:]
+
+
 # The most parts are more than a batch has pairs.
 @pytest.mark.parametrize(("accumulate", "steps"), [(4, 5), (37, 1)])
 def test_accumulation_changes_no_step(accumulate: int, steps: int, tiny_config: Config) -> None:
