@@ -81,5 +81,9 @@ def test_too_long_pairs_are_left_out_and_named(model: Transformer, vocabulary: V
     with pytest.warns(UserWarning, match=rf"line {len(SOURCES) + 1} has .* left out of the perp"):
         found = perplexity(model, vocabulary, [*SOURCES, endless], [*REFERENCES, "one"])
     assert found == expected
-    with pytest.warns(UserWarning), pytest.raises(InputError, match="every line is too long"):
+    with pytest.warns(UserWarning), pytest.raises(InputError, match="none that is short enough"):
         perplexity(model, vocabulary, ["one"], [endless])
+    with pytest.raises(InputError, match=r"^there is no perplexity: no line, or"):
+        perplexity(model, vocabulary, [], [])
+    with pytest.raises(InputError, match=r"^1 sources have 2 references"):
+        perplexity(model, vocabulary, ["one"], ["a", "b"])

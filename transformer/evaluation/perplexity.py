@@ -56,12 +56,16 @@ def perplexity(
         InputError: if no pair is left.
     """
     device = model.embedding.weight.device
+    if len(sources) != len(references):
+        raise InputError(
+            f"{len(sources):,} sources have {len(references):,} references: one for each"
+        )
     encoded = [vocabulary.encode(list(lines)) for lines in (sources, references)]
     every = list(zip(*encoded, strict=True))
     longest = [max(map(len, pair)) for pair in every]
     rows = _short_enough(longest, 1, "left out of the perplexity")
     if not rows:
-        raise InputError("there is no perplexity: every line is too long")
+        raise InputError("there is no perplexity: no line, or none that is short enough")
     pairs = EncodedPairs.of([every[row] for row in rows])
     nll, tokens = 0.0, 0
     for indices in batches_by_length(pairs.lengths, tokens_per_batch):
