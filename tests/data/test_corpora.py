@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -134,6 +135,13 @@ def test_a_missing_or_unclear_file_is_named(names: list[str], problem: str, tmp_
         folder_corpus(touch(tmp_path, *names))
     with pytest.raises(InputError, match=f"{tmp_path}/none is not a folder"):
         folder_corpus(tmp_path / "none")
+
+
+def test_what_is_no_pair_is_refused() -> None:
+    wrong: Any
+    for wrong in ("x.en", None, ("x.en",)):
+        with pytest.raises(InputError, match=f"^{re.escape(repr(wrong))} is no text of a corpus"):
+            files_corpus("mine", languages=("en", "de"), train=[wrong], valid=("a", "b"))
 
 
 def test_a_folder_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:

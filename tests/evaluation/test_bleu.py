@@ -10,6 +10,7 @@ from importlib.metadata import version
 import pytest
 import sacrebleu
 
+from transformer.errors import InputError
 from transformer.evaluation.bleu import bleu, moses_tokens, tokenised_bleu
 
 HYPOTHESES = ["The cat sat on the mat.", "A dog, barked loudly; at 3.5 cats!", "Quite another one."]
@@ -33,8 +34,9 @@ def test_bleu_is_sacrebleus_with_its_signature() -> None:
     assert found.score == sacrebleu.corpus_bleu(HYPOTHESES, [TRUTHS]).score
     assert 20 < found.score < 80
     assert math.isclose(bleu(TRUTHS, TRUTHS).score, 100.0)
-    with pytest.raises(ValueError, match="argument 2 is longer"):
-        bleu(HYPOTHESES[:2], TRUTHS)
+    for lines, references, counts in ((HYPOTHESES[:2], TRUTHS, "2 .* 3"), ([], [], "0 .* 0")):
+        with pytest.raises(InputError, match=f"no BLEU of {counts} references: give one"):
+            bleu(lines, references)
     assert found.signature == (
         f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
     )

@@ -51,9 +51,12 @@ def test_perplexity_by_hand(
     for layer in model.modules():  # which perplexity turns off
         if isinstance(layer, Dropout):
             layer.p = 0.5
-    model.train()
+    model.train().encoder[0].eval()
+    modes = [part.training for part in model.modules()]
     again = perplexity(model, vocabulary, SOURCES, REFERENCES, tokens_per_batch=tokens_per_batch)
     assert again == found
+    translate(model, vocabulary, SOURCES[:2], DecodingConfig(max_extra_length=1))
+    assert [part.training for part in model.modules()] == modes  # as in a callback of a training
     with torch.no_grad():
         model.output.weight.mul_(1e6)
     assert perplexity(model, vocabulary, SOURCES, REFERENCES).per_token == math.inf
@@ -78,5 +81,9 @@ def test_too_long_pairs_are_left_out_and_named(model: Transformer, vocabulary: V
     with pytest.warns(UserWarning, match=rf"line {len(SOURCES) + 1} has .* left out of the perp"):
         found = perplexity(model, vocabulary, [*SOURCES, endless], [*REFERENCES, "one"])
     assert found == expected
-    with pytest.warns(UserWarning), pytest.raises(InputError, match="every line is too long"):
+    with pytest.warns(UserWarning), pytest.raises(InputError, match="none that is short enough"):
         perplexity(model, vocabulary, ["one"], [endless])
+    with pytest.raises(InputError, match=r"^there is no perplexity: no line, or"):
+        perplexity(model, vocabulary, [], [])
+    with pytest.raises(InputError, match=r"^1 sources have 2 references"):
+        perplexity(model, vocabulary, ["one"], ["a", "b"])

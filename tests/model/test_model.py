@@ -130,6 +130,11 @@ def test_sinusoids_move_with_the_module() -> None:
     module = Transformer(TINY_MODEL).embedding.to("meta")
     for length in (3, 97):  # the second is beyond the table, which is made anew
         assert module.encode_positions(0, length).is_meta
+    weights = Embedding(TINY_MODEL).state_dict()
+    module.load_state_dict(weights, assign=True)
+    torch.testing.assert_close(module.encode_positions(0, 19), sinusoids(19, 26))
+    module.to("meta").to_empty(device="cpu")
+    torch.testing.assert_close(module.encode_positions(0, 19), sinusoids(19, 26))
 
 
 def test_a_table_extended_in_inference_mode_can_be_trained_with() -> None:

@@ -118,6 +118,13 @@ def test_only_the_seed_matters(tiny_config: Config) -> None:
     assert not set(other.losses) & set(first.losses)
 
 
+def test_overfitting_takes_the_same_batches_again(tiny_config: Config) -> None:
+    module, found = TransformerModule(override(tiny_config, learning_rate_factor=0.0)), Recorder()
+    run = trainer(6, found, overfit_batches=3, limit_val_batches=0)
+    run.fit(module, TranslationDataModule(tiny_config))
+    assert found.losses[:3] == found.losses[3:]
+
+
 # The most parts are more than a batch has pairs.
 @pytest.mark.parametrize(("accumulate", "steps"), [(4, 5), (37, 1)])
 def test_accumulation_changes_no_step(accumulate: int, steps: int, tiny_config: Config) -> None:
@@ -173,6 +180,14 @@ def test_a_tiny_task_is_learned(tmp_path: Path) -> None:
     assert right >= 0.95 * len(references)
 
 
+class Slower(lightning.Callback):
+    """Halves the learning rate, as averaging weights or a user's schedule may change it."""
+
+    def on_train_batch_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Before the first step."""
+        trainer.optimizers[0].param_groups[0]["lr"] *= 0.5
+
+
 def test_logged_metrics_are_means_over_real_word_pieces(tiny_config: Config) -> None:
     config = override(tiny_config, log_every_steps=1, validate_every_steps=1, clip_norm=0.5)
     module = TransformerModule(config)
@@ -181,12 +196,12 @@ def test_logged_metrics_are_means_over_real_word_pieces(tiny_config: Config) -> 
     batch = next(iter(data.train_dataloader()))
     with torch.no_grad():
         smoothed, nll = (x.item() / batch.target_tokens for x in module.loss(batch))
-    run = trainer(1, num_sanity_val_steps=0, limit_val_batches=0)
+    run = trainer(1, Slower(), num_sanity_val_steps=0, limit_val_batches=0)
     run.fit(module, data)
     logged = {name: value.item() for name, value in run.callback_metrics.items()}
     assert logged["loss"] == pytest.approx(smoothed)
     assert logged["train_perplexity"] == pytest.approx(math.exp(nll), rel=1e-5)
-    assert logged["learning_rate"] == pytest.approx(learning_rate(1, 26, config.training))
+    assert logged["learning_rate"] == pytest.approx(learning_rate(1, 26, config.training) / 2)
     assert logged["gradient_norm"] > 0.5
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     assert torch.nn.utils.get_total_norm(gradients).item() == pytest.approx(0.5, rel=1e-4)
@@ -257,6 +272,17 @@ def test_bf16_trains_as_fp32_does(tiny_config: Config) -> None:
     assert found.losses != expected.losses
     assert found.losses == pytest.approx(expected.losses, rel=0.02)
     assert flat(module).dtype == torch.float32
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("64-true", 1e-5), ("bf16-true", 0.02)])
+def test_a_trainer_may_convert_the_weights(
+    precision: str, tolerance: float, tiny_config: Config
+) -> None:
+    _, expected = fit(tiny_config, max_steps=3)
+    found = Recorder()
+    data = TranslationDataModule(tiny_config)
+    trainer(3, found, precision=precision).fit(TransformerModule(tiny_config), data)
+    assert found.losses == pytest.approx(expected.losses, rel=tolerance)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from transformer.data.buckets import Buckets, Integers, shuffled
 from transformer.data.store import EncodedPairs
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Batch:
     """A batch of pairs, right-padded with 0.
 
@@ -42,7 +42,7 @@ class Batch:
         if self.real_targets is None:  # pyright: ignore[reportUnnecessaryComparison]
             # numpy takes a tenth of torch's time.
             real = np.flatnonzero(self.tgt[:, 1:].numpy(force=True) != PAD_ID)
-            object.__setattr__(self, "real_targets", torch.from_numpy(real))
+            self.real_targets = torch.from_numpy(real)
 
     def to(self, device: torch.device | str, **_: Any) -> Batch:
         """The batch on another device; the copy to a GPU is asynchronous."""

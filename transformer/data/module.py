@@ -29,7 +29,7 @@ class PlannedLoader:
 
     Args:
         first: the batch to start with, counted from the start of training: a resumed run continues
-            in the middle of an epoch exactly where it stopped
+            in the middle of an epoch exactly where it stopped; None starts each epoch with the same
         rank: of this device among ``world_size``
         accumulate: micro-batches per step and device; one device with eight yields the same shards
             as eight devices with one
@@ -40,12 +40,12 @@ class PlannedLoader:
         store: EncodedPairs,
         plan: BatchPlan,
         *,
-        first: int = 0,
+        first: int | None = 0,
         rank: int = 0,
         world_size: int = 1,
         accumulate: int = 1,
     ) -> None:
-        self._store, self._plan, self._next = store, plan, first
+        self._store, self._plan, self._next, self._same = store, plan, first or 0, first is None
         self._own = range(rank * accumulate, (rank + 1) * accumulate)
         self._shards = world_size * accumulate
 
@@ -57,7 +57,8 @@ class PlannedLoader:
         end = (self._next // len(self._plan) + 1) * len(self._plan)
         for batch in prefetch(self._make, product(range(self._next, end), self._own)):
             # A batch interrupted between its micro-batches starts over.
-            self._next = batch.number + (batch.shard == self._own[-1])
+            if not self._same:
+                self._next = batch.number + (batch.shard == self._own[-1])
             yield batch
 
     def _make(self, which: tuple[int, int]) -> Batch:
@@ -134,10 +135,11 @@ class TranslationDataModule(lightning.LightningDataModule):
         store, plan, trainer = self.corpus.store("train"), self.train_plan(), self.trainer
         if trainer is None:
             return PlannedLoader(store, plan)
+        overfits = trainer.overfit_batches > 0  # pyright: ignore[reportAttributeAccessIssue]
         return PlannedLoader(
             store,
             plan,
-            first=trainer.global_step,
+            first=None if overfits else trainer.global_step,
             rank=trainer.global_rank,
             world_size=trainer.world_size,
             accumulate=trainer.accumulate_grad_batches,

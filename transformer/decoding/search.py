@@ -13,7 +13,7 @@ from transformer.decoding.beams import Beams
 from transformer.decoding.incremental import IncrementalDecoder
 from transformer.kernels.candidates import best_continuations
 from transformer.kernels.threads import map_on_threads
-from transformer.model.encoder_decoder import Transformer
+from transformer.model.encoder_decoder import Transformer, evaluating
 
 # From the hypotheses of a search and the log-probabilities of what may follow them, ``(batch, beam,
 # vocab_size)``, to those that count: -inf is never chosen. It is called once in each step, and so
@@ -47,14 +47,13 @@ def decode_sentences(
     On a CPU several batches are decoded concurrently, each on its own thread.
 
     Args:
-        model: put into evaluation mode
+        model: in evaluation mode until the last translation
         sources: word-piece ids, each ending with the end-of-sentence id
         constrain: called with the indices of the sources of a batch, on the thread of its search
 
     Yields:
         The index of a source and its translation without the end-of-sentence id.
     """
-    model.eval()
     device = model.embedding.weight.device
     threads = min(torch.get_num_threads(), _MAX_THREADS) if device.type == "cpu" else 1
     budget = _GPU_TOKENS if device.type == "cuda" else _CPU_TOKENS
@@ -68,8 +67,9 @@ def decode_sentences(
         )
         return beam_search(model, src.to(device), config, constrain and constrain(rows))
 
-    for rows, hypotheses in zip(batches, map_on_threads(decode, batches, threads), strict=True):
-        yield from zip(rows, hypotheses, strict=True)
+    with evaluating(model):
+        for rows, hypotheses in zip(batches, map_on_threads(decode, batches, threads), strict=True):
+            yield from zip(rows, hypotheses, strict=True)
 
 
 def _positions_in_memory(model: Transformer) -> int:

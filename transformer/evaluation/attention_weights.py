@@ -13,7 +13,7 @@ from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences
 from transformer.errors import InputError
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.encoder_decoder import Transformer
+from transformer.model.encoder_decoder import Transformer, evaluating
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
@@ -82,7 +82,6 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
         src: ``(1, src)``
         tgt: ``(1, tgt)``, beginning with the begin-of-sentence id
     """
-    model.eval()
     found: dict[nn.Module, Tensor] = {}
 
     def record(attention: nn.Module, inputs: tuple[Any, ...], _: Tensor) -> None:
@@ -101,7 +100,8 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
     }
     hooks = [part.register_forward_hook(record) for kind in KINDS for part in parts[kind]]
     try:
-        model.states(src, tgt)
+        with evaluating(model):
+            model.states(src, tgt)
     finally:
         for hook in hooks:
             hook.remove()

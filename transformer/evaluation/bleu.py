@@ -9,6 +9,8 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from transformer.errors import InputError
+
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
@@ -101,8 +103,10 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer]:
 
 
 def _corpus_score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    pairs = list(zip(hypotheses, references, strict=True))
-    return metric.corpus_score([x for x, _ in pairs], [[y for _, y in pairs]]).score
+    if not 0 < len(hypotheses) == len(references):
+        counts = f"{len(hypotheses):,} hypotheses and {len(references):,} references"
+        raise InputError(f"there is no BLEU of {counts}: give one for each line")
+    return metric.corpus_score(list(hypotheses), [list(references)]).score
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:

@@ -17,7 +17,7 @@ from transformer.data.store import EncodedPairs
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint, decode_sentences
 from transformer.errors import InputError
-from transformer.model.encoder_decoder import Transformer
+from transformer.model.encoder_decoder import Transformer, evaluating
 from transformer.training.loss import smoothed_cross_entropy
 
 # Attention takes memory with the square of a sentence's length; training sees a tenth of this.
@@ -55,19 +55,23 @@ def perplexity(
     Raises:
         InputError: if no pair is left.
     """
-    model.eval()
     device = model.embedding.weight.device
+    if len(sources) != len(references):
+        raise InputError(
+            f"{len(sources):,} sources have {len(references):,} references: one for each"
+        )
     encoded = [vocabulary.encode(list(lines)) for lines in (sources, references)]
     every = list(zip(*encoded, strict=True))
     longest = [max(map(len, pair)) for pair in every]
     rows = _short_enough(longest, 1, "left out of the perplexity")
     if not rows:
-        raise InputError("there is no perplexity: every line is too long")
+        raise InputError("there is no perplexity: no line, or none that is short enough")
     pairs = EncodedPairs.of([every[row] for row in rows])
     nll, tokens = 0.0, 0
     for indices in batches_by_length(pairs.lengths, tokens_per_batch):
         batch = collate(pairs, indices).to(device)
-        states = model.states(batch.src, batch.tgt[:, :-1])
+        with evaluating(model):
+            states = model.states(batch.src, batch.tgt[:, :-1])
         labels = batch.tgt[:, 1:]
         real = labels.ne(PAD_ID)
         _, batch_nll = smoothed_cross_entropy(

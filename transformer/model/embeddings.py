@@ -52,9 +52,11 @@ class Embedding(PaddedMatrix):
                 nn.init.normal_(table, std=self.d_model**-0.5)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
         if self.positions is None:
-            self._sinusoids = fn(self._sinusoids)  # a compiled step has to find it on its device
-        return super()._apply(fn, recurse)
+            # Anew, as to_empty keeps no values; a compiled step has to find it on its device.
+            self._sinusoids = sinusoids(len(self._sinusoids), self.d_model).to(self.weight)
+        return self
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Embed ``tokens`` ``(batch, length)`` at the positions from ``start`` on.
@@ -71,7 +73,7 @@ class Embedding(PaddedMatrix):
             index = torch.arange(start, start + length, device=self.positions.device)
             return self.positions[index.clamp_(max=self.positions.size(0) - 1)]
         table = self._sinusoids
-        if start + length > table.size(0):
+        if start + length > table.size(0) or table.device != self.weight.device:
             # It grows with the longest sentence that a process sees. Another thread may do the
             # same for a shorter one.
             table = sinusoids(2 * (start + length), self.d_model).to(self.weight)

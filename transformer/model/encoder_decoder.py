@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -108,6 +109,18 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
 def additive_mask(hidden: Tensor) -> Tensor:
     """-inf where ``hidden`` is true, else 0; the same shape."""
     return torch.zeros(hidden.shape, device=hidden.device).masked_fill_(hidden, -torch.inf)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Generator[None]:
+    """Put all parts of ``model`` into evaluation mode within this context."""
+    training = [part for part in model.modules() if part.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
 
 
 class Transformer(nn.Module):

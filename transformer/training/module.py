@@ -99,7 +99,7 @@ class TransformerModule(lightning.LightningModule):
         self._batch_number = batch.number
         if self._at_log_step():
             if batch_idx % self.trainer.accumulate_grad_batches == 0:
-                self._train_sums = torch.zeros(2, device=self.device)
+                self._train_sums = smoothed.new_zeros(2)
             self._train_sums += torch.stack([smoothed.detach(), nll]) * scale
         return smoothed * scale
 
@@ -129,7 +129,7 @@ class TransformerModule(lightning.LightningModule):
         self._norms.append((self.global_step, self._batch_number, norm))
         if self._at_log_step():
             self.log("gradient_norm", norm)
-            self._log_step()
+            self._log_step(optimizer.param_groups[0]["lr"])
         if self._at_log_step() or not norm.is_cuda:
             self._check_norms()
         super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
@@ -145,13 +145,13 @@ class TransformerModule(lightning.LightningModule):
                 )
         self._norms.clear()
 
-    def _log_step(self) -> None:
+    def _log_step(self, learning_rate: float) -> None:
         """Log the metrics of the whole step, averaged over its micro-batches and all ranks."""
         mean = self._train_sums / self.trainer.accumulate_grad_batches
         loss, nll = self.trainer.strategy.reduce(mean, reduce_op="mean").unbind()
         self.log("loss", loss)
         self.log("train_perplexity", torch.exp(nll))
-        self.log("learning_rate", self.learning_rate_after(self.global_step))
+        self.log("learning_rate", learning_rate)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check the gradients, so that no weights that took a non-finite one are written."""

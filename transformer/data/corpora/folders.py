@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.errors import InputError
@@ -28,8 +29,10 @@ def files_corpus(
     Relative paths start at the working directory.
     """
 
-    def pair(files: tuple[str | Path, str | Path]) -> ParallelText:
-        source, target = (TextFile(location=str(file)) for file in files)
+    def pair(files: Any) -> ParallelText:
+        if not isinstance(files, tuple | list) or len(files) != 2:
+            raise InputError(f"{files!r} is no text of a corpus: give (source, target)")
+        source, target = (TextFile(location=str(file)) for file in cast(Sequence[Any], files))
         return ParallelText(source=source, target=target)
 
     corpus = Corpus(
