@@ -75,12 +75,14 @@ def _check_fields(config: Any) -> None:
         if value is None:
             continue
         if name in _AT_LEAST:
-            least, most = _AT_LEAST[name], 63 if name == "seed" else 31  # more overflow in torch
-            _check(least <= value < 2**most, name, value, f"at least {least}, below 2**{most}")
+            _check(_AT_LEAST[name] <= value < math.inf, name, value, f"at least {_AT_LEAST[name]}")
         elif name in _ABOVE_0:
             _check(0 < value < math.inf, name, value, "above 0")
         elif name in _FRACTIONS:
             _check(0.0 <= value < 1.0, name, value, "at least 0 and below 1")
+        if isinstance(value, int):  # larger ones overflow in torch
+            bits = 63 if name == "seed" else 31
+            _check(value < 2**bits, name, value, f"below 2**{bits}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -113,7 +113,7 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
 SPOILED: dict[str, dict[str, bytes | None]] = {
     "train.de has 3": {"train.de": b"eins\nzwei\ndrei\n"},
     "valid.en, line 1 is not UTF-8": {"valid.en": b"caf\xe9\n", "valid.de": b"eins\n"},
-    "the corpus is empty": {"train.en": b"", "train.de": b""},
+    "they are empty, or UTF-16": {"train.en": b"", "train.de": b""},
     "are empty": {"valid.en": b"", "valid.de": b""},
     "holds no valid.de": {"valid.de": None},
     "holds no test.de": {"test.de": None},
