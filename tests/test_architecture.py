@@ -28,7 +28,7 @@ def _above(rooms: str) -> tuple[str, ...]:
 # What each may import of the project, besides itself; the longest prefix of a module counts.
 ALLOWED = {
     "transformer.errors": (),
-    "transformer.corpus": ("transformer.errors",),
+    "transformer.corpus": ("transformer.errors", "transformer.files"),
     "transformer.config": ("transformer.corpus", "transformer.errors"),
     "transformer.files": ("transformer.errors",),
     "transformer.formats": (),
@@ -194,10 +194,10 @@ LINES = {
     "experiments/evaluate": 600,
     "experiments/export": 380,
     "experiments/figures": 160,
-    "experiments/records": 930,
-    "tests": 16_200,
-    "transformer": 1_120,
-    "transformer/data": 2_710,
+    "experiments/records": 940,
+    "tests": 16_220,
+    "transformer": 1_150,
+    "transformer/data": 2_690,
     "transformer/decoding": 400,
     "transformer/evaluation": 790,
     "transformer/kernels": 480,

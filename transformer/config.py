@@ -207,6 +207,11 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
+    @property
+    def without_folders(self) -> Config:
+        """With the names alone of local text, to compare it with that of another machine."""
+        return override(self, corpus=self.data.corpus.placed(None))
+
 
 @functools.cache
 def config_fields() -> dict[str, tuple[str, Any]]:
@@ -239,8 +244,8 @@ def override(config: Config, **changes: object) -> Config:
 
 def text_settings(config: Config) -> tuple[DataConfig, int]:
     """What the prepared text depends on: the same for all batch sizes."""
-    data = dataclasses.replace(config.data, tokens_per_batch=config.data.max_length)
-    return data, config.model.vocab_size
+    data = config.without_folders.data
+    return dataclasses.replace(data, tokens_per_batch=data.max_length), config.model.vocab_size
 
 
 def differences(old: object, new: object, prefix: str = "") -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, get_args
 
 from transformer.errors import InputError
+from transformer.files import expand_user
 
 Task = Literal["translation", "parsing"]
 
@@ -106,6 +108,29 @@ class Corpus:
             raise InputError(
                 f"the corpus {self.name} needs train=(ParallelText(…), …) and valid=ParallelText(…)"
             ) from error
+
+    def placed(self, folder: Path | None) -> Corpus:
+        """With relative paths resolved against ``folder``; with None, names in place of paths, as
+        the text may lie elsewhere on another machine, and is known by its checksums.
+        """
+
+        def file(side: TextFile) -> TextFile:
+            if not side.is_path:
+                return side
+            path = (folder or Path()) / expand_user(side.location)
+            # A link keeps its own name, whose ending says how to read it.
+            location = str(path.parent.resolve() / path.name) if folder else path.name
+            return replace(side, location=location)
+
+        def text(text: ParallelText) -> ParallelText:
+            return ParallelText(source=file(text.source), target=file(text.target))
+
+        return replace(
+            self,
+            train=tuple(map(text, self.train)),
+            valid=text(self.valid),
+            test=None if self.test is None else text(self.test),
+        )
 
     @property
     def splits(self) -> dict[str, tuple[ParallelText, ...]]:

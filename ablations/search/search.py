@@ -154,7 +154,7 @@ class Search(SearchOptions):
         """Whether a configuration is the base with values of the space."""
         values = self.values(config)
         held = all(parameter.holds(values[parameter.name]) for parameter in self.parameters)
-        return held and self.configure(values) == config
+        return held and self.configure(values).without_folders == config.without_folders
 
     def first(self) -> dict[str, Value]:
         """The values of the first trial: the base's; empty if the space does not contain it."""
@@ -216,7 +216,7 @@ def settle_search(
     if found is None:
         return search
     check_same("search", directory, _identity(found), _identity(search))
-    return replace(found, trials=max(found.trials, search.trials))
+    return replace(found, base=base, trials=max(found.trials, search.trials))
 
 
 def claim_search(directory: Path, search: Search) -> Search:
@@ -231,4 +231,5 @@ def _identity(search: Search) -> dict[str, Any]:
     """The settings that must not change."""
     parameters = {each.name: to_dict(each) for each in search.parameters}
     free = dict.fromkeys(("declared", "trials", "title"))
+    search = replace(search, base=search.base.without_folders)
     return to_dict(search) | {"parameters": parameters} | free

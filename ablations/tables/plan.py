@@ -249,7 +249,7 @@ def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:
     return {
         "table": plan.table,
         "scale": plan.scale,
-        "base": to_dict(plan.base),
+        "base": to_dict(plan.base.without_folders),
         "rows": {
             row.name: {name: x for name, x in row.scaled.items() if x != base[name]}
             for row in plan.rows

@@ -13,7 +13,6 @@ from experiments.catalog import parsing
 from transformer.config import Config, DataConfig, TrainingConfig, fits, override
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE
-from transformer.data.corpora.folders import anchored
 from transformer.data.corpora.treebanks import PENN
 from transformer.errors import InputError
 
@@ -75,8 +74,8 @@ class Scale(Divisors):
 
     def anchored(self, folder: Path) -> Scale:
         """The scale with relative paths of its corpora resolved against ``folder``."""
-        others = tuple(anchored(corpus, folder) for corpus in self.other_corpora)
-        return replace(self, corpus=anchored(self.corpus, folder), other_corpora=others)
+        others = tuple(corpus.placed(folder) for corpus in self.other_corpora)
+        return replace(self, corpus=self.corpus.placed(folder), other_corpora=others)
 
     def apply(self, base: Config, changes: Mapping[str, Value] | None = None) -> Config:
         """The configuration to run for a base with a row's ``changes``, in the paper's units."""

@@ -12,7 +12,7 @@ from experiments.catalog.translation import TRANSLATION, recipe
 from experiments.records.experiment import BEST_FILE, Experiment, read_experiment
 from transformer.config import override
 from transformer.corpus import Corpus
-from transformer.data.corpora.folders import anchored, folder_corpus
+from transformer.data.corpora.folders import folder_corpus
 from transformer.errors import InputError, unknown_name
 from transformer.files import load_file
 
@@ -88,7 +88,7 @@ def experiment_of_file(path: Path) -> Experiment:
         )
     if not isinstance(found, Experiment):
         raise InputError(f"{path}: no CORPUS = Corpus(…) and no EXPERIMENT = Experiment(…) in it")
-    anchor = anchored(found.config.data.corpus, path.parent)
+    anchor = found.config.data.corpus.placed(path.parent)
     return dataclasses.replace(found, config=override(found.config, corpus=anchor))
 
 

@@ -22,9 +22,9 @@ _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 
 
 def claim(directory: Path, experiment: Experiment) -> None:
-    """Write the experiment into ``directory``, or check that it already is there."""
+    """Write the experiment into ``directory``, if no other is there; its text may have moved."""
     check_configuration(directory, experiment)
-    if not (directory / CONFIG_FILE).exists():
+    if not (directory / CONFIG_FILE).exists() or load_experiment(directory) != experiment:
         write_json(directory / CONFIG_FILE, to_dict(experiment))
 
 
@@ -33,7 +33,8 @@ def check_configuration(directory: Path, experiment: Experiment) -> None:
     if not (directory / CONFIG_FILE).exists():
         return
     found = load_experiment(directory)
-    changes = differences(to_dict(found.config), to_dict(experiment.config))
+    before, now = (to_dict(each.config.without_folders) for each in (found, experiment))
+    changes = differences(before, now)
     if found.config.data.corpus.name != experiment.config.data.corpus.name:
         # Everything in another corpus differs; its name is enough to say so.
         corpus = "data.corpus."

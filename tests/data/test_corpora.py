@@ -21,7 +21,7 @@ from transformer.config import from_dict, to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.corpora import cldr, declared
 from transformer.data.corpora.cldr import Family
-from transformer.data.corpora.folders import anchored, files_corpus, folder_corpus
+from transformer.data.corpora.folders import files_corpus, folder_corpus
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -160,7 +160,7 @@ def test_files_may_be_compressed_and_further_training_texts_are_ordered(tmp_path
     assert corpus.test is None
     (tmp_path / "train-acts.en.gz").rename(tmp_path / "blob")
     (tmp_path / "train-acts.en.gz").symlink_to(tmp_path / "blob")  # as git-annex keeps files
-    assert folder_corpus(tmp_path) == corpus == anchored(corpus, tmp_path)
+    assert folder_corpus(tmp_path) == corpus == corpus.placed(tmp_path)
     for name in ("train.en", "train.de"):  # one named text is enough
         (tmp_path / name).unlink()
     assert len(folder_corpus(tmp_path).train) == 2
@@ -171,7 +171,7 @@ def test_only_relative_paths_are_resolved(tmp_path: Path) -> None:
     corpus = files_corpus("mine", languages=("en", "de"), train=[("a", "b")], valid=("a", "b"))
     known = declared.sacrebleu_set("wmt13", "en-de"), declared.CLDR_EN_DE.valid
     corpus = replace(corpus, train=(own, known[1]), valid=known[0])
-    assert [file.location for file in anchored(corpus, tmp_path).files] == [
+    assert [file.location for file in corpus.placed(tmp_path).files] == [
         f"{tmp_path}/a/x.en", "/b/x.de", "builtin:cldr_en_de/valid.en",
         "builtin:cldr_en_de/valid.de", "sacrebleu:wmt13/en-de/source",
         "sacrebleu:wmt13/en-de/reference",

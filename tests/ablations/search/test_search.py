@@ -13,7 +13,7 @@ from ablations.cli import collect
 from ablations.runs.attempts import leave_pruned
 from ablations.search.cells import FeasibleSampler, check_feasible, distributions
 from ablations.search.collect import copy_ended
-from ablations.search.search import claim_search, load_search
+from ablations.search.search import Search, claim_search, load_search
 from ablations.search.space import BASE_LR, REGULARISATION, SHAPE, Space, choice, uniform, whole
 from ablations.search.trials import read_trials
 from ablations.tables.collect import copy_finished
@@ -22,7 +22,9 @@ from ablations.tables.scales import QUICK, SCALES, SMALL
 from experiments.records.progress import RunState
 from tests.ablations.samples import TINY, small_plan
 from tests.ablations.search.samples import bowl, leave, search_of, small_search, work_on
+from tests.samples import write_corpus
 from transformer.config import override
+from transformer.data.corpora.folders import folder_corpus
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 from transformer.variant import FILES_VARIABLE
@@ -63,6 +65,19 @@ def test_another_search_is_refused_with_the_difference(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="belongs to another search") as error:
             claim_search(tmp_path, other)
         assert difference in str(error.value)
+
+
+def test_a_search_continues_where_its_text_has_moved(tmp_path: Path) -> None:
+    def search(machine: str) -> Search:
+        text = write_corpus(tmp_path / machine / "numbers")
+        return search_of(scale=replace(TINY, corpus=folder_corpus(text)), trials=3)
+
+    claim_search(root := tmp_path / "search", search("laptop"))
+    work_on(root, bowl, count=2)
+    after = claim_search(root, search("cluster"))
+    assert "cluster" in str(after.base) and "laptop" not in str(after.base)
+    states = [trial.state for trial in read_trials(after, root)]
+    assert states == ["done", "done", "waiting"]
 
 
 def test_what_ended_is_copied_and_the_rest_is_searched_there(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +22,9 @@ from experiments.records.checksums import read_checksums, record_checksums
 from experiments.records.ownership import claim
 from experiments.records.result import load_result, save_result
 from tests.ablations.samples import SMALL_TABLE, TINY, result, small_plan
-from tests.samples import new_run
-from transformer.config import override
+from tests.samples import new_run, write_corpus
+from transformer.config import override, text_settings
+from transformer.data.corpora.folders import folder_corpus
 from transformer.errors import InputError
 
 
@@ -185,6 +187,22 @@ def test_shards_that_copy_the_same_runs_do_not_disturb_each_other(tmp_path: Path
     with ThreadPoolExecutor(4) as shards:
         copied = shards.map(lambda _: copy_finished(source, target), range(4))
         assert sorted(map(len, copied)) == [0, 0, 0, 20]
+
+
+def test_text_may_lie_elsewhere_on_another_machine(tmp_path: Path) -> None:
+    def plan(machine: str, seeds: Sequence[int]) -> Plan:
+        text = write_corpus(tmp_path / machine / "numbers")
+        scale = replace(TINY, corpus=folder_corpus(text))
+        return make_plan(SMALL_TABLE, scale, SMALL_TABLE.rows, seeds)
+
+    one, other = claim_plan(tmp_path / "a", plan("laptop", [1])), plan("cluster", [2])
+    finish(tmp_path / "a", one, FIRST)
+    assert copy_finished(tmp_path / "a", tmp_path / "b") == [FIRST]
+    both = claim_plan(tmp_path / "b", other)
+    assert "cluster" in str(both.base) and both.rows[0].seeds == (1, 2)
+    assert compute_numbers(tmp_path / "b").rows[0].results
+    share = text_settings(other.base), text_settings(one.base)
+    assert share[0] == share[1] != text_settings(override(one.base, max_length=9))
 
 
 def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -> None:

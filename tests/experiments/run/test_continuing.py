@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import signal
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,7 +22,7 @@ from experiments.callbacks import checkpoints
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.callbacks.metrics import Clock, ShowTraining
 from experiments.callbacks.stopping import RankVote, StoppedError
-from experiments.records.experiment import Experiment, Limits
+from experiments.records.experiment import Experiment, Limits, load_experiment
 from experiments.records.outputs import newest_sound, read_metrics, step_checkpoints, to_average
 from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
 from experiments.records.result import load_result
@@ -35,6 +36,7 @@ from tests.experiments.samples import (
     tiny_experiment,
 )
 from tests.samples import flip_a_bit, new_run
+from transformer.errors import InputError
 from transformer.files import rename
 
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -141,6 +143,23 @@ def test_a_finished_run_started_again_does_nothing_and_is_only_evaluated_without
     assert outcome(copy) == outcome(finished)
     # The checkpoint was written just before the clock stopped; evaluation is no training.
     assert before.train_seconds / 2 < after.train_seconds <= before.train_seconds
+
+
+def test_a_run_continues_where_its_text_has_moved_but_not_on_other_text(
+    finished: Path, experiment: Experiment, folder: Path, tmp_path: Path
+):
+    directory, moved = tmp_path / "run", tmp_path / "elsewhere" / folder.name
+    run(experiment, directory, limits=Limits(max_steps=13))
+    shutil.copytree(folder, moved)
+    there = tiny_experiment(moved)
+    assert there != experiment
+    (moved / "train.de").write_bytes((folder / "valid.de").read_bytes())
+    with pytest.raises(InputError, match=r"train\.de changed"):
+        run(there, directory)
+    shutil.copy(folder / "train.de", moved)
+    run(there, directory)
+    assert outcome(directory) == outcome(finished)
+    assert load_experiment(directory) == there
 
 
 def test_a_run_ends_when_its_minutes_are_up_and_is_scored(folder: Path, tmp_path: Path):

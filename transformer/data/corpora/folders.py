@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,7 +43,7 @@ def files_corpus(
         valid=pair(valid),
         test=None if test is None else pair(test),
     )
-    return anchored(corpus, Path())
+    return corpus.placed(Path())
 
 
 def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) -> Corpus:
@@ -96,24 +95,3 @@ def _find(folder: Path, name: str) -> Path:
         names = " and ".join(path.name for path in found)
         raise InputError(f"{folder} holds {names}: remove all but the one to be used")
     return found[0]
-
-
-def anchored(corpus: Corpus, folder: Path) -> Corpus:
-    """The corpus with relative paths resolved against ``folder``."""
-
-    def file(side: TextFile) -> TextFile:
-        if not side.is_path:
-            return side
-        path = folder / expand_user(side.location)
-        # A link keeps its own name, whose ending says how to read it.
-        return replace(side, location=str(path.parent.resolve() / path.name))
-
-    def text(text: ParallelText) -> ParallelText:
-        return ParallelText(source=file(text.source), target=file(text.target))
-
-    return replace(
-        corpus,
-        train=tuple(map(text, corpus.train)),
-        valid=text(corpus.valid),
-        test=None if corpus.test is None else text(corpus.test),
-    )
