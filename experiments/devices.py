@@ -83,8 +83,10 @@ def find_world(devices: int | None) -> World:
             f"devices is {devices}, but torchrun has started {launched.local} processes here: "
             "leave --devices out, or give --nproc-per-node the same number"
         )
-    if launched is None and os.environ.get("SLURM_STEP_NUM_TASKS", "1") == "1":
-        os.environ.pop("SLURM_NTASKS", None)  # or Lightning expects the other ranks from srun
+    if launched is None:
+        if "SLURM_PROCID" in os.environ and os.environ.get("SLURM_STEP_NUM_TASKS", "1") != "1":
+            raise InputError("srun has started several tasks: use srun --ntasks=1, or torchrun")
+        os.environ.pop("SLURM_NTASKS", None)  # or Lightning takes the tasks of a job for ranks
     world = launched or World(devices or 1)
     gpus = torch.cuda.device_count()
     if 0 < gpus < world.local:  # without GPUs, several processes share the CPU

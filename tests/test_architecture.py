@@ -187,7 +187,7 @@ LINES = {
     "ablations/tables": 1_320,
     "ablations/tracking": 240,
     "bench": 810,
-    "experiments": 1_260,
+    "experiments": 1_270,
     "experiments/attention": 390,
     "experiments/callbacks": 440,
     "experiments/catalog": 440,

@@ -48,11 +48,14 @@ def _launch(monkeypatch: pytest.MonkeyPatch, *, local: int, size: int, rank: int
 def test_torchrun_or_the_user_decides_the_number_of_processes(monkeypatch: pytest.MonkeyPatch):
     assert (find_world(None), find_world(3)) == (World(1), World(3))
     assert is_first_rank()
-    for ranks in ("2", "1"):  # of srun, or of a job's script: then Lightning starts them itself
-        monkeypatch.setenv("SLURM_STEP_NUM_TASKS", ranks)
-        monkeypatch.setenv("SLURM_NTASKS", ranks)
-        assert find_world(2) == World(2)
-        assert SLURMEnvironment.detect() == (ranks == "2")
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    assert find_world(2) == World(2)  # in a job's script, where Lightning starts them itself
+    assert not SLURMEnvironment.detect()
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    with pytest.raises(InputError, match="srun has started several tasks: use srun --ntasks=1"):
+        find_world(2)
+    monkeypatch.delenv("SLURM_PROCID")
     monkeypatch.setenv("LOCAL_RANK", "0")
     assert is_first_rank()
     _launch(monkeypatch, local=2, size=4, rank=2)
