@@ -73,6 +73,7 @@ def test_tokenised_bleu_is_that_of_the_tokens() -> None:
         '"Ja" und nein-',
     ]
     found = tokenised_bleu(hypotheses, GERMAN, "de")
+    assert found == tokenised_bleu(hypotheses, GERMAN, "de-AT")
     # Equation 1 of Papineni et al. (2002) over the tokens of both, counted by hand.
     assert math.isclose(found.score, 58.51628126637026, rel_tol=1e-9)
     assert found.signature == (

@@ -45,8 +45,12 @@ def sacrebleu_metric(language: str, references: Sequence[str] | None = None) -> 
     from sacrebleu.metrics.bleu import BLEU  # slow to import
 
     given = None if references is None else [list(references)]
-    code = re.split("[-_]", language.lower())[0]  # without a region or a script
-    return BLEU(tokenize=_TOKENIZERS.get(code), references=given)
+    return BLEU(tokenize=_TOKENIZERS.get(_without_region(language)), references=given)
+
+
+def _without_region(language: str) -> str:
+    """``zh`` of ``zh-CN``, and without a script too."""
+    return re.split("[-_]", language.lower())[0]
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Bleu:
@@ -62,6 +66,7 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
     """
     from sacrebleu.metrics.bleu import BLEU
 
+    language = _without_region(language)
     score = _corpus_score(
         BLEU(tokenize="none", smooth_method="none", force=True),
         moses_tokens(hypotheses, language),
