@@ -149,15 +149,17 @@ def load_file(path: Path, kind: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except InputError as error:
-        raise InputError(f"{path}{_line(error, spec.origin)}: {error}") from error
+        raise InputError(f"{_place(error, path)}: {error}") from error
     except (Exception, SystemExit) as error:  # any failure of a user's file is bad input
         message = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"{path}{_line(error, spec.origin)}: {message}") from error
+        raise InputError(f"{_place(error, path)}: {message}") from error
     return module
 
 
-def _line(error: BaseException, file: str | None) -> str:
-    """The line of the file that failed; a syntax error names it itself."""
+def _place(error: BaseException, path: Path) -> str:
+    """The file and line that failed: of a user's file or of one that it imports from its folder; a
+    syntax error names its line itself.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == file]
-    return f", line {lines[-1]}" if lines else ""
+    own = [x for x in frames if Path(x.filename).resolve().parent == path.resolve().parent]
+    return f"{own[-1].filename}, line {own[-1].lineno}" if own else str(path)

@@ -200,10 +200,12 @@ def test_a_users_file_declares_a_table_and_if_it_fails_is_bad_input(tmp_path: Pa
     found = load_table(str(path))
     assert [r.name for r in found.rows] == ["base", "deep"]
     assert columns(found.configure(found.rows[1], QUICK))["num_layers"] == 6
+    (tmp_path / "near_table.py").write_text("\n1 / 0\n")
     for text, message in (
         ("TABLE = 3", "declares no TABLE"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("raise SystemExit", "my_table.py, line 1: SystemExit"),
+        ("import near_table", r"/near_table\.py, line 2: ZeroDivisionError"),
         ("from ablations.tables import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
         (OWN_TABLE + "TABLE = replace(TABLE, scales=QUICK)", "scales are no tuple: write scales"),
         (OWN_TABLE + "TABLE = replace(TABLE, base='a')", "its base is no Config, such as BASE"),
