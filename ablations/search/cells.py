@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -58,13 +58,14 @@ class SearchCells:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.search = load_search(root)
+        self._sampler = FeasibleSampler(self.search)
         self.names = self.search.names
         self.title = f"search {self.search.space} at scale {self.search.scale}"
 
     def create_study(self, storage: BaseStorage) -> optuna.Study:
         study = optuna.create_study(
             storage=storage,
-            sampler=FeasibleSampler(self.search),
+            sampler=self._sampler,
             pruner=_pruner(self.search),
             study_name=self.search.name,
             load_if_exists=True,
@@ -102,6 +103,7 @@ class SearchCells:
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         """The next trial; the first is the base."""
         known = study.get_trials(deepcopy=False)
+        self._sampler.tried = [x.params for x in known]
         if not any(x.value is not None and isfinite(x.value) for x in known):
             refuse_hopeless(self.search, read_trials(self.search, self.root))
         first = self.search.first()
@@ -145,8 +147,11 @@ class FeasibleSampler(RandomSampler):
 
     They are drawn by the search's sampler; uniformly while there are few trials, or if it finds no
     such model. CMA-ES cannot draw choices, which are uniform then. Random numbers depend on the
-    seed and the trial's number alone.
+    seed and the trial's number alone. As the same values would be trained alike, those in ``tried``
+    are not drawn again unless a small space has no others.
     """
+
+    tried: Sequence[Mapping[str, Any]] = ()
 
     def __init__(self, search: Search) -> None:
         super().__init__()
@@ -174,6 +179,7 @@ class FeasibleSampler(RandomSampler):
             for each in self._search.parameters:
                 if each.choices:
                     del modelled[each.name]
+        again: dict[str, Any] = {}
         for draw in range(_MODEL_DRAWS + _EVEN_DRAWS):
             values = model.sample_relative(study, trial, modelled) if draw < _MODEL_DRAWS else {}
             values |= {
@@ -182,7 +188,11 @@ class FeasibleSampler(RandomSampler):
                 if name not in values
             }
             if self._search.is_feasible(values):
-                return values
+                if values not in self.tried:
+                    return values
+                again = values
+        if again:
+            return again
         budget = self._search.max_parameters
         what = "" if budget is None else f" of at most {budget:,} parameters"
         raise InputError(

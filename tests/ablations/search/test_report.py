@@ -184,15 +184,17 @@ def test_the_best_is_found_by_name_where_nothing_is_executed(
 
 
 def test_the_best_are_trained_again_with_fresh_seeds(tmp_path: Path) -> None:
-    search = small_search(tmp_path, trials=5)
+    search = small_search(tmp_path, trials=6)
     leave(search, tmp_path / search.names[0], search.first(), perplexity=3.1)  # the base, second
-    for name, factor in zip(search.names[1:], (0.2, 0.65, 3.0, 0.8), strict=True):
+    for name, factor in zip(search.names[1:], (0.2, 0.65, 3.0, 0.8, 0.65), strict=True):
         found = {"learning_rate_factor": factor, "warmup_steps": 101}
         leave(search, tmp_path / name, found, perplexity=bowl(found))
     trials = read_trials(search, tmp_path)
     for count in (0, 5):
         with pytest.raises(InputError, match=f"--confirm is {count}, but 4 trials other than the"):
             plan_confirmation(search, trials, count, tmp_path)
+    two = plan_confirmation(search, trials, 2, tmp_path).rows  # the same values count once
+    assert [row.name for row in two] == ["base", "trial-0002", "trial-0004"]
     plan = claim_plan(tmp_path / CONFIRM, plan_confirmation(search, trials, 1, tmp_path))
     assert [row.name for row in plan.rows] == ["base", "trial-0002"]
     assert {row.seeds for row in plan.rows} == {(2, 3, 4)} and search.base.training.seed == 1

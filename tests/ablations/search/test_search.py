@@ -202,6 +202,14 @@ def test_samples_depend_on_the_seed_and_the_trial_only() -> None:
     assert draw(1, skip=1)[:2] == drawn[1:]
 
 
+def test_no_values_are_tried_twice_until_all_have_been(tmp_path: Path) -> None:
+    parameters = choice("num_heads", 1, 2, 4, 8), choice("positions", "sinusoidal", "learned")
+    search = small_search(tmp_path, Space(name="few", title="", parameters=parameters), trials=9)
+    work_on(tmp_path, lambda values: 3.0 + abs(values["num_heads"] - 4))
+    drawn = [json.dumps(dict(trial.values)) for trial in read_trials(search, tmp_path)]
+    assert len(set(drawn[:8])) == len(set(drawn)) == 8
+
+
 def test_a_space_that_cannot_be_sampled_is_refused() -> None:
     with pytest.raises(InputError, match="'shape' has choices alone, and CMA-ES models numbers"):
         search_of(SHAPE, sampler="cmaes")
