@@ -220,10 +220,12 @@ def test_a_variant_that_breaks_the_cache_is_caught() -> None:
 
     torch.manual_seed(3)
     check_cache(Transformer(TINY_MODEL))
+    model = Forgetful(TINY_MODEL)
     with pytest.raises(InputError, match="Forgetful decodes a sentence word by word to other"):
-        check_cache(Forgetful(TINY_MODEL))
+        check_cache(model)
+    assert model.training  # as it was
     softer = type("Softer", (Transformer,), {"forward": lambda self, src, tgt: 0.0})
-    with pytest.raises(InputError, match="Softer replaces forward, which training never calls"):
+    with pytest.raises(InputError, match="Softer replaces forward, which is not trained"):
         check_cache(softer(TINY_MODEL))
 
 

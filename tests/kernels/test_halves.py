@@ -46,6 +46,7 @@ def test_survivors_are_scaled_and_the_gradient_goes_through_the_same_mask() -> N
 def test_shape_and_dtype_are_kept(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     dropped = Dropout(0.4)(torch.ones(shape, dtype=dtype))
     assert dropped.shape == shape and dropped.dtype == dtype
+    assert Dropout(1 - 1e-9)(torch.ones(shape, dtype=dtype)).isfinite().all()  # all but 2^-16
 
 
 def test_no_rate_and_evaluation_change_nothing_and_draw_nothing() -> None:

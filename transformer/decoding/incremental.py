@@ -8,7 +8,12 @@ from torch import Tensor
 from transformer.config import BOS_ID, PAD_ID
 from transformer.errors import InputError
 from transformer.kernels.key_value_cache import KeyValueCache, in_memory_order
-from transformer.model.encoder_decoder import Transformer, additive_mask, padding_mask
+from transformer.model.encoder_decoder import (
+    Transformer,
+    additive_mask,
+    evaluating,
+    padding_mask,
+)
 
 # A broken cache changes logits by about their own size, rounding by a hundred-thousandth.
 _LARGEST_DIFFERENCE = 1e-3
@@ -76,28 +81,26 @@ def check_cache(model: Transformer) -> None:
     """Compare the logits of steps with a cache to those of whole sentences."""
     kind = type(model)
     if kind.forward is not Transformer.forward and kind.states is Transformer.states:
-        raise InputError(
-            f"{kind.__name__} replaces forward, which training never calls: replace states"
-        )
-    training, device = model.training, model.embedding.weight.device
-    model.eval()
+        raise InputError(f"{kind.__name__} replaces forward, which is not trained: replace states")
+    device = model.embedding.weight.device
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(PAD_ID + 1, model.config.vocab_size, (2, 17), generator=generator)
     src, drawn = ids[:, :6].to(device), ids[:, 6:].to(device)
     src[1, 4:] = PAD_ID
     history = torch.full((2, 2, 1), BOS_ID, device=device)
-    decoder, parents = IncrementalDecoder(model, src), torch.tensor([[1, 0], [0, 0]], device=device)
-    for step in range(5):
-        cached = decoder.step(history[:, :, -1]).flatten(0, 1)
-        whole = model(src.repeat_interleave(2, 0), history.flatten(0, 1))[:, -1]
-        difference = ((cached - whole).abs().max() / whole.abs().max()).item()
-        if not difference < _LARGEST_DIFFERENCE:
-            raise InputError(
-                f"{kind.__name__} decodes a sentence word by word to other logits than at "
-                f"once (by {difference:.1%} at position {step}): docs/variants.md says what its "
-                "attention may rely on"
-            )
-        decoder.select_hypotheses(parents)
-        history = history.gather(1, parents.unsqueeze(2).expand(-1, -1, step + 1))
-        history = torch.cat([history, drawn[:, 2 * step : 2 * step + 2].unsqueeze(2)], dim=2)
-    model.train(training)
+    parents = torch.tensor([[1, 0], [0, 0]], device=device)
+    with evaluating(model):
+        decoder = IncrementalDecoder(model, src)
+        for step in range(5):
+            cached = decoder.step(history[:, :, -1]).flatten(0, 1)
+            whole = model(src.repeat_interleave(2, 0), history.flatten(0, 1))[:, -1]
+            difference = ((cached - whole).abs().max() / whole.abs().max()).item()
+            if not difference < _LARGEST_DIFFERENCE:
+                raise InputError(
+                    f"{kind.__name__} decodes a sentence word by word to other logits than at once "
+                    f"(by {difference:.1%} at position {step}): docs/variants.md says what its "
+                    "attention may rely on"
+                )
+            decoder.select_hypotheses(parents)
+            history = history.gather(1, parents.unsqueeze(2).expand(-1, -1, step + 1))
+            history = torch.cat([history, drawn[:, 2 * step : 2 * step + 2].unsqueeze(2)], dim=2)

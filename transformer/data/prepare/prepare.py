@@ -162,14 +162,7 @@ def _prepare(config: Config, directory: Path) -> None:
         _announce(corpus)
     own_first = sorted(corpus.files, key=lambda file: file.is_download)
     paths = {file: fetch(file) for file in own_first}
-    for text in filter(None, (corpus.valid, corpus.test)):  # before hours of the training text
-        lines = read_aligned(paths[text.source], paths[text.target])
-        pairs = zip(*lines, strict=True) if corpus.task == "parsing" else ()
-        for number, (words, tree) in enumerate(pairs, 1):
-            try:
-                delinearise(tree, words.split())
-            except InputError as error:
-                raise InputError(f"{text.target.name}, line {number}: {error}") from error
+    _check_scored(corpus, paths)  # before hours of the training text
     part.mkdir(exist_ok=True)
     remove_unfinished(part)
     try:
@@ -184,6 +177,18 @@ def _prepare(config: Config, directory: Path) -> None:
         remove(part)
         raise
     keep(part, directory)
+
+
+def _check_scored(corpus: Corpus, paths: Mapping[TextFile, Path]) -> None:
+    """Check that the text to score is aligned, and its trees are over the words of their lines."""
+    for text in filter(None, (corpus.valid, corpus.test)):
+        lines = read_aligned(paths[text.source], paths[text.target])
+        pairs = zip(*lines, strict=True) if corpus.task == "parsing" else ()
+        for number, (words, tree) in enumerate(pairs, 1):
+            try:
+                delinearise(tree, words.split())
+            except InputError as error:
+                raise InputError(f"{text.target.name}, line {number}: {error}") from error
 
 
 def _announce(corpus: Corpus) -> None:
