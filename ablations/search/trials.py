@@ -158,13 +158,8 @@ def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, root:
     seeds, as the best owes a part of its perplexity to luck; rows that it already has stay.
     """
     base = search.values(search.base)
-    finished: list[Trial] = []
-    for trial in ranked(trials):
-        if trial.state == RunState.DONE and trial.values not in (
-            base,
-            *(x.values for x in finished),
-        ):
-            finished.append(trial)
+    done = [x for x in ranked(trials) if x.state == RunState.DONE and x.values != base]
+    finished = [x for n, x in enumerate(done) if x.values not in [y.values for y in done[:n]]]
     if not 1 <= count <= len(finished):
         raise InputError(
             f"--confirm is {count}, but {len(finished)} trials other than the base have finished"
