@@ -131,7 +131,7 @@ def test_what_is_not_whole_is_not_there(tmp_path: Path) -> None:
         if fails:
             with pytest.raises(KeyError):
                 write_once(tmp_path / "folder", write)
-            assert [path.name for path in tmp_path.iterdir()] == ["folder.lock"]
+            assert {path.suffix for path in tmp_path.iterdir()} <= {".lock"}
     assert write_once(tmp_path / "folder", write) == tmp_path / "folder"
     assert write_once(tmp_path / "folder", lambda _: pytest.fail("wrote it again")).is_dir()
     assert kept(tmp_path) == ["folder/a"]

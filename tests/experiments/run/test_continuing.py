@@ -134,7 +134,7 @@ def test_what_a_rank_says_is_known_to_all_one_step_later():
 def test_a_finished_run_started_again_does_nothing_and_is_only_evaluated_without_a_result(
     limits: Limits | None, copy: Path, finished: Path, experiment: Experiment
 ):
-    written = {path: path.stat().st_mtime_ns for path in copy.rglob("*.*")}
+    written = {path: path.stat().st_mtime_ns for path in copy.rglob("[!.]*.*")}
     before = result_of(experiment, copy, limits=limits)
     assert before == load_result(finished)
     assert {path: path.stat().st_mtime_ns for path in written} == written
