@@ -131,7 +131,8 @@ def _train(
     display.start(RunState.TRAIN)
     quieten_lightning()
     config = experiment.config.training
-    step, checkpoint = newest_sound(directory) or (0, None)
+    with explain_out_of_memory(lambda: "reading the last checkpoint", "give the run more"):
+        step, checkpoint = newest_sound(directory) or (0, None)
     max_steps = limits.steps(config.max_steps)
     clock = Clock()
     checkpoints = Checkpoints(directory, config, clock)

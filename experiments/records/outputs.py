@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import warnings
 import zipfile
@@ -22,6 +23,7 @@ _NUMBER = r"-?(\d+(\.\d+)?(e[-+]\d+)?|inf|nan)"
 _LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
 # "-stop" marks a checkpoint that was written at a stop or at the end, between two regular ones.
 _CHECKPOINT = re.compile(r"step-(\d+)(-stop)?\.ckpt")
+_OF_DAMAGE = (None, errno.EINVAL, errno.EIO, errno.ENOENT)
 
 
 def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
@@ -75,7 +77,10 @@ def _is_sound(checkpoint: Path) -> bool:
         # torch may refuse the list of contents although the checksums hold.
         torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
         return True
-    except Exception:  # a damaged byte makes zipfile and torch raise almost anything
+    except Exception as error:  # a damaged byte makes zipfile and torch raise almost anything
+        is_short = isinstance(error, MemoryError) or "annot allocate memory" in str(error)
+        if is_short or (isinstance(error, OSError) and error.errno not in _OF_DAMAGE):
+            raise  # lack of memory or of rights, or a file server that is away: no damage
         return False
 
 

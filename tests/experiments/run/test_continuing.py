@@ -253,6 +253,23 @@ def test_several_ranks_find_the_same_damage(unfinished: Path, monkeypatch: pytes
         assert newest_sound(unfinished) == (30, older)
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ESTALE, "Stale file handle"), RuntimeError("Cannot allocate memory")]
+)
+def test_a_checkpoint_that_cannot_be_read_now_is_not_damaged(
+    error: Exception, unfinished: Path, monkeypatch: pytest.MonkeyPatch
+):
+    before = step_checkpoints(unfinished)
+
+    def refuse(*_: object, **_more: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch, "load", refuse)
+    with pytest.raises(type(error)):
+        newest_sound(unfinished)
+    assert step_checkpoints(unfinished) == before
+
+
 def test_damage_is_noticed(unfinished: Path):
     """Unless it has no meaning; and so is what torch reads only with ``weights_only=False``."""
     random = Random(1)
