@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import Any
 
@@ -17,6 +18,8 @@ from experiments.callbacks.checkpoints import Checkpoints
 from experiments.callbacks.metrics import Clock, completes_step
 from experiments.records.progress import stop_signals
 
+_SAME_SECONDS = 5.0
+
 
 class StoppedError(Exception):
     """A signal ended the run after a checkpoint; started again, it continues there."""
@@ -28,7 +31,8 @@ class StoppedError(Exception):
 
 class StopEarly(Callback):
     """Ends training after the step in which a signal comes, or the time is up; a second signal ends
-    it at once. Several ranks end together, one step later.
+    it at once, unless it follows within seconds: SLURM signals all processes of a job, and what
+    started this one passes its signal on. Several ranks end together, one step later.
 
     Args:
         clock: a callback before this one
@@ -41,6 +45,7 @@ class StopEarly(Callback):
         self._max_seconds = float("inf") if max_seconds is None else max_seconds
         self._ranks: RankVote | None = None
         self._received: int | None = None
+        self._received_at = 0.0
         self._ending = False
         self._handlers: dict[int, Any] = {}
 
@@ -82,9 +87,10 @@ class StopEarly(Callback):
         self.on_train_end()
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        if self._received is not None:
+        if self._received is None:
+            self._received, self._received_at = number, time.monotonic()
+        elif time.monotonic() - self._received_at > _SAME_SECONDS:
             sys.exit(128 + number)
-        self._received = number
 
 
 class RankVote:

@@ -71,11 +71,12 @@ def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
 
 
 def _signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send a signal in the middle of a step, once."""
+    """Send a signal in the middle of a step, and again, as SLURM and then the driver do."""
     original = ShowTraining.on_train_batch_end
 
     def show(self: ShowTraining, trainer: lightning.Trainer, *args: object) -> None:
         if trainer.global_step == step:
+            os.kill(os.getpid(), number)
             os.kill(os.getpid(), number)
         original(self, trainer, *args)  # pyright: ignore[reportArgumentType]
 
