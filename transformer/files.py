@@ -1,24 +1,28 @@
-"""Write small files atomically, and load Python files."""
+"""Write small files atomically, lock files, and load Python files."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import importlib.util
 import json
+import math
 import os
 import sys
+import time
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from transformer.errors import InputError
 
 _UNFINISHED = ".part"
 # What a file system says that cannot sync a folder.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
+_POLL_SECONDS = 0.1
 _MOST_DIGITS = 20  # as many as a seed of 64 bits has
 
 
@@ -70,6 +74,31 @@ def rename(path: Path, target: Path) -> None:
             raise
     finally:
         os.close(folder)
+
+
+@contextmanager
+def locked(path: Path, *, seconds: float = math.inf, shared: bool = False) -> Generator[TextIO]:
+    """Hold the lock of a file, which is made; the system releases it however the process ends.
+
+    Raises:
+        BlockingIOError: if another process has it for so many ``seconds``.
+    """
+    kind, deadline = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, time.monotonic() + seconds
+    with path.open("a+", encoding="utf-8", errors="replace") as file:
+        while True:
+            try:
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_POLL_SECONDS)
+            except OSError as error:  # as on Lustre that is mounted without flock
+                raise InputError(
+                    f"{path} cannot be locked ({error.strerror}): choose a --directory, or for the "
+                    "cache a DATA_CACHE, on another disk"
+                ) from error
+        yield file
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

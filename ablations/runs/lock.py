@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import os
@@ -18,7 +17,7 @@ from typing import TextIO
 
 from experiments.records.progress import printable
 from transformer.errors import InputError
-from transformer.files import make_directory
+from transformer.files import locked, make_directory
 
 _LOCKS = ".driver*.lock"
 _START_SECONDS = 60.0
@@ -60,7 +59,7 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
         for other in directory.glob(_LOCKS):
             if not other.name.endswith(family):
                 # It is free; who takes it later finds ours. Shared, as other shards look too.
-                with _held(other, fcntl.LOCK_SH):
+                with _held(other, shared=True):
                     pass
         own.truncate(0)
         who = f"process {os.getpid()} on {socket.gethostname()}"
@@ -79,19 +78,14 @@ def is_driven(directory: Path) -> bool:
 
 
 @contextmanager
-def _held(path: Path, kind: int = fcntl.LOCK_EX) -> Generator[TextIO]:
-    with path.open("a+", encoding="utf-8", errors="replace") as file:
+def _held(path: Path, *, shared: bool = False) -> Generator[TextIO]:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, kind | fcntl.LOCK_NB)
+            file = stack.enter_context(locked(path, seconds=0, shared=shared))
         except BlockingIOError as error:
-            file.seek(0)
-            who = printable(file.readline().strip())
+            who = printable(path.read_text("utf-8", "replace").partition("\n")[0].strip())
             raise InputError(
                 f"{path.parent} is being worked on by {who}: wait until it ends, or stop it there"
-            ) from error
-        except OSError as error:  # as on Lustre that is mounted without flock
-            raise InputError(
-                f"{path} cannot be locked ({error.strerror}): choose a --directory on another disk"
             ) from error
         yield file
 

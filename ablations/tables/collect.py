@@ -10,8 +10,6 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from filelock import FileLock
-
 from ablations.files import PLAN_FILE, check_free
 from ablations.runs.attempts import PRUNED_FILE, locate
 from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
@@ -22,7 +20,7 @@ from experiments.records.outputs import METRICS_FILE, hypotheses_path, samples_p
 from experiments.records.ownership import check_configuration
 from experiments.records.result import RESULT_FILE, Result, load_result
 from transformer.errors import InputError
-from transformer.files import rename
+from transformer.files import locked, rename
 
 _KEPT = (
     CONFIG_FILE,
@@ -55,7 +53,7 @@ def copy_finished(source: Path, target: Path) -> list[Cell]:
     )
     plan = replace(plan, rows=tuple(rows))
     claim_plan(target, plan)
-    with FileLock(target / LOCK_FILE):  # shards copy the same runs
+    with locked(target / LOCK_FILE):  # shards copy the same runs
         missing = [cell for cell in plan.cells if not locate(cell.directory(target)).exists()]
         for cell in missing:
             copy_run(cell.directory(source), cell.directory(target))

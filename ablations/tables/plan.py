@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Divisors, Scale
@@ -23,7 +21,7 @@ from experiments.records.result import MEASURES
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
 from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
-from transformer.files import make_directory, read_json, write_json
+from transformer.files import locked, make_directory, read_json, write_json
 
 LOCK_FILE = ".plan.lock"
 
@@ -237,7 +235,7 @@ def claim_plan(
 ) -> Plan:
     """Write ``plan`` to ``directory``, or add its rows and seeds to the plan there."""
     make_directory(directory)
-    with FileLock(directory / LOCK_FILE):
+    with locked(directory / LOCK_FILE):
         plan = settle_plan(directory, plan, precision, threads)
         write_json(directory / PLAN_FILE, to_dict(plan))
     return plan

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from experiments.records.attempt import read_attempt
 from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
 from transformer.config import differences, to_dict
 from transformer.errors import InputError
-from transformer.files import remove_unfinished, write_json
+from transformer.files import locked, remove_unfinished, write_json
 
 # A run whose process has just been killed may hold its lock for a moment longer.
 _LOCK_SECONDS = 10
@@ -61,13 +59,13 @@ def lock_directory(directory: Path) -> Generator[None]:
     # A paused earlier attempt may still hold its own lock, which was renamed with the directory.
     attempt = read_attempt(directory)
     lock = directory / (".lock" if attempt is None else f".lock-{attempt.number}")
-    try:
-        # The file is opened first: filelock would make a directory again that was taken over.
-        with lock.open("a"), FileLock(lock, timeout=_LOCK_SECONDS):
-            remove_unfinished(directory)
-            yield
-    except Timeout as error:
-        raise InputError(f"{directory} is in use by another process") from error
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(lock, seconds=_LOCK_SECONDS))
+        except BlockingIOError as error:
+            raise InputError(f"{directory} is in use by another process") from error
+        remove_unfinished(directory)
+        yield
 
 
 def check_not_removed(directory: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import random
 import re
 import shutil
@@ -311,6 +313,20 @@ def test_only_the_requested_member_is_unpacked_and_the_archive_needed_no_more(
     for content in (CONTENT, b"other\n"):  # the user's own is unpacked again if it changed
         own.write_bytes(archive({"x.en": content}))
         assert fetch(TextFile(location=str(own), member="./x.en")).read_bytes() == content
+
+
+def test_a_cache_on_a_disk_without_locks_is_read_but_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    (tmp_path / "a.lock").touch()  # of another machine, where there are locks
+    with pytest.raises(InputError, match=r"a\.lock cannot be locked .*, on another disk"):
+        write_once(tmp_path / "a", Path.touch)
+    (tmp_path / "a").touch()
+    assert write_once(tmp_path / "a", Path.unlink).exists()
 
 
 def test_what_another_process_has_unpacked_meanwhile_is_taken(tmp_path: Path) -> None:

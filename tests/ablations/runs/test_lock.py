@@ -90,7 +90,7 @@ def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
-    monkeypatch.setattr("ablations.runs.lock.fcntl.flock", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     message = r"driver.lock cannot be locked \(Function not implemented\)"
     with pytest.raises(InputError, match=message), lock_runs(tmp_path, WHOLE):
         pass

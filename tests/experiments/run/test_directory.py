@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 import experiments.evaluate.scoring
 import experiments.records.ownership
@@ -28,6 +27,7 @@ from tests.samples import new_run
 from transformer.data.module import TranslationDataModule
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, training_flops
+from transformer.files import locked
 from transformer.training.module import TransformerModule
 
 
@@ -106,7 +106,7 @@ def test_a_directory_in_use_is_refused(
 ):
     monkeypatch.setattr(experiments.records.ownership, "_LOCK_SECONDS", 0)
     message = f"{copy} is in use by another process"
-    with FileLock(copy / ".lock"), pytest.raises(InputError, match=message):
+    with locked(copy / ".lock"), pytest.raises(InputError, match=message):
         run(experiment, copy)
 
 

@@ -7,13 +7,11 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from transformer.errors import InputError
-from transformer.files import expand_user, rename
+from transformer.files import expand_user, locked, rename
 from transformer.formats import size
 
 
@@ -32,24 +30,25 @@ def exclusive(path: Path, doing: str) -> Generator[None]:
     Args:
         doing: the work, for the message, such as "fetches corpus.tgz"
     """
-    lock = FileLock(f"{path}.lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f"{path.name}.lock")
+    with ExitStack() as stack:
         try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            print(f"waiting for another process that {doing}", file=sys.stderr, flush=True)
-            lock.acquire()
-    except OSError as error:
-        if not path.exists():  # else there is nothing to write, as in a cache that others filled
-            raise InputError(
-                f"{path.parent} cannot be written ({error.strerror}): "
-                "set DATA_CACHE to a folder of your own"
-            ) from error
-    try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                stack.enter_context(locked(lock, seconds=0))
+            except BlockingIOError:
+                print(f"waiting for another process that {doing}", file=sys.stderr, flush=True)
+                stack.enter_context(locked(lock))
+        except InputError:
+            if not path.exists():  # else there is nothing to write
+                raise
+        except OSError as error:
+            if not path.exists():  # as in a cache that others filled
+                raise InputError(
+                    f"{path.parent} cannot be written ({error.strerror}): "
+                    "set DATA_CACHE to a folder of your own"
+                ) from error
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
