@@ -101,7 +101,8 @@ def assert_all_as_undisturbed(place: Place) -> None:
 def test_the_tasks_of_an_array_share_a_table(slurm: dict[str, str], tmp_path: Path) -> None:
     place = make_place(tmp_path, steps=60, every=7, step_seconds=0.1)
     cluster = Cluster(place, slurm)
-    sizes = {"--array=1-16": "--array=1-2", "--gpus=1 --cpus-per-task=8": "--cpus-per-task=1"}
+    sizes = {"--array=1-16": "--array=1-2", "ID/16": "ID/2"}
+    sizes |= {"--gpus=1 --cpus-per-task=8": "--cpus-per-task=1"}
     job = cluster.submit("table3", sizes)
     cluster.wait_for(lambda: any(place.out.glob("*/seed-1.attempt-*/checkpoints/*")))
     cluster.call("scontrol", "requeue", f"{job}_1")
