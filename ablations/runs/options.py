@@ -104,8 +104,12 @@ def gpus() -> list[int | str]:
         return [int(name) if name.isdecimal() else name for name in known]
     try:
         listing = subprocess.run(
-            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True
         ).stdout
+    except subprocess.TimeoutExpired as error:  # else all runs would share the first GPU
+        raise InputError(
+            "nvidia-smi does not answer: name this machine's GPUs in CUDA_VISIBLE_DEVICES"
+        ) from error
     except (subprocess.SubprocessError, OSError):
         return []
     return list(range(sum(line.startswith("GPU ") for line in listing.splitlines())))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ablations.runs.lock import WHOLE, Shard, is_running, lock_runs, name_of, own_name
-from ablations.runs.options import Places, count_cores
+from ablations.runs.options import Places, count_cores, gpus
 from transformer.errors import InputError
 
 _HOLD = """
@@ -146,6 +146,16 @@ def test_gpus_or_cores_are_shared_out(
     found = Places(**settings).here(threads)
     assert [(place.devices, place.ranks) for place in found] == expected
     assert [place.number for place in found] == list(range(len(found)))
+
+
+def test_gpus_that_do_not_answer_are_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(*_: object, **settings: float) -> None:
+        raise subprocess.TimeoutExpired("nvidia-smi", settings["timeout"])
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(subprocess, "run", hang)
+    with pytest.raises(InputError, match="name this machine's GPUs in CUDA_VISIBLE_DEVICES"):
+        gpus()
 
 
 @pytest.mark.parametrize(
