@@ -32,6 +32,7 @@ def _git(*words: str) -> str:
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
+        errors="replace",  # a branch may have any name
         timeout=10,
         check=True,
     ).stdout

@@ -137,12 +137,17 @@ def test_the_commit_is_found_without_writing_to_the_repository(
     def git(*arguments: str) -> str:
         identity = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
         return subprocess.run(
-            ["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
+            ["git", *identity, *arguments],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
         ).stdout.strip()
 
     source = tmp_path / "source.py"
     source.write_text("one = 1\n")
-    git("init")
+    git("init", "--initial-branch=gr\udcf6\udcdfer")  # in an encoding other than the locale's
     git("add", "source.py")
     git("commit", "--message=first")
     monkeypatch.setattr(provenance, "__file__", str(source))
