@@ -17,6 +17,7 @@ from torch import Tensor
 from experiments.callbacks.checkpoints import Checkpoints
 from experiments.callbacks.metrics import Clock, completes_step
 from experiments.records.progress import stop_signals
+from transformer.errors import InputError
 
 _SAME_SECONDS = 5.0
 
@@ -51,6 +52,7 @@ class StopEarly(Callback):
 
     def on_train_start(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         if trainer.world_size > 1:
+            _check_same(trainer)
             self._ranks = RankVote()
             # Lightning would broadcast, and wait for the GPU, before every micro-batch to learn
             # whether its own handler has been called.
@@ -91,6 +93,17 @@ class StopEarly(Callback):
             self._received, self._received_at = number, time.monotonic()
         elif time.monotonic() - self._received_at > _SAME_SECONDS:
             sys.exit(128 + number)
+
+
+def _check_same(trainer: Any) -> None:
+    """Check that all ranks begin at the same step, with the same data."""
+    begun = trainer.global_step, trainer.datamodule.corpus.manifest.digest
+    is_same = trainer.strategy.broadcast(begun) == begun
+    if not trainer.strategy.reduce_boolean_decision(is_same):
+        raise InputError(
+            f"some processes of this run do not begin at step {begun[0]} with the same data: its "
+            "directory and its text must lie on a disk that all machines see"
+        )
 
 
 class RankVote:

@@ -176,6 +176,19 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     assert together.target_tokens == alone.target_tokens
 
 
+def test_ranks_that_do_not_see_the_same_checkpoints_are_refused(
+    experiment: Experiment, unfinished: Path, begin: Start, tmp_path: Path
+):
+    new_run(fresh := tmp_path / "on another disk", experiment)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    step_checkpoints(unfinished)[-1][1].unlink()
+    directories = enumerate((unfinished, fresh))
+    for running in [_begin_rank(begin, where, rank, port) for rank, where in directories]:
+        ended = running.finish()
+        assert ended.code == 2 and "on a disk that all machines see" in ended.stderr, ended
+
+
 def test_torchs_launcher_begins_the_ranks(
     experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
