@@ -22,6 +22,7 @@ from transformer.progress import show_progress
         (formats.number(1234.5, 2), "1.23e+03"),
         (formats.number(float("inf"), 2), "∞"),
         (formats.number(float("nan"), 2), "not a number"),
+        (formats.difference(float("-inf"), 2), "\u2212∞"),
         (formats.difference(0.04, 1), "0.0"),
         (formats.difference(-0.04, 1), "0.0"),
         (formats.difference(-0.06, 1), "\u22120.1"),

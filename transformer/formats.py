@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 MISSING = "\u2013"  # an en dash
 
@@ -33,7 +33,7 @@ def number(value: float | None, digits: int) -> str:
     if value is None:
         return MISSING
     if not isfinite(value):
-        return "∞" if value > 0 else "not a number"
+        return {inf: "∞", -inf: "\u2212∞"}.get(value, "not a number")
     return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.3g}"
 
 
