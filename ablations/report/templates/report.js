@@ -11,10 +11,10 @@ function keep(key, value) {
 // "12.5 ± 0.3" is 12.5, "1,600" 1600, "100K" 100000, "2 min 05 s" 125, "1.2e15" itself.
 const UNITS = { K: 1e3, M: 1e6, s: 1, min: 60, h: 3600, days: 86400 };
 function number(text) {
-  const plain = text.replaceAll(",", "").replaceAll("\u2212", "-").split("±")[0];
-  if (plain.trim() === "∞") return Infinity;
+  const plain = text.replaceAll(",", "").replaceAll("\u2212", "-").split("±")[0].trim();
+  if (plain.endsWith("∞")) return plain === "∞" ? Infinity : -Infinity;
   const parts = [...plain.matchAll(/([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*(days|min|K|M|s|h)?(?![a-z])/g)];
-  if (!parts.length) return NaN;
+  if (parts[0]?.index !== 0) return NaN;  // as of "step 400 of 1,500"
   return parts.slice(0, parts[0][2] ? 2 : 1).reduce((sum, [, x, unit]) => sum + x * (UNITS[unit] ?? 1), 0);
 }
 

@@ -50,6 +50,7 @@ def test_rows_are_sorted_filtered_and_opened_and_the_address_keeps_it(page: Page
 
     texts = {"1.23e+03 ± 5": 1230, "2.3e19": 2.3e19, "100K": 1e5, "2 min 05 s": 125}
     assert page.evaluate("texts => texts.map(number)", [*texts]) == [*texts.values()]
+    assert page.evaluate("['step 400 of 1,500', 'C-N8', 'missing'].every((x) => isNaN(number(x)))")
 
     page.get_by_role("searchbox").first.fill("C- 1.5")
     assert names(page) == ["C-N8", "C-d1024"]
