@@ -44,6 +44,8 @@ _SYMBOLS = {
 _SPECIAL = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
+        **{character: f"${character}$" for character in "<>|"},  # which text fonts lack
+        **{character: f"{{{character}}}" for character in "[*"},  # an option of the line before
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",

@@ -19,7 +19,7 @@ from ablations.cli import report
 from ablations.figures.curves import mean_curve, read_curve
 from ablations.report.figures import draw_agreement, table_figures
 from ablations.report.grids import results_grid
-from ablations.report.layout import Grid, render, terminal_table
+from ablations.report.layout import Grid, escape_latex, render, terminal_table
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan
@@ -158,6 +158,15 @@ def test_a_table_without_results_has_a_report(tmp_path: Path) -> None:
     assert "0 of 2 runs finished" in text
     assert "  narrow/seed-4: left out, as table.json does not list it\n" in text
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
+
+
+def test_latex_keeps_what_would_be_a_command_or_another_letter() -> None:
+    for text, escaped in (
+        ("[38] A_B & 5 %", r"{[}38] A\_B \& 5 \%"),
+        ("*", "{*}"),
+        ("a|b < c", "a$|$b $<$ c"),
+    ):
+        assert escape_latex(text) == escaped
 
 
 def test_latex_compiles(reported: Callable[[str], Path], tmp_path: Path) -> None:
