@@ -110,7 +110,8 @@ def _noise(rows: Sequence[RowNumbers], measure: Measure) -> str:
     if not known:
         return "noise cannot be judged"
     noise = [name for name in known if verdicts[name] == WITHIN_NOISE]
-    text = f"{len(noise)} of {len(known)} rows are within noise of the base"
+    verb = "row is" if len(known) == 1 else "rows are"
+    text = f"{len(noise)} of {len(known)} {verb} within noise of the base"
     text += f" ({', '.join(noise)})" * bool(noise)
     if unknown := len(rows) - len(known):
         text += f"; for {unknown} more noise cannot be judged"
@@ -123,7 +124,7 @@ def _all_together(
     """The rows that differ from the base with an error of 5 % over all of them together."""
     found = [(row, row.scores[measure.name].difference) for row in rows]
     pooled = [(row, x) for row, x in found if x and x.pooled_freedom]
-    if not pooled:
+    if len(pooled) < 2:  # which the interval of the row says, without simulation
         return
     theirs = {result.seed for result in base.results}
     seeds = tuple(frozenset(theirs & {x.seed for x in row.results}) for row, _ in pooled)

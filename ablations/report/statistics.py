@@ -245,7 +245,7 @@ def _simulated(cells: tuple[tuple[int, int], ...]) -> Array:
 def dunnett(seeds: tuple[frozenset[int], ...], freedom: int) -> float:
     """The critical value of Dunnett's test, in standard errors, for a family-wise error of 5 %.
 
-    The quantile of the largest |t| (Dunnett 1955), by simulation to about 0.02. Unlike in the usual
+    The quantile of the largest |t| (Dunnett 1955), by simulation to about 1 %. Unlike in the usual
     test, the samples are not independent: rows share seeds with the base.
 
     Args:

@@ -58,6 +58,10 @@ def test_a_difference_is_judged(
             {"base": OF_BASE, "agrees": {1: math.inf, 2: math.inf}},
             "Perplexity: noise cannot be judged.",
         ),
+        (
+            {"base": OF_BASE, "agrees": {1: 10.0, 2: 10.1}},
+            "Perplexity: 0 of 1 row is within noise of the base.\nBLEU: ",
+        ),
     ],
 )
 def test_a_table_that_lacks_something_says_so(tmp_path: Path, runs: Runs, said: str) -> None:
