@@ -156,7 +156,8 @@ def _values(
     return {
         "title": f"Search: {search.title}",
         "headline": f"Search {search.space} at scale {search.scale} on {corpus.name} "
-        f"({corpus.source_language} → {corpus.target_language}), {search.trials} trials: {states}.",
+        f"({corpus.source_language} → {corpus.target_language}), "
+        f"{search.trials} trial{'s' * (search.trials > 1)}: {states}.",
         "verdict": verdict,
         "best_and_base": _best_and_base(search, found, trials),
         "confirmed": results_grid(confirmed, directory) if confirmed else Grid([]),
@@ -175,9 +176,10 @@ def _saved(search: Search, trials: Sequence[Trial]) -> Iterator[str]:
     ended = [trial for trial in trials if trial.state in (RunState.DONE, RunState.PRUNED)]
     trained = sum(trial.step for trial in ended)
     whole = len(ended) * search.base.training.max_steps
+    count = f"{len(ended)} trial{'s' * (len(ended) > 1)}"
     if trained < whole:
         yield (
-            f"The {len(ended)} trials that ended took {trained:,} steps in place of {whole:,}: "
+            f"The {count} that ended took {trained:,} steps in place of {whole:,}: "
             f"pruning saved {1 - trained / whole:.0%}."
         )
 

@@ -93,6 +93,15 @@ def test_html_draws_each_trial(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_one_trial_is_written_of_as_one(tmp_path: Path) -> None:
+    search = small_search(tmp_path, trials=1)
+    leave(search, tmp_path / search.names[0], values(0), until=search.rungs[0])
+    leave_pruned(tmp_path / search.names[0], search.rungs[0], 9.0)
+    assert "1 trial: 1 pruned." in write_search_report(tmp_path)
+    assert "The 1 trial that ended took 668 steps" in (tmp_path / "report.md").read_text("utf-8")
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     text = write_search_report(tmp_path)
