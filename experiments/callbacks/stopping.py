@@ -19,7 +19,7 @@ from experiments.callbacks.metrics import Clock, completes_step
 from experiments.records.progress import stop_signals
 from transformer.errors import InputError
 
-_SAME_SECONDS = 5.0
+_SAME_SECONDS = 2.0
 
 
 class StoppedError(Exception):
