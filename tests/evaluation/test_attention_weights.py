@@ -71,7 +71,7 @@ def test_queries_are_named_for_what_is_written_and_keys_for_what_was_read(
 ) -> None:
     model = Transformer(TINY_MODEL).eval()
     decoding = DecodingConfig(beam_size=2, max_extra_length=5)
-    found = attend(model, vocabulary, "one two", decoding, translation=given)
+    found = attend(model, vocabulary, " one\ttwo\n", decoding, translation=given)
     translation = given or translate(model, vocabulary, ["one two"], decoding)[0]
     assert text(found["encoder"].keys) == text(found["cross"].keys) == "one two</s>"
     assert text(found["decoder"].queries) == text(found["cross"].queries) == f"{translation}</s>"
@@ -87,6 +87,7 @@ def test_queries_are_named_for_what_is_written_and_keys_for_what_was_read(
         (" ", None, "the sentence is empty: give one sentence in quotes"),
         ("one", "", "the translation is empty"),
         ("on\udce9", None, "the sentence is not UTF-8"),
+        ("one " * 2_048, None, "the sentence has 4,097 word-pieces: give at most 2,048"),
     ],
 )
 def test_what_has_no_weights_is_refused(

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from transformer.config import BOS_ID, EOS_ID, DecodingConfig
+from transformer.data.text import normalise
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences
 from transformer.errors import InputError
+from transformer.evaluation.perplexity import MAX_PIECES
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.encoder_decoder import Transformer, evaluating
 
@@ -68,7 +70,10 @@ def _encode(vocabulary: Vocabulary, text: str, name: str) -> list[int]:
         raise InputError(f"{name} is not UTF-8") from error
     if not text.strip():
         raise InputError(f"{name} is empty: give one sentence in quotes")
-    return vocabulary.encode([text])[0]
+    (pieces,) = vocabulary.encode([normalise(text)])
+    if len(pieces) > MAX_PIECES:
+        raise InputError(f"{name} has {len(pieces):,} word-pieces: give at most {MAX_PIECES:,}")
+    return pieces
 
 
 @torch.inference_mode()
