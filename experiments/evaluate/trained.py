@@ -170,12 +170,13 @@ def with_ctranslate2(trained: TrainedModel, folder: Path | None = None) -> Train
 def translate_stream(
     directory: Path, stream: IO[bytes], options: DecodingOptions = DecodingOptions()
 ) -> Iterator[str]:
-    """Translate each line, in order, some hundred at a time; a parser makes a tree of it, where
-    words and punctuation have spaces between them.
+    """Translate each line, in order, some hundred at a time, or as it is typed in a terminal; a
+    parser makes a tree of it, where words and punctuation have spaces between them.
     """
     trained = load_trained(directory, **asdict(options))
     numbered, first_line = enumerate(lines_of(stream), start=1), 1
-    while read := [_read_line(*line) for line in itertools.islice(numbered, _LINES_AT_ONCE)]:
+    at_once = 1 if stream.isatty() else _LINES_AT_ONCE
+    while read := [_read_line(*line) for line in itertools.islice(numbered, at_once)]:
         read = [line and escape(line) for line in read] if trained.is_parser else read
         lines = [line or "" for line in read]
         for line, found in zip(read, trained.decode(lines, first_line=first_line), strict=True):

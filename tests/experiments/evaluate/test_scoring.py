@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,14 @@ def test_a_line_that_is_too_long_stays_empty_and_the_others_are_translated(finis
     assert two.startswith("line 2 has ") and two.endswith(" 2,048: left empty")
     assert four == "line 4 has more than 65,536 bytes: left empty"
     assert five == "line 5 has more than 65,536 bytes: left empty"
+
+
+def test_a_line_is_translated_as_soon_as_it_is_typed_in_a_terminal(finished: Path):
+    keyboard, terminal = pty.openpty()
+    with os.fdopen(terminal, "rb") as stream:
+        os.write(keyboard, b"one two\n")
+        assert [next(translate_stream(finished, stream))] == _translate(finished, b"one two\n")
+        os.close(keyboard)
 
 
 def test_no_lines_are_translated_to_none_and_only_utf8_is_accepted(finished: Path):
