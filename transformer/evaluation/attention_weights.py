@@ -50,10 +50,8 @@ def attend(
     else:
         target = _encode(vocabulary, translation, "the translation")
     read = [BOS_ID, *target[:-1]]
-    device = model.embedding.weight.device
-    weights = attention_weights(
-        model, torch.tensor([source], device=device), torch.tensor([read], device=device)
-    )
+    inputs = [torch.tensor([ids], device=model.embedding.weight.device) for ids in (source, read)]
+    weights = attention_weights(model, *inputs)
     pieces = vocabulary.pieces()
     src, tgt, past = ([pieces[i] for i in ids] for ids in (source, target, read))
     return {

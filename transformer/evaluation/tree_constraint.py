@@ -39,10 +39,9 @@ class Spelling:
         """The ids of each form of the leaf for ``word``; none begins with another."""
         if word not in self._known:
             forms: list[list[int]] = []
-            for form in leaf_forms(word, self._leaves):
-                # An unknown character, or what follows a space symbol, would be decoded as a word.
-                ids = self._vocabulary.encode_word(form.replace(SPACE_SYMBOL, ""))
-                ids = [x for x in ids if x != UNK_ID]
+            for form in leaf_forms(word.replace(SPACE_SYMBOL, ""), self._leaves):
+                # An unknown character would be decoded as a word of its own.
+                ids = [x for x in self._vocabulary.encode_word(form) if x != UNK_ID]
                 ids = ids if self._vocabulary.decode(ids).strip() else self._any_word
                 if not any(x[: len(ids)] == ids[: len(x)] for x in forms):
                     forms.append(ids)
