@@ -195,7 +195,7 @@ LINES = {
     "experiments/export": 380,
     "experiments/figures": 160,
     "experiments/records": 940,
-    "tests": 16_340,
+    "tests": 16_350,
     "transformer": 1_180,
     "transformer/data": 2_690,
     "transformer/decoding": 400,

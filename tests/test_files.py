@@ -31,6 +31,14 @@ def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, 
         read_json(path)
 
 
+def test_a_pipe_or_a_device_is_written_to_and_stays(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(tmp_path / "pipe", "text")
+    assert os.read(reader, 9) == b"text" and (tmp_path / "pipe").is_fifo()
+    os.close(reader)
+
+
 def test_a_home_directory_that_is_not_known_is_refused():
     assert expand_user("a/~") == Path("a/~") and expand_user("~") == Path.home()
     with pytest.raises(InputError, match=r"^~nobody-here/text cannot be found.* set HOME, or"):

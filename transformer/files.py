@@ -102,8 +102,12 @@ def locked(path: Path, *, seconds: float = math.inf, shared: bool = False) -> Ge
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace ``path``: after a crash, and for any reader, it is the whole old or new file."""
-    with replacing(path) as file:
+    """Replace ``path``: after a crash, and for any reader, it is the whole old or new file.
+
+    A device or a pipe, such as /dev/null, is written to and stays.
+    """
+    is_special = path.exists() and not path.is_file() and not path.is_dir()
+    with path.open("wb") if is_special else replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
