@@ -19,7 +19,7 @@ from experiments.callbacks.metrics import Clock, completes_step
 from experiments.records.progress import stop_signals
 from transformer.errors import InputError
 
-_SAME_SECONDS = 2.0
+_ONE_SIGNAL_SECONDS = 2.0  # in which a second signal is taken for the first again
 
 
 class StoppedError(Exception):
@@ -91,7 +91,7 @@ class StopEarly(Callback):
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         if self._received is None:
             self._received, self._received_at = number, time.monotonic()
-        elif time.monotonic() - self._received_at > _SAME_SECONDS:
+        elif time.monotonic() - self._received_at > _ONE_SIGNAL_SECONDS:
             sys.exit(128 + number)
 
 

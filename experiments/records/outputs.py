@@ -23,6 +23,7 @@ _NUMBER = r"-?(\d+(\.\d+)?(e[-+]\d+)?|inf|nan)"
 _LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
 # "-stop" marks a checkpoint that was written at a stop or at the end, between two regular ones.
 _CHECKPOINT = re.compile(r"step-(\d+)(-stop)?\.ckpt")
+# Of an OSError: zipfile's own have none, and a wrong offset or a bad sector have these.
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO, errno.ENOENT)
 
 
