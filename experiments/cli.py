@@ -178,7 +178,7 @@ def evaluate(
     directory: Run,
     /,
     *,
-    split: str = "valid",
+    split: str | None = None,
     source: Path | None = None,
     reference: Path | None = None,
     output: Path | None = None,
@@ -190,15 +190,17 @@ def evaluate(
     Prints BLEU with its signature and the perplexity.
 
     Args:
-        split: valid, test, or a set of sacreBLEU
+        split: valid, test, or a set of sacreBLEU [default: valid]
         source: lines to translate [default: the split's]
         reference: their translations [default: the split's]
         output: file for the translations [default: none]
     """
     from experiments.evaluate.scoring import evaluate_run
 
+    if split is not None and source is not None:
+        raise InputError("--split is a set of the corpus, --source your own text: give one of them")
     trust(*variant)
-    evaluate_run(directory, decoding, split, source, reference, output)
+    evaluate_run(directory, decoding, split or "valid", source, reference, output)
 
 
 @command(
@@ -259,6 +261,8 @@ def parse(
 
     The input is plain UTF-8 text, one sentence per line, with spaces around words and punctuation.
     """
+    if load_experiment(directory).config.data.corpus.task != "parsing":
+        raise InputError(f"{directory} translates and does not parse: use translate")
     translate(directory, variant=variant, decoding=decoding)
 
 

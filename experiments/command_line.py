@@ -20,9 +20,10 @@ from experiments.records.provenance import commit
 from transformer.errors import InputError
 
 BAD_INPUT = 2
-# Errors of a full disk, a long name or missing permissions, which are not bugs of ours.
+# A full disk, too many open files, a long name, missing permissions: these are not bugs of ours.
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_ENVIRONMENT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, *_DENIED)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE)
+_ENVIRONMENT = (*_FULL, errno.ENAMETOOLONG, *_DENIED)
 _DISTRIBUTION = "attention-is-all-you-need"
 
 Function = TypeVar("Function", bound=Callable[..., int | None])

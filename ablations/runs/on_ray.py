@@ -27,14 +27,13 @@ from ablations.runs import process
 from ablations.runs.attempts import locate
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place, Start
-from ablations.runs.supervise import AttemptEnd, Wish, failed, supervise
+from ablations.runs.supervise import GRACE_SECONDS, AttemptEnd, Wish, failed, supervise
 from experiments.records.progress import RunState
 from transformer.errors import InputError
 
 # The driver's variables that are passed to runs: the project's own settings.
 _PASSED = re.compile("DATA_|LRU_CACHE_|OMP_NUM_|ONEDNN_|PENN_|SACREBLEU|TRANSFORMER_|WANDB_")
 _LOOK_SECONDS = 2.0  # between looks at which nodes there are
-_GRACE_SECONDS = 25.0
 
 
 class RayExecutor:
@@ -127,7 +126,7 @@ class RayExecutor:
     def close(self) -> None:
         """Wait for the attempts that are left, and disconnect from the cluster."""
         if self._attempts:
-            ray.wait([*self._attempts], num_returns=len(self._attempts), timeout=_GRACE_SECONDS)
+            ray.wait([*self._attempts], num_returns=len(self._attempts), timeout=GRACE_SECONDS + 5)
         ray.shutdown()
 
 

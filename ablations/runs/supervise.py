@@ -26,8 +26,9 @@ from transformer.files import rename
 from transformer.formats import duration
 
 _PROCESS_FILE = ".process"
-# A run that has not written its checkpoint by then resumes from the one before.
-GRACE_SECONDS = 20.0
+# A checkpoint waits for a validation, which may take half a minute. A run that has not written its
+# checkpoint by then resumes from the one before.
+GRACE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _LOG_LINES = 10
 

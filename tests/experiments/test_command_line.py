@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import re
 import subprocess
 import sys
@@ -193,10 +194,12 @@ REFUSED = [
     ("evaluate RUN --length-penalty nan", "length_penalty is nan, but must be at least 0"),
     ("evaluate RUN --source FOLDER/test.en", "--source and --reference belong together"),
     ("evaluate RUN --source FOLDER/test.en --reference nowhere", "nowhere"),
+    ("evaluate RUN --split test --source a --reference b", "--split is a set of the corpus"),
     ("evaluate RUN --source FOLDER/test.en --reference FOLDER/valid.de", "has 11 lines but"),
     ("evaluate RUN --output nowhere/file", "nowhere is not a folder"),
     ("evaluate RUN --output .", ". is a folder: --output takes a file"),
     (f"evaluate RUN --output {'x' * 300}", "File name too long"),
+    ("parse RUN", "translates and does not parse: use translate"),
     ("translate nowhere", "nowhere is not the directory of a run: it has no config.json"),
     ("export RUN --format safetensors --quantization int8", "are for --format ctranslate2"),
     ("export RUN --format ctranslate2 --check 0", "check is 0, but must be at least 1"),
@@ -280,16 +283,19 @@ def test_every_command_works_with_a_variants_file_as_it_was_and_says_which_witho
     assert call_anew(*train).code == 0
 
 
-def test_a_place_without_permission_is_reported_with_the_remedy(capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    ("error", "remedy"), [(errno.EACCES, ": check whose it is, or"), (errno.EMFILE, "")]
+)
+def test_what_the_machine_refuses_is_one_line(
+    error: int, remedy: str, capsys: pytest.CaptureFixture[str]
+):
     program = Program("experiments", "A program.")
 
     @program.command()
     def refused() -> None:  # pyright: ignore[reportUnusedFunction]
         """Fail."""
-        raise PermissionError(errno.EACCES, "Permission denied", "runs/x")
+        raise OSError(error, os.strerror(error), "runs/x")
 
     assert program.run(["refused"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(
-        "Permission denied: 'runs/x': check whose it is, or choose a place that you may write to"
-    )
+    assert f"{os.strerror(error)}: 'runs/x'{remedy}" in line
