@@ -24,6 +24,7 @@ from experiments.attention.heads import rank
 from experiments.evaluate.trained import load_trained
 from experiments.figures.render import to_pdf, to_png, to_svg
 from experiments.records.experiment import load_experiment
+from transformer.data.trees import escape
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import Attention, Kind, attend
 from transformer.files import check_output, write_atomically
@@ -57,8 +58,14 @@ def show_attention(
         raise InputError("--find chooses layers and heads itself: leave out --layer and --heads")
     chosen = _parse_heads(heads, model.num_heads)
     trained = load_trained(directory, average)
-    decoding = trained.experiment.config.decoding
-    pieces = attend(trained.model, trained.vocabulary, sentence, decoding, translation=translation)
+    pieces = attend(
+        trained.model,
+        trained.vocabulary,
+        escape(sentence) if trained.is_parser else sentence,
+        trained.experiment.config.decoding,
+        translation=translation,
+        constrain=trained.constrain,
+    )
     change = join_words if words else mark_pieces
     found: dict[Kind, Attention] = {name: change(x) for name, x in pieces.items()}
     last = len(found[kind].weights)

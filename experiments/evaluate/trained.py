@@ -25,6 +25,7 @@ from transformer.data.prepared import Manifest
 from transformer.data.text import MAX_LINE, decode_line, lines_of, read_aligned
 from transformer.data.trees import delinearise, escape, to_penn
 from transformer.data.vocabulary import Vocabulary
+from transformer.decoding import Constraint
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError, require
 from transformer.evaluation.perplexity import Decode, translate
@@ -58,6 +59,14 @@ class TrainedModel:
         """Whether it writes trees, not translations."""
         return self.experiment.config.data.corpus.task == "parsing"
 
+    @property
+    def constrain(self) -> Callable[[Sequence[str]], Constraint] | None:
+        """What a search may write for lines: a parser nothing but trees over their words."""
+        if not self.is_parser:
+            return None
+        spelling = Spelling(self.vocabulary, leaves_of(self.experiment.config.data.corpus))
+        return partial(TreeConstraint, spelling, device=self.model.embedding.weight.device)
+
     def decode(
         self,
         lines: Sequence[str],
@@ -71,18 +80,13 @@ class TrainedModel:
             on_progress: called with the number of lines done so far
             first_line: the number of the first one in the text that they are from
         """
-        constrain = None
-        if self.is_parser:
-            spelling = Spelling(self.vocabulary, leaves_of(self.experiment.config.data.corpus))
-            device = self.model.embedding.weight.device
-            constrain = partial(TreeConstraint, spelling, device=device)
         return translate(
             self.model,
             self.vocabulary,
             lines,
             self.experiment.config.decoding,
             decode=self.search,
-            constrain=constrain,
+            constrain=self.constrain,
             on_progress=on_progress,
             first_line=first_line,
         )

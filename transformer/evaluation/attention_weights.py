@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from transformer.config import BOS_ID, EOS_ID, DecodingConfig
 from transformer.data.text import normalise
 from transformer.data.vocabulary import Vocabulary
-from transformer.decoding import decode_sentences
+from transformer.decoding import Constraint, decode_sentences
 from transformer.errors import InputError
 from transformer.evaluation.perplexity import MAX_PIECES
 from transformer.model.attention import MultiHeadAttention
@@ -41,11 +42,15 @@ def attend(
     decoding: DecodingConfig,
     *,
     translation: str | None = None,
+    constrain: Callable[[Sequence[str]], Constraint] | None = None,
 ) -> dict[Kind, Attention]:
-    """The weights of a sentence and ``translation``; None has the model translate it."""
+    """The weights of a sentence and ``translation``; None has the model translate it, where
+    ``constrain`` gives what it may write.
+    """
     source = _encode(vocabulary, sentence, "the sentence")
     if translation is None:
-        ((_, decoded),) = decode_sentences(model, [source], decoding)
+        allow = constrain and (lambda _: constrain([sentence]))
+        ((_, decoded),) = decode_sentences(model, [source], decoding, constrain=allow)
         target = [*decoded, EOS_ID]
     else:
         target = _encode(vocabulary, translation, "the translation")

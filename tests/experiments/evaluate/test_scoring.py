@@ -199,6 +199,8 @@ def test_a_parser_translates_each_sentence_into_a_tree(
     assert others == ["(TOP)", "", "", first]
     four, five = sorted(ended.lines)
     assert "line 4 has more than 65,536 bytes: left empty" in four and "line 5 has" in five
+    assert call("attention", directory, "( w2 f1").code == 0
+    assert "(S (NP XX XX )NP (VP XX )VP )S" in (directory / "attention.html").read_text()
     ended = call("translate", directory, "--engine", "ctranslate2")
     said = "CTranslate2 cannot be held to trees: parse with --engine torch"
     assert ended.code == 2 and said in ended.stderr
