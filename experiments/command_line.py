@@ -22,8 +22,8 @@ from transformer.errors import InputError
 BAD_INPUT = 2
 # A full disk, too many open files, a long name, missing permissions: these are not bugs of ours.
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE)
-_ENVIRONMENT = (*_FULL, errno.ENAMETOOLONG, *_DENIED)
+_EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE)
+_ENVIRONMENT = (*_EXHAUSTED, errno.ENAMETOOLONG, *_DENIED)
 _DISTRIBUTION = "attention-is-all-you-need"
 
 Function = TypeVar("Function", bound=Callable[..., int | None])
