@@ -118,7 +118,8 @@ def run(
         shard: as in 2/8, every eighth run from the second on, for the tasks of an array
     """
     if table == LAYERS_TABLE:
-        if (replace(wanted, directory=None), earlier, options) != (Wanted(), None, Options()):
+        given = replace(wanted, directory=None), earlier, shard, options
+        if given != (Wanted(), None, "1/1", Options()):
             raise InputError(f"{table} takes --directory, --device and --quick alone")
         from ablations.table1.measure import run_layers
 

@@ -28,7 +28,7 @@ from ablations.status.view import View
 from ablations.tables.cells import TableCells
 from ablations.tables.collect import copy_finished
 from ablations.tables.find import Wanted, find_scale, load_table
-from ablations.tables.plan import claim_plan, settle_plan
+from ablations.tables.plan import claim_plan, load_plan, settle_plan
 from ablations.tracking.push import track_table_run
 from transformer.errors import InputError, require
 
@@ -44,7 +44,10 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
     check_free(root, PLAN_FILE)
     settled = settle_plan(earlier or root, plan, options.precision, options.threads)
     threads = settled.base.training.threads or 1
-    executor = _executor(options, threads)  # may refuse it, before a directory is made
+    # These may refuse it, before a directory is made.
+    executor = _executor(options, threads)
+    if earlier is not None:
+        load_plan(earlier)
     with lock_runs(root, options.shard):
         if earlier is not None:
             print(f"{len(copy_finished(earlier, root))} finished runs taken from {earlier}")
@@ -86,12 +89,12 @@ def run_search(
         cells = SearchCells(root)
         code = _carry_out(cells, cells.names, executor, options, write_search_report)
         refuse_hopeless(search, read_trials(search, root))
-        if confirm is None or code:
+        if confirm is None or code > 1:
             return code
         plan = plan_confirmation(search, read_trials(search, root), confirm, root)
         claim_plan(root / CONFIRM, plan)
         again, executor = TableCells(root / CONFIRM), _executor(options, threads)
-        code = _carry_out(again, again.names, executor, options, write_report)
+        code = max(code, _carry_out(again, again.names, executor, options, write_report))
         print_page(write_search_report(root), root)
         return code
 
@@ -144,7 +147,7 @@ def _carry_out(
         say("stopped; the same command continues from here")
         return 128 + received
     if given_up := [*given_up, *driver.given_up]:
-        say(f"{len(given_up)} given up: run … --retry-failed tries them again")
+        say(f"{len(given_up)} given up: the same command with --retry-failed tries them again")
     return 1 if given_up else 0
 
 

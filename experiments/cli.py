@@ -150,7 +150,8 @@ def train(
     )
     experiment = with_settings(experiment, settings)
     if directory is None:
-        directory = Path("runs") / f"{experiment.name}-seed{experiment.config.training.seed}"
+        name = experiment.name.replace("/", "-")
+        directory = Path("runs") / f"{name}-seed{experiment.config.training.seed}"
 
     from experiments.records.ownership import is_first_rank
     from experiments.records.progress import RunState

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TextIO, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
+from experiments.devices import explain_out_of_memory
 from experiments.records.experiment import Log as AnyLog
 from experiments.records.provenance import commit
 from transformer.errors import InputError
@@ -24,6 +25,7 @@ BAD_INPUT = 2
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE)
 _ENVIRONMENT = (*_EXHAUSTED, errno.ENAMETOOLONG, *_DENIED)
+_LESS_MEMORY = "free some, or take a smaller model, batch or beam"
 _DISTRIBUTION = "attention-is-all-you-need"
 
 Function = TypeVar("Function", bound=Callable[..., int | None])
@@ -85,7 +87,8 @@ class Program:
         prepare_streams()
         try:
             try:
-                return self.app(sys.argv[1:] if words is None else words) or 0
+                with explain_out_of_memory(lambda: "here", _LESS_MEMORY):
+                    return self.app(sys.argv[1:] if words is None else words) or 0
             finally:
                 _flush()
         except BrokenPipeError:

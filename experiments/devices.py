@@ -140,8 +140,8 @@ def nominal_peak(device: str, precision: Precision) -> float | None:
     return None
 
 
-class OutOfMemoryError(Exception):
-    """Memory ran out. The message is one line: where, and what to change."""
+class OutOfMemoryError(InputError):
+    """Memory ran out."""
 
 
 @contextmanager

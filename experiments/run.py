@@ -23,7 +23,7 @@ from experiments.devices import (
 from experiments.display import Display
 from experiments.evaluate.scoring import score_run
 from experiments.records.checksums import SUMS_FILE, record_checksums
-from experiments.records.data import record_data, recorded_data
+from experiments.records.data import check_text, record_data, recorded_data
 from experiments.records.experiment import Experiment, Limits, Log
 from experiments.records.outputs import newest_sound
 from experiments.records.ownership import (
@@ -88,6 +88,7 @@ def run(
     ):
         result = load_result(directory)
         if result is not None and limits.reached(result, experiment.config.training.max_steps):
+            check_text(directory, experiment.config.data.corpus)
             return result
         data = _prepare(experiment, directory, display)
         (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change

@@ -13,6 +13,7 @@ from tests.samples import DAMAGED_JSON
 from transformer.errors import InputError
 from transformer.files import (
     expand_user,
+    load_file,
     read_json,
     remove_unfinished,
     write_atomically,
@@ -29,6 +30,13 @@ def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, 
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"file\.json .*delete it to have it made again"):
         read_json(path)
+
+
+def test_an_error_in_a_users_file_has_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)  # which Python's own names of code would be in
+    (tmp_path / "a.py").write_text("from transformer import ModelConfig\n\nModelConfig(d_k=0)\n")
+    with pytest.raises(InputError, match=r"^\S*a\.py, line 3: d_k is 0, but must be at least 1"):
+        load_file(Path("a.py"), "table")
 
 
 def test_a_pipe_or_a_device_is_written_to_and_stays(tmp_path: Path):

@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -42,6 +43,9 @@ class LeakyTransformer(Transformer):
     def __init__(self, config):
         super().__init__(config)
         replace_parts(self, FeedForward, lambda _: Leaky(config.d_model, config.d_ff))
+
+
+LeakyTransformer.depth = 2
 
 
 def unused():
@@ -90,6 +94,7 @@ def test_a_file_may_have_a_name_that_no_module_has(folder: str, mine: Path) -> N
     [
         ("SLOPE = 0.1", "SLOPE = 0.2", True),
         ("leaky_relu", "rrelu", True),
+        ("depth = 2", "depth = 3", True),
         ("return 1", "return 2", False),
         ('"""Never quite zero."""', '"""Another."""', False),
         ("# of the negative side", "# below zero", False),
@@ -201,12 +206,23 @@ def test_what_is_no_variant_or_cannot_be_built_is_refused(mine: Path) -> None:
     mine.write_text("class Other:\n    pass\n")
     with pytest.raises(InputError, match=r"Other in .* is no subclass of transformer\.Transformer"):
         load(variant_name(f"{mine}:Other"))
+    mine.write_text(f"from math import *\n{GELU}")
+    with pytest.raises(InputError, match=r"Lekay in .* is no subclass of transformer\.Transformer"):
+        load(variant_name(f"{mine}:Lekay"))
     mine.write_text(GELU.replace("super().__init__(config)", "1 / 0"))
     with pytest.raises(InputError, match="cannot be built: ZeroDivisionError"):
         build(of(variant_name(f"{mine}:LeakyTransformer")))
     mine.write_text("class (")
     with pytest.raises(InputError, match="cannot be read as Python"):
         variant_name(f"{mine}:LeakyTransformer")
+
+
+def test_an_installed_class_that_lacks_something_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.import_module", mock.Mock(side_effect=ImportError("no flash")))
+    with pytest.raises(InputError, match=r"modern\.py cannot be imported \(no flash\): install"):
+        load(variant_name(ModernTransformer))
 
 
 def test_a_variant_that_breaks_the_cache_is_caught() -> None:
@@ -219,7 +235,9 @@ def test_a_variant_that_breaks_the_cache_is_caught() -> None:
                 )
 
     torch.manual_seed(3)
-    check_cache(Transformer(TINY_MODEL))
+    check_cache(silent := Transformer(TINY_MODEL))
+    torch.nn.init.zeros_(silent.embedding.weight)
+    check_cache(silent)
     model = Forgetful(TINY_MODEL)
     with pytest.raises(InputError, match="Forgetful decodes a sentence word by word to other"):
         check_cache(model)

@@ -13,6 +13,11 @@ from transformer.files import expand_user
 Task = Literal["translation", "parsing"]
 
 
+def _check_count(name: str, value: object) -> None:
+    if value is not None and type(value) is not int:
+        raise InputError(f"{name} is {value!r}, but must be a whole number or none")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextFile:
     """One side of one parallel text.
@@ -38,6 +43,7 @@ class TextFile:
     member: str | None = None
 
     def __post_init__(self) -> None:
+        _check_count("bytes", self.bytes)
         if self.is_download and self.sha256 is None:
             raise InputError(f"{self.location} is a download and needs its sha256")
         if "://" in self.location and not self.is_download:
@@ -96,6 +102,10 @@ class Corpus:
     task: Task = "translation"
 
     def __post_init__(self) -> None:
+        _check_count("pairs", self.pairs)
+        texts = (self.name, self.source_language, self.target_language, self.licence)
+        if not all(isinstance(text, str) for text in texts):
+            raise InputError(f"name, languages and licence of a corpus are strings, not {texts}")
         if not self.name or "/" in self.name:
             raise InputError(f"corpus name {self.name!r} becomes a folder name and cannot be one")
         if not self.train:

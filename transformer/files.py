@@ -8,6 +8,7 @@ import importlib.util
 import json
 import math
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -74,6 +75,45 @@ def rename(path: Path, target: Path) -> None:
             raise
     finally:
         os.close(folder)
+
+
+@contextmanager
+def making(path: Path) -> Generator[Path]:
+    """Yield a path to write a file or folder to, which replaces ``path`` in the end.
+
+    It is removed if that fails; the next attempt removes what a kill has left.
+    """
+    part = part_of(path)
+    remove(part)
+    try:
+        yield part
+        keep(part, path)
+    finally:
+        remove(part)
+
+
+def part_of(path: Path) -> Path:
+    """The path of an unfinished ``path``."""
+    return path.with_name(f".{path.name}{_UNFINISHED}")
+
+
+def keep(part: Path, path: Path) -> None:
+    """Sync a finished file or folder to the disk and rename it to ``path``."""
+    for each in (part, *part.rglob("*")):
+        if each.is_file():
+            with each.open("rb") as file:
+                os.fsync(file.fileno())
+    if path.is_dir():  # which a rename would not replace
+        shutil.rmtree(path)
+    rename(part, path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -194,5 +234,6 @@ def _place(error: BaseException, path: Path) -> str:
     syntax error names its line itself.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    own = [x for x in frames if Path(x.filename).resolve().parent == path.resolve().parent]
+    files = [x for x in frames if not x.filename.startswith("<")]  # as Python names its own code
+    own = [x for x in files if Path(x.filename).resolve().parent == path.resolve().parent]
     return f"{own[-1].filename}, line {own[-1].lineno}" if own else str(path)

@@ -72,8 +72,12 @@ def load(name: str) -> type[Transformer]:
             f"{kind} in {source} is not the {kind} of this model (digest {found}, not {digest}): "
             "restore its source, or train again in another directory"
         )
-    code = load_file(source, "variant") if module in _trusted() else importlib.import_module(module)
-    variant = getattr(code, kind)
+    try:
+        is_file = module in _trusted()
+        code = load_file(source, "variant") if is_file else importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(f"{source} cannot be imported ({error}): install what it needs") from error
+    variant = getattr(code, kind, None)
     if not (isinstance(variant, type) and issubclass(variant, Transformer)):
         raise InputError(f"{kind} in {source} is no subclass of transformer.Transformer")
     return variant
@@ -196,8 +200,14 @@ def _bound(statement: ast.stmt) -> set[str]:
     imported = (
         alias for x in nodes if isinstance(x, ast.Import | ast.ImportFrom) for alias in x.names
     )
-    stored = {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+    # An attribute may be set below its class.
+    targets = [x.value if isinstance(x, ast.Attribute) else x for x in nodes if _is_stored(x)]
+    stored = {x.id for x in targets if isinstance(x, ast.Name)}
     return stored | {(alias.asname or alias.name).partition(".")[0] for alias in imported}
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
 
 
 def _imported(

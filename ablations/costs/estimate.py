@@ -175,7 +175,7 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
     )
     if estimate.runs_left < runs:
         yield (
-            f"done: {runs - estimate.runs_left} runs; left: {estimate.runs_left}, "
+            f"runs done: {runs - estimate.runs_left}; left: {estimate.runs_left}, "
             f"{duration(estimate.seconds_left)} of wall-clock time"
         )
     if any(row.memory_bytes for row in estimate.rows):

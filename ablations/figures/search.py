@@ -216,18 +216,10 @@ def _slice(inside: Sequence[Record], edge: Sequence[Record], parameter: Record) 
 
 def _points(inside: Sequence[Record], edge: Sequence[Record], x: Spec, *shown: str) -> list[Spec]:
     """A mark for each trial along ``x``: those at the edge have no part in the axis."""
-    states = {trial["state"] for trial in (*inside, *edge)}
-    colour, shape = (
-        style.by(
-            "state",
-            {state: looks[place] for state, looks in _MARKS.items() if state in states},
-            type="nominal",
-            title=None,
-            legend={"orient": "bottom"},
-        )
-        for place in (0, 1)
+    colour_and_shape = style.looks(
+        "state", [*inside, *edge], _MARKS, type="nominal", title=None, legend={"orient": "bottom"}
     )
-    looks: Spec = {"color": colour, "shape": shape, "tooltip": style.tooltip(*shown)}
+    looks: Spec = {**colour_and_shape, "tooltip": style.tooltip(*shown)}
     mark: Spec = {"filled": True, "size": 45, "opacity": 0.7}
     return [
         style.layer("point", {"x": x, "y": y, **looks}, data=trials, **mark)

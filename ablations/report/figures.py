@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import cycle, product
 from statistics import fmean, median
 
 import numpy as np
@@ -23,6 +23,7 @@ _WIDE, _HIGH = 480, 340  # of the agreement with the paper
 _LETTER, _LINE = 6, 11  # of a label, in pixels
 # Where a label may stand, the nearest first: how far below its point, and right (1) or left of it.
 _PLACES = sorted(product(range(-90, 91, 3), (1, -1)), key=lambda place: abs(place[0]))
+_LEGEND: Spec = {"orient": "bottom", "symbolOpacity": 1}
 _DASHED: Spec = {"strokeDash": [3, 3], "opacity": 0.6}
 # By hue and by shape, for readers who cannot tell the colours apart.
 _GOOD, _NOISE = (style.BLUE, "circle"), (style.GREY, "square")
@@ -103,28 +104,18 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
     return sorted(found, key=lambda x: x["ours"], reverse=measure.direction != "minimize")
 
 
-def _looks(field: str, looks: Mapping[str, tuple[str, str]], rows: Sequence[Record]) -> list[Spec]:
-    """The encodings of a verdict as a colour and as a shape."""
-    known = [word for word in looks if word in {row[field] for row in rows}]
-    legend = {"orient": "bottom", "symbolOpacity": 1}
-    return [
-        style.by(field, {word: looks[word][look] for word in known}, title=None, legend=legend)
-        for look in (0, 1)
-    ]
-
-
 def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
     """Each row's difference from the base here against the paper's, with its interval."""
     # The large differences of a few rows would press all others together on a linear axis.
     typical = {name: median(abs(row[name]) for row in rows) or 1 for name in ("paper", "ours")}
     x = style.axis("paper", f"Δ {measure.title} in the paper", symlog=typical["paper"])
     y = style.axis("ours", f"Δ {measure.title} here", symlog=typical["ours"])
-    colour, shape = _looks("agreement", _AGREEMENT, rows)
+    looks = style.looks("agreement", rows, _AGREEMENT, title=None, legend=_LEGEND)
     shown = style.tooltip("row", "paper", "ours", "low", "high", "agreement")
     zero = {"datum": 0, "type": "quantitative"}
-    ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
+    ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": looks["color"]}
     interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
-    point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
+    point = {"x": x, "y": y, **looks, "tooltip": shown}
     labelled, labels = _label(rows, x, y, _WIDE, _HIGH)
     has_bounds = any(row["low"] is not None for row in rows)
     spec = style.figure(
@@ -198,11 +189,11 @@ def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
     order = [row["row"] for row in rows]
     x = style.axis("ours", f"Δ {measure.title}")
     y = {"field": "row", "sort": order, "title": None, "axis": {"grid": True}}
-    colour, shape = _looks("verdict", _VERDICTS, rows)
+    looks = style.looks("verdict", rows, _VERDICTS, title=None, legend=_LEGEND)
     shown = style.tooltip("row", "ours", "low", "high", "verdict", "others found")
-    ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": colour}
+    ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": looks["color"]}
     interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
-    point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
+    point = {"x": x, "y": y, **looks, "tooltip": shown}
     seed = {"x": {**x, "field": "each seed"}, "y": y}
     seeds = style.layer("tick", seed, color=style.GREY, size=9)
     seeds["transform"] = [{"flatten": ["each seed"]}]
@@ -309,11 +300,10 @@ def _draw_against(
     x = style.axis(*size, log=True, form="~s" if size[0] == "parameters" else ".1~e")
     y = style.axis(*score, log=log)
     groups = list(dict.fromkeys(row["group"] for row in rows))
-    colours = iter(style.COLOURS * len(groups))
-    colour = style.by("group", {x: style.GREY if x == "base" else next(colours) for x in groups})
-    shape = {"field": "group", "scale": {"domain": groups, "range": style.SHAPES}}
+    colours, shapes = cycle(style.COLOURS), cycle(style.SHAPES)
+    marks = {x: (style.GREY if x == "base" else next(colours), next(shapes)) for x in groups}
     shown = style.tooltip("row", size[0], score[0])
-    point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": shown}
+    point = {"x": x, "y": y, **style.looks("group", rows, marks), "tooltip": shown}
     labelled, labels = _label(rows, x, y, _WIDTH, 300)
     return style.figure(
         f"{score[1]} against {size[1]}",

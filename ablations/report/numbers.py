@@ -213,9 +213,12 @@ def by_seed(row: RowNumbers, name: str) -> dict[int, float]:
 
 
 def _is_comparable(row: RowNumbers, name: str) -> bool:
-    """Whether a row has the base's text and, as perplexity is per word-piece, its vocabulary."""
-    same_pieces = "perplexity" not in name or "vocab_size" not in row.changed
-    return row.is_of_same_text and same_pieces
+    return row.is_of_same_text and has_same_pieces(row, name)
+
+
+def has_same_pieces(row: RowNumbers, name: str) -> bool:
+    """Whether a row has the base's vocabulary, which perplexity, as it is per word-piece, needs."""
+    return "perplexity" not in name or "vocab_size" not in row.changed
 
 
 def _score(row: RowNumbers, base: RowNumbers | None, name: str, pooled: Pool | None) -> Score:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
-from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers
+from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers, has_same_pieces
 from ablations.report.statistics import (
     MAX_SEEDS,
     Estimate,
@@ -157,7 +157,8 @@ def order_of_rows(table: TableNumbers) -> str:
     """A sentence on the rank correlations with the paper; empty without a row in both."""
     known: list[str] = []
     for measure in table.measures:
-        scores = [row.scores[measure.name] for row in table.rows]
+        rows = (row for row in table.rows if has_same_pieces(row, measure.name))
+        scores = [row.scores[measure.name] for row in rows]
         pairs = [(x.ours.mean, x.paper) for x in scores if x.ours and x.paper is not None]
         if pairs := [pair for pair in pairs if not math.isnan(pair[0])]:
             known.append(f"{measure.label} {_correlation(pairs)}")
@@ -196,7 +197,7 @@ def regime(config: Config, result: Result | None) -> list[tuple[str, float | Non
         ("target tokens seen per parameter", result.target_tokens / result.parameters, 38),
         ("distinct target tokens per parameter", corpus and corpus / result.parameters, 2),
         ("warm-up share of the steps", warm_up / steps, 0.04),
-        ("last learning rate over its peak", last / peak, 0.2),
+        ("last learning rate over its peak", peak and last / peak, 0.2),
         ("tokens of a batch over those of the corpus", epochs and epochs / result.steps, 0.0002),
     ]
 

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from ablations.runs.attempts import attempt_number, leave_pruned, locate
 from ablations.runs.options import Options
-from ablations.runs.process import Job, Place
+from ablations.runs.process import GRACE_SECONDS, Job, Place
 from ablations.runs.study import Cells, Study
-from ablations.runs.supervise import GRACE_SECONDS, AttemptEnd, Wish
+from ablations.runs.supervise import AttemptEnd, Wish
 from experiments.records.outputs import valid_perplexities
 from experiments.records.progress import RunState, stop_signals
 from transformer.errors import InputError
@@ -97,11 +97,11 @@ class Driver:
         for name, end in self._executor.ended():
             self._end(name, end)
         if len(self._received) > self._handled:
+            seconds = 0.0 if self._handled else GRACE_SECONDS
             self._handled = len(self._received)
-            first = self._kill_at is None
-            how = "stopping after a checkpoint (again to kill)" if first else "killing the runs"
+            how = "stopping after a checkpoint (again to kill)" if seconds else "killing the runs"
             self._note(how)
-            self._stop()
+            self._stop(seconds)
         if self._kill_at is None:
             self._fill()
             self._prune()
@@ -112,9 +112,9 @@ class Driver:
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._received.append(signal.Signals(number))
 
-    def _stop(self) -> None:
-        """Let all runs end after a checkpoint; when called again, kill them."""
-        self._kill_at = time.monotonic() + (0 if self._kill_at else GRACE_SECONDS)
+    def _stop(self, seconds: float = GRACE_SECONDS) -> None:
+        """Let all runs end after a checkpoint; those that take longer than this are killed."""
+        self._kill_at = time.monotonic() + seconds
         self._executor.stop(Wish.STOP)
 
     def _refuse(self, error: InputError) -> None:

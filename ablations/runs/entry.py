@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import cast
 
+from ablations.runs.process import GRACE_SECONDS
 from experiments.command_line import BAD_INPUT, is_bad_input, prepare_streams
 from experiments.devices import launched_world
 from experiments.records.experiment import Log, load_experiment
@@ -26,8 +27,6 @@ from experiments.records.progress import STOPPED_EXIT_CODE, RunState, record_end
 from experiments.run import Outcome, execute
 
 _POLL_SECONDS = 1.0
-# A rank whose peers are gone may hang in a call that no signal interrupts.
-_GRACE_SECONDS = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -92,7 +91,7 @@ def _watch_parent(parent: int) -> None:
     while os.getppid() == parent and not select.select([0], [], [], _POLL_SECONDS)[0]:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_SECONDS)
+    time.sleep(GRACE_SECONDS)  # a rank whose peers are gone may hang where no signal interrupts it
     os._exit(STOPPED_EXIT_CODE)
 
 

@@ -26,8 +26,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ablations.runs import process
 from ablations.runs.attempts import locate
 from ablations.runs.options import Options
-from ablations.runs.process import Job, Place, Start
-from ablations.runs.supervise import GRACE_SECONDS, AttemptEnd, Wish, failed, supervise
+from ablations.runs.process import GRACE_SECONDS, Job, Place, Start
+from ablations.runs.supervise import AttemptEnd, Wish, failed, supervise
 from experiments.records.progress import RunState
 from transformer.errors import InputError
 
@@ -46,6 +46,7 @@ class RayExecutor:
     """
 
     def __init__(self, address: str, options: Options, threads: int) -> None:
+        process.forget_rank()
         self._project = _digest()
         self._ranks = options.devices_per_trial
         self._attempts: dict[Any, tuple[Job, Place]] = {}

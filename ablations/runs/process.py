@@ -22,6 +22,11 @@ from experiments.records.experiment import Experiment, Log
 from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE, printable
 
 LOG_FILE = "log.txt"
+# A checkpoint waits for a validation, which may take half a minute. A run that has not written its
+# checkpoint by then resumes from the one before.
+GRACE_SECONDS = 60.0
+# By default it kills its ranks half a minute after a signal.
+_OF_TORCHRUN = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": f"{GRACE_SECONDS:.0f}"}
 _LOG_BYTES = 65_536  # in which its last lines are looked for
 # With these, Lightning would take a run for a rank of the job that started the driver, and W&B all
 # runs for the one of its sweep.
@@ -113,7 +118,7 @@ def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=job.folder if job.folder.is_dir() else None,
-            env=environment(job, place),
+            env={**environment(job, place), **_OF_TORCHRUN},
             start_new_session=True,
         )
 

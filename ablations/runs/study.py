@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ablations.files import STUDY_FILE
 from ablations.runs.attempts import Ended
 from experiments.records.experiment import Experiment
-from transformer.files import rename
+from transformer.files import making
 
 
 class Cells(Protocol):
@@ -103,12 +103,10 @@ class Study:
         A trial that was running when its driver ended waits again, under the same number.
         """
         restored = self._cells.restore(self._read(path))
-        new = path.with_name(f".{path.name}.part")
-        new.unlink(missing_ok=True)  # of a driver that was killed
-        study = self._cells.create_study(_journal(new))
-        for trial in restored:
-            study.add_trial(trial)
-        rename(new, path)
+        with making(path) as new:
+            study = self._cells.create_study(_journal(new))
+            for trial in restored:
+                study.add_trial(trial)
         return _journal(path)
 
     def _read(self, path: Path) -> list[FrozenTrial]:

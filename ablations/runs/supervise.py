@@ -13,7 +13,15 @@ from pathlib import Path
 
 from ablations.runs import attempts, process
 from ablations.runs.lock import is_running, name_of, pid_of
-from ablations.runs.process import Job, Place, RunProcess, Start, last_log_lines, signal_group
+from ablations.runs.process import (
+    GRACE_SECONDS,
+    Job,
+    Place,
+    RunProcess,
+    Start,
+    last_log_lines,
+    signal_group,
+)
 from experiments.records.attempt import write_attempt
 from experiments.records.data import share_data
 from experiments.records.experiment import DATA_FILE
@@ -26,9 +34,6 @@ from transformer.files import rename
 from transformer.formats import duration
 
 _PROCESS_FILE = ".process"
-# A checkpoint waits for a validation, which may take half a minute. A run that has not written its
-# checkpoint by then resumes from the one before.
-GRACE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _LOG_LINES = 10
 
@@ -118,15 +123,15 @@ def process_of(directory: Path) -> str:
 def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
     """End the process that an earlier attempt may have left here; notes for the user.
 
-    It may write a checkpoint first, and is killed if it takes too long. One on another machine
-    cannot be reached, and can write nothing once its directory is renamed.
+    It ends by itself after a checkpoint, as its driver is gone; a signal would be the second, which
+    ends it at once. It is killed if it takes too long. One on another machine cannot be reached,
+    and can write nothing once its directory is renamed.
     """
     name = process_of(directory)
     if not is_running(name):
         return []
     pid, deadline = pid_of(name), time.monotonic() + GRACE_SECONDS
-    signal_group(pid, signal.SIGTERM)
-    signal_group(pid, signal.SIGCONT)  # a paused process would not receive it
+    signal_group(pid, signal.SIGCONT)  # a paused process would not notice
     while is_running(name) and wish() < Wish.KILL:
         if time.monotonic() > deadline:
             signal_group(pid, signal.SIGKILL)

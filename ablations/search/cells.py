@@ -74,7 +74,7 @@ class SearchCells:
         return study
 
     def restore(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-        """All trials up to the last that has begun; what has not ended waits."""
+        """All trials up to the last that has begun, and the base; what has not ended waits."""
         by_name = {trial_name(trial.number): trial for trial in known}
         found = [self._restore(name, by_name.get(name)) for name in self.names]
         while found and found[-1] is None:
@@ -82,11 +82,14 @@ class SearchCells:
         return [trial or create_trial(state=TrialState.WAITING) for trial in found]
 
     def _restore(self, name: str, known: FrozenTrial | None) -> FrozenTrial | None:
-        trial = read_trial(self.search, self.root, name)
+        stem, trial = self.root / name, read_trial(self.search, self.root, name)
         ended = to_optuna(self.search, trial)
-        if ended is not None:
+        # One that a killed driver had not yet published waits, and is published as it begins again.
+        if ended is not None and read_ended(stem):
             return known if known is not None and known.state in _ENDED else ended
-        stem, values = self.root / name, dict(trial.values or (known.params if known else {}))
+        values = dict(trial.values or (known.params if known else {}))
+        if name == self.names[0]:
+            values = values or self.search.first()
         if trial.state == RunState.FAILED:
             if is_given_up(stem) or read_ended(stem):
                 return create_trial(state=TrialState.FAIL)
@@ -101,14 +104,10 @@ class SearchCells:
         return create_trial(state=TrialState.WAITING, params=values, distributions=of_space)
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
-        """The next trial; the first is the base."""
         known = study.get_trials(deepcopy=False)
         self._sampler.tried = [x.params for x in known]
         if not any(x.value is not None and isfinite(x.value) for x in known):
             refuse_hopeless(self.search, read_trials(self.search, self.root))
-        first = self.search.first()
-        if first and not known:
-            study.enqueue_trial(first)
         trial = study.ask(distributions(self.search))
         assert trial_name(trial.number) == name, f"trial {trial.number} is not {name}"
         return trial

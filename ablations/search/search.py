@@ -185,7 +185,7 @@ def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
     if space.base.training.validate_every_steps == BASE.training.validate_every_steps:
         base = override(base, validate_every_steps=base.training.max_steps // _PARTS + 1)
     budget = space.budget
-    return Search(
+    search = Search(
         **asdict(asked),
         space=space.name,
         title=space.title,
@@ -194,6 +194,8 @@ def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
         declared=space.parameters,
         max_parameters=None if budget is None else int(budget * count_parameters(base.model)),
     )
+    # Checks the types of what a file of the user's declares, before anything is written.
+    return from_dict(Search, to_dict(search), f"space {space.name!r}")
 
 
 def is_search(directory: Path) -> bool:

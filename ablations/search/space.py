@@ -21,6 +21,7 @@ the paper's units and are mapped by the scale, like those of a table's row; the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -112,11 +113,14 @@ class Parameter:
         """The value in the units of the space, where this parameter is ``declared``."""
         if value in self.choices:
             return declared.choices[self.choices.index(value)]
-        ours, theirs = self.bounds[-1], declared.bounds[-1]
-        if isinstance(value, (str, type(None))) or isinstance(ours, (str, type(None))):
+        ratios = [
+            theirs / ours
+            for ours, theirs in zip(self.bounds, declared.bounds, strict=True)
+            if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)) and ours
+        ]
+        if isinstance(value, (str, type(None))) or not ratios:
             return value
-        assert isinstance(theirs, (int, float))
-        found = value * (theirs / ours)
+        found = value * ratios[-1]
         return round(found) if isinstance(value, int) else found
 
 
@@ -161,7 +165,7 @@ class Space(Declaration):
         fields = [field for parameter in self.parameters for field in parameter.fields]
         if not fields or len(set(fields)) < len(fields):
             raise InputError(f"space {self.name!r} needs parameters, and none that is set twice")
-        if self.budget is not None and not self.budget > 0:
+        if self.budget is not None and not 0 < self.budget < math.inf:
             raise InputError(f"space {self.name!r}: budget is {self.budget}, but must be above 0")
 
     def at(self, scale: Scale) -> tuple[Parameter, ...]:

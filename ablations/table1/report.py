@@ -232,10 +232,8 @@ def _draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Sp
         form: of its labels, in d3's notation
     """
     legend = {"orient": "bottom", "columns": 3, "title": None, "symbolOpacity": 1}
-    colour, shape = (
-        style.by("layer", dict(zip(NAMES, looks, strict=True)), legend=legend)
-        for looks in (style.COLOURS, style.SHAPES)
-    )
+    marks = dict(zip(NAMES, zip(style.COLOURS, style.SHAPES, strict=True), strict=True))
+    colour, shape = style.looks("layer", rows, marks, legend=legend).values()
     x = style.axis("n", "length n", log=True, form=",d")
     x["axis"]["values"] = [4**power for power in range(2, 7)]
     y = style.axis(field, title, log=True, form=form)

@@ -14,23 +14,16 @@ from ablations.files import PLAN_FILE, check_free
 from ablations.runs.attempts import PRUNED_FILE, locate
 from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
-from experiments.records.checksums import check_unchanged, read_checksums, write_checksums
-from experiments.records.experiment import CONFIG_FILE, DATA_FILE
-from experiments.records.outputs import METRICS_FILE, hypotheses_path, samples_path
+from experiments.records.checksums import (
+    RECORDS,
+    check_unchanged,
+    read_checksums,
+    write_checksums,
+)
 from experiments.records.ownership import check_configuration
 from experiments.records.result import RESULT_FILE, Result, load_result
 from transformer.errors import InputError
-from transformer.files import locked, rename
-
-_KEPT = (
-    CONFIG_FILE,
-    DATA_FILE,
-    RESULT_FILE,
-    PRUNED_FILE,
-    METRICS_FILE,
-    hypotheses_path(Path(), "*").name,
-    samples_path(Path(), "*").name,
-)
+from transformer.files import locked, making
 
 
 def copy_finished(source: Path, target: Path) -> list[Cell]:
@@ -74,12 +67,10 @@ def finished_result(plan: Plan, cell: Cell, directory: Path) -> Result | None:
 
 def copy_run(source: Path, target: Path) -> None:
     """Copy a run; the target is complete or does not exist."""
-    part = target.with_name(f".{target.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    for pattern in _KEPT:
-        for file in source.glob(pattern):
-            shutil.copyfile(file, part / file.name)
-    if sums := read_checksums(source):
-        write_checksums(part, {name: x for name, x in sums.items() if (part / name).exists()})
-    rename(part, target)
+    with making(target) as part:
+        part.mkdir(parents=True)
+        for pattern in (*RECORDS, RESULT_FILE, PRUNED_FILE):
+            for file in source.glob(pattern):
+                shutil.copyfile(file, part / file.name)
+        if sums := read_checksums(source):
+            write_checksums(part, {name: x for name, x in sums.items() if (part / name).exists()})

@@ -118,7 +118,7 @@ class Scale(Divisors):
 
     def steps(self, steps: int) -> int:
         """The steps for a number of ``steps`` that are 100,000 in the paper's base."""
-        return max(1, steps * self.max_steps // _PAPER_STEPS)
+        return max(min(1, steps), steps * self.max_steps // _PAPER_STEPS)
 
     def _replaced(self, config: Config, settings: Settings) -> dict[str, Value]:
         """The ``settings`` that replace the paper's values in ``config``."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ablations.files import FIGURES
-from experiments.tracking import STEP
+from experiments.tracking import STEP, one_line
+from transformer.errors import InputError
 from transformer.files import write_atomically
 
 # Keeps the address of the workspace, so that a later push updates it.
@@ -30,7 +31,7 @@ def save_workspace(
     from wandb_workspaces.workspaces import RunsetSettings, Workspace
 
     kept = root / _ADDRESS_FILE
-    url = kept.read_text(encoding="utf-8").strip() if kept.is_file() else ""
+    url = kept.read_text("utf-8", "replace").strip() if kept.is_file() else ""
     found: Any = Workspace(entity=entity, project=project, name="-".join(labels.values()))
     if f"/{entity}/{project}?" in url:
         with suppress(ValueError):  # removed meanwhile
@@ -40,7 +41,11 @@ def save_workspace(
         filters=[expr.Config(name) == value for name, value in labels.items()],
         groupby=[] if parameters else [expr.Config("row")],
     )
-    found.save()
+    try:
+        found.save()
+    except Exception as error:  # W&B's libraries raise many kinds
+        refusal = f"W&B does not take the workspace of {entity}/{project}: {one_line(error)}"
+        raise InputError(refusal) from error
     write_atomically(kept, f"{found.url}\n")
     return found.url
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -15,13 +13,13 @@ from experiments.records.experiment import CONFIG_FILE, DATA_FILE
 from transformer.config import to_dict
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require
-from transformer.files import rename, write_json
+from transformer.files import making, write_json
 from transformer.pretrained import WEIGHTS_FILE, save_weights
 
 # What each format writes: a folder that holds nothing else may be replaced.
 _FILES = {
     "ctranslate2": {"model.bin", "config.json", "shared_vocabulary.json", VOCABULARY_FILE},
-    "safetensors": {WEIGHTS_FILE, CONFIG_FILE, VOCABULARY_FILE, DATA_FILE},
+    "safetensors": {WEIGHTS_FILE, CONFIG_FILE, VOCABULARY_FILE, DATA_FILE, "attention.html"},
 }
 
 
@@ -50,7 +48,8 @@ def export_run(
     # Read before anything is written: the text may be missing, or the output be the run itself.
     data = recorded_data(directory)
     lines = [] if check is None else text_of_split(trained.experiment, "valid", data)[0][:check]
-    with _new_folder(output.resolve()) as folder:  # a link stays one
+    with making(output.resolve()) as folder:  # a link stays one
+        folder.mkdir()
         shutil.copyfile(directory / VOCABULARY_FILE, folder / VOCABULARY_FILE)
         if format == "safetensors":
             save_weights(trained.model, folder)
@@ -79,18 +78,3 @@ def _check_replaceable(output: Path, files: set[str]) -> None:
             f"{output} exists and is no earlier export of this kind: "
             "choose another --output, or remove it"
         )
-
-
-@contextmanager
-def _new_folder(path: Path) -> Generator[Path]:
-    """A folder to fill, which then replaces ``path``; nothing is left behind if that fails."""
-    temporary = path.with_name(f".{path.name}.part")
-    shutil.rmtree(temporary, ignore_errors=True)  # of an export that was killed
-    temporary.mkdir()
-    try:
-        yield temporary
-        if path.exists():
-            shutil.rmtree(path)
-        rename(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

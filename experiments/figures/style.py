@@ -85,6 +85,16 @@ def layer(
     return spec
 
 
-def by(field: str, looks: Mapping[str, str], **more: Any) -> Spec:
-    """The encoding of names as colours or shapes."""
-    return {"field": field, "scale": {"domain": [*looks], "range": [*looks.values()]}, **more}
+def looks(
+    field: str, rows: Sequence[Record], marks: Mapping[str, tuple[str, str]], **more: Any
+) -> dict[str, Spec]:
+    """The encodings of the names in ``rows`` as colours and as shapes, their ``marks``."""
+    known = {name: mark for name, mark in marks.items() if name in {row[field] for row in rows}}
+    return {
+        channel: {
+            "field": field,
+            "scale": {"domain": [*known], "range": [mark[place] for mark in known.values()]},
+            **more,
+        }
+        for place, channel in enumerate(("color", "shape"))
+    }

@@ -15,15 +15,8 @@ from transformer.files import write_atomically
 
 SUMS_FILE = "SHA256SUMS"
 # Files that no later command writes: not the log, the progress, attempts, exports or W&B's files.
-_RECORDED = (
-    CONFIG_FILE,
-    DATA_FILE,
-    METRICS_FILE,
-    "*.model",
-    "*.hypotheses.txt",
-    "*.samples.json",
-    f"{CHECKPOINTS}/*.ckpt",
-)
+RECORDS = (CONFIG_FILE, DATA_FILE, METRICS_FILE, "*.hypotheses.txt", "*.samples.json")
+_RECORDED = (*RECORDS, "*.model", f"{CHECKPOINTS}/*.ckpt")
 
 
 def record_checksums(directory: Path, result: Result) -> None:

@@ -8,8 +8,15 @@ from pathlib import Path
 
 from experiments.records.experiment import DATA_FILE, load_experiment
 from transformer.config import text_settings, to_dict
+from transformer.corpus import Corpus
 from transformer.data.fetch.cache import sha256_of
-from transformer.data.prepared import VOCABULARY_FILE, Manifest, PreparedCorpus, read_manifest
+from transformer.data.prepared import (
+    VOCABULARY_FILE,
+    Manifest,
+    PreparedCorpus,
+    read_manifest,
+    refuse_changed,
+)
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
 from transformer.files import write_atomically, write_json
@@ -26,6 +33,20 @@ def record_data(directory: Path, corpus: PreparedCorpus) -> None:
     if not (directory / DATA_FILE).exists():
         write_json(directory / DATA_FILE, to_dict(corpus.manifest))
     write_atomically(directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes())
+
+
+def check_text(directory: Path, corpus: Corpus) -> None:
+    """Check that the user's files, where they still are, are those that the run started with."""
+    recorded = recorded_data(directory)
+    before = [] if recorded is None else [sha256 for _, sha256 in recorded.sources]
+    there = (
+        (file, Path(file.location), sha256)
+        for file, sha256 in zip(corpus.files, before, strict=False)
+        if file.is_path and file.member is None
+    )
+    refuse_changed(
+        [file.name for file, path, x in there if path.is_file() and sha256_of(path) != x]
+    )
 
 
 def share_data(directory: Path, others: Iterable[Path]) -> None:

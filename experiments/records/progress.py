@@ -27,8 +27,8 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 class RunState(StrEnum):
     """The state of a run, as ``progress.json`` and ``status --json`` spell it.
 
-    A process writes those from ``PREPARE`` to ``EVALUATE`` while it works, those from ``DONE`` to
-    ``FAILED`` at its end; the others describe a run of a table or a search.
+    A process writes those from ``PREPARE`` to ``DONE`` while it works. Those that follow, up to
+    ``FAILED``, are of runs of a table or a search that ended otherwise; all others are not written.
     """
 
     WAITING = "waiting"

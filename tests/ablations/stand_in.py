@@ -67,8 +67,9 @@ def misbehave(directory: Path, cell: str, behaviour: str) -> int | None:
     if behaviour == "slow":
         time.sleep(1)
     if behaviour in ("hang", "stubborn"):
+        parent = os.getppid()
         _progress(directory, "train", 40, 1_500)
-        while behaviour == "stubborn" or not _ended:
+        while behaviour == "stubborn" or not (_ended or os.getppid() != parent):
             if _ended:
                 print("stubborn", flush=True)
             time.sleep(0.02)

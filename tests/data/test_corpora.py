@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -122,7 +122,7 @@ def test_english_or_the_first_is_the_source(languages: tuple[str, str], tmp_path
     ("names", "problem"),
     [
         (PAIRS[:3], "holds no valid.de"),
-        ([*PAIRS, "test.en"], "holds no test.de"),
+        ([*PAIRS, "test.sh", "test.en"], "holds no test.de"),
         ([*PAIRS, "train-b.de"], "holds no train-b.en"),
         ([*PAIRS, "train.en.gz"], r"holds train\.en and train\.en\.gz: remove all but"),
         ([*PAIRS, "train.fr"], r".*\(found: en, de, fr\); name them as in files:FOLDER"),
@@ -142,6 +142,14 @@ def test_what_is_no_pair_is_refused() -> None:
     for wrong in ("x.en", None, ("x.en",)):
         with pytest.raises(InputError, match=f"^{re.escape(repr(wrong))} is no text of a corpus"):
             files_corpus("mine", languages=("en", "de"), train=[wrong], valid=("a", "b"))
+
+
+@pytest.mark.parametrize("wrong", [{"pairs": 4.5e4}, {"licence": None}, {"target_language": 3}])
+def test_what_no_configuration_could_hold_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"is 45000\.0, but must be a whole number|are strings"):
+        replace(declared.WMT14_EN_DE, **wrong)
+    with pytest.raises(InputError, match="bytes is '166', but must be a whole number"):
+        TextFile(location="a.txt", bytes=cast(Any, "166"))
 
 
 def test_a_folder_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:

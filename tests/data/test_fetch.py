@@ -129,7 +129,7 @@ def test_what_is_not_whole_is_not_there(tmp_path: Path) -> None:
             raise KeyError
 
     for fails in (True, False):
-        (tmp_path / "folder.part" / "left").mkdir(parents=True)  # by a kill
+        (tmp_path / ".folder.part" / "left").mkdir(parents=True)  # by a kill
         if fails:
             with pytest.raises(KeyError):
                 write_once(tmp_path / "folder", write)
@@ -160,7 +160,7 @@ def test_a_file_is_fetched_whole_from_where_it_broke_off(
     tmp_path: Path,
 ) -> None:
     if begun:
-        (tmp_path / "file.part").write_bytes(begun)
+        (tmp_path / ".file.part").write_bytes(begun)
     server.script = script
     download(server.url, tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT
@@ -190,7 +190,7 @@ def test_what_was_received_is_kept_when_a_server_is_given_up(
     server.script = [cut(10), *[behaviour] * requests]
     with pytest.raises(InputError, match=re.escape(reason)):
         download(server.url, tmp_path / "file", SHA256, len(CONTENT))
-    assert (tmp_path / "file.part").read_bytes() == CONTENT[:10]
+    assert (tmp_path / ".file.part").read_bytes() == CONTENT[:10]
     assert len(server.paths) == 1 + requests
     download(server.url, tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT

@@ -139,7 +139,7 @@ class TransformerModule(lightning.LightningModule):
         for step, batch_number, norm in self._norms:
             if not norm.isfinite():
                 raise NonFiniteError(
-                    f"the gradient of step {step} (batch {batch_number} since the start, seed "
+                    f"the gradient of step {step + 1} (batch {batch_number + 1}, seed "
                     f"{self.config.training.seed}) is {norm.item()}: try a lower "
                     "learning_rate_factor, a longer warm-up, clip_norm, or precision fp32"
                 )

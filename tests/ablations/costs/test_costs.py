@@ -170,7 +170,7 @@ def test_what_is_left_is_what_has_no_result(pair: Path) -> None:
         line.startswith("memory: the most that a process held") for line in describe_cost(found)
     )
     assert found.seconds_left == pytest.approx(base.seconds + 3 * narrow.seconds)
-    assert any(line.startswith("done: 2 runs; left: 4, ") for line in describe_cost(found))
+    assert any(line.startswith("runs done: 2; left: 4, ") for line in describe_cost(found))
     # The same figures as status has of the runs that wait, one of them having just begun.
     claim_pair(pair, "1-3")
     begin(pair, "base/seed-3", Progress(stage=RunState.PREPARE, updated_at=time.time()))

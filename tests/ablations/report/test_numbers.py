@@ -13,7 +13,13 @@ from ablations.report.compare import compare_rows
 from ablations.report.grids import seeds_grid
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
-from ablations.report.sentences import facts_of_results, regime, regime_warning, verdicts
+from ablations.report.sentences import (
+    facts_of_results,
+    order_of_rows,
+    regime,
+    regime_warning,
+    verdicts,
+)
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
@@ -86,6 +92,10 @@ def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
     assert [len(found.results) for found in table.rows] == [2, 2, 1]
     # Perplexity with other word-pieces has another scale, and so another spread.
     assert table.pools["bleu"].freedom == 1 and "perplexity" not in table.pools
+    paper = (row("base", 5.0), row("a", 6.0), row("b", 7.0), row("words", 4.0, vocab_size=900))
+    own = dataclasses.replace(own, rows=paper, measures=("perplexity",))
+    table = fill(tmp_path / "paper", {x.name: {1: 2.0 + n} for n, x in enumerate(paper)}, own)
+    assert "perplexity +1.00 (3 rows)" in order_of_rows(table)
 
 
 def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:

@@ -123,6 +123,15 @@ def test_a_row_alone_shows_its_seeds_and_bleu_stands_against_flops(tmp_path: Pat
     assert groups == {"paper, de": 5, "ours, de": 2, "paper, fr": 6, "ours, fr": 2}
 
 
+def test_figures_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
+    alone = {"base": {1: 8.0, 2: 8.2}}
+    for runs, there in ((alone, True), ({**alone, "agrees": {1: 10.0, 2: 10.1}}, False)):
+        fill(tmp_path, runs)
+        write_report(tmp_path)
+        for ending in ("svg", "png"):
+            assert (tmp_path / "figures" / f"seeds-bleu.{ending}").exists() == there
+
+
 def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:
     leave_curve(tmp_path / "1", {200: 90.0, 400: 40.0, 600: 8.0})
     leave_curve(tmp_path / "2", {200: 30.0, 400: 20.0})

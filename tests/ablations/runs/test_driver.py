@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,10 +25,10 @@ from ablations.runs.attempts import (
     take_over,
 )
 from ablations.runs.driver import Driver
-from ablations.runs.lock import own_name
+from ablations.runs.lock import name_of, own_name
 from ablations.runs.options import Options
 from ablations.runs.process import Place
-from ablations.runs.supervise import LocalExecutor
+from ablations.runs.supervise import LocalExecutor, Wish, _end_orphan
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
@@ -51,6 +54,7 @@ from transformer.errors import InputError
 from transformer.files import write_json
 
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
+TWO = (Place(0), Place(1))
 
 
 def work_on(
@@ -60,11 +64,12 @@ def work_on(
     plan: Plan | None = None,
     places: Sequence[Place] = (Place(0),),
     retries: int = 0,
+    told: list[str] | None = None,
 ) -> tuple[signal.Signals | None, str]:
     """Carry out what is left with stand-ins; the signal that ended it, and the notes."""
     prepare_stand_ins(root, behaviour)
     claim_plan(root, plan or small_plan())
-    cells, told = TableCells(root), list[str]()
+    cells, told = TableCells(root), list[str]() if told is None else told
     driver = Driver(
         cells,
         LocalExecutor(places, start_stand_in),
@@ -192,6 +197,35 @@ def test_a_driver_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     outcome, _ = work_on(tmp_path, {BASE: "slow"})
     thread.join()
     assert outcome is None
+
+
+def test_the_first_signal_after_a_refusal_kills_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "narrow" / "seed-1.attempt-1" / "log.txt"
+
+    def twice() -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+
+    thread = when(lambda: log.exists() and "stubborn" in log.read_text(), twice)
+    told = list[str]()
+    with pytest.raises(InputError, match="toy is missing"):
+        work_on(tmp_path, {BASE: "refuse", NARROW: "stubborn"}, places=TWO, told=told)
+    thread.join()
+    assert told[-3] == "stopping after a checkpoint (again to kill)"
+    assert told[-2] == "killing the runs"
+
+
+def test_an_orphan_is_left_to_end_by_itself_after_its_checkpoint(tmp_path: Path) -> None:
+    """Its driver's end was the first signal to it, and a second would kill it."""
+    orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"])
+    (tmp_path / ".process").write_text(name_of(orphan.pid))
+    ended = threading.Thread(target=orphan.wait)
+    ended.start()
+    notes = _end_orphan(tmp_path, lambda: Wish.CONTINUE)
+    assert notes == ["the process of an earlier attempt was ended first"]
+    ended.join()
+    assert orphan.returncode == 0
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:

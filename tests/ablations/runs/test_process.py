@@ -111,6 +111,7 @@ def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outli
 _STAND_IN = """
 import os, sys
 print(os.getpgrp() == os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"], os.environ["MORE"],
+      os.environ["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"],
       *{"SLURM_PROCID", "WANDB_SWEEP_ID"} & {*os.environ}, *sys.argv[2:], flush=True)
 print("end" + sys.stdin.read())
 """
@@ -136,7 +137,7 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
         environment={"MORE": "word"},
     )
     plain, log = process.start(tmp_path, job, Place(0, (3, 5))), tmp_path / "log.txt"
-    wait_for(lambda: log.read_text() == "True 3,5 word 1 csv\n")
+    wait_for(lambda: log.read_text() == "True 3,5 word 60 1 csv\n")
     assert plain.stdin is not None
     plain.stdin.close()  # as the operating system does for a parent that is killed
     assert plain.wait(_PATIENCE_SECONDS) == 0 and log.read_text().endswith("\nend\n")

@@ -133,6 +133,19 @@ def test_a_trial_that_was_given_up_is_told_as_failed_and_tried_again_with_its_va
     assert journal(tmp_path)[0].state == TrialState.FAIL
 
 
+def test_a_search_continues_where_its_driver_died_before_it_published_a_trial(
+    tmp_path: Path,
+) -> None:
+    """A copy may have later trials alone: its first is the base nevertheless."""
+    search = small_search(tmp_path)
+    unpublished, values = tmp_path / "trial-0002.attempt-1", search.first()
+    leave(search, unpublished, values | {"learning_rate_factor": 0.7}, until=3)
+    leave_pruned(unpublished, 3, 9.0)
+    study = Study(SearchCells(tmp_path))
+    found = [search.values(study.begin(name).config) for name in search.names[:3]]
+    assert found[0] == values and found[2]["learning_rate_factor"] == 0.7
+
+
 def test_a_trial_of_another_search_is_left_out(tmp_path: Path) -> None:
     search = small_search(tmp_path)
     other = search_of(seed=2)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -61,6 +62,11 @@ def test_a_space_is_mapped_as_a_row_is() -> None:
     assert one(choice("model", None, GeluTransformer)).at(QUICK)[0].choices == (None, gelu)
 
 
+def test_a_base_that_is_no_choice_is_known_in_the_units_of_the_space() -> None:
+    rates = choice("dropout", 0.2, 0.0)
+    assert one(rates).at(QUICK)[0].declare(0.05, rates) == pytest.approx(0.1)
+
+
 def one(parameter: Parameter, name: str = "mine") -> Space:
     return Space(name=name, title="Mine", parameters=(parameter,))
 
@@ -82,6 +88,11 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
         (lambda: Space(name="x", title="", parameters=()), "space 'x' needs parameters"),
         (lambda: one(choice("d_k", 32, 64, sets=("d_k",))), "'mine' needs .* none .* set twice"),
         (lambda: replace(SHAPE, budget=0.0), "'shape': budget is 0.0, but must be above 0"),
+        (lambda: replace(SHAPE, budget=math.inf), "budget is inf, but must be above 0"),
+        (
+            lambda: search_of(replace(SHAPE, title=cast(Any, 3))),
+            "space 'shape' does not fit .*title",
+        ),
         (lambda: one(uniform("label_smoothing", 0, 1.5)).at(TINY), "'mine' at scale 'tiny': label"),
         (lambda: one(choice("d_k", 64, 68)).at(TINY), "is 68, which scale 'tiny' cannot divide"),
         (lambda: one(whole("warmup_steps", 3, 5)).at(TINY), "needs a range, not 1 to 1"),

@@ -94,6 +94,7 @@ def planned(*measures: str) -> Plan:
         (lambda: table(name="a/b"), "table name 'a/b' may have only"),
         (lambda: table(row("a"), row("A", d_ff=8)), "two rows named 'a'"),
         (lambda: table().configure(changed(num_heads=0), TINY), "row 'a' of 't' at .*num_heads is"),
+        (lambda: table().configure(changed(max_steps=0), TINY), "max_steps is 0, but must be at"),
         (lambda: table().configure(changed(d_k=12), TINY), "d_k is 12.*by 8.* so 8, 16, 24, … fit"),
         (lambda: table().configure(changed(d_model=8), TINY), "is 8, .*so 16, 32, 48, … fit"),
         (

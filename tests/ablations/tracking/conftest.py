@@ -27,7 +27,7 @@ class Arrived:
 
 
 class FakeWandb:
-    """Runs and views by name; runs whose group is ``refused`` are not taken."""
+    """Runs and views by name; what names the ``refused`` group or account is not taken."""
 
     def __init__(self) -> None:
         self.runs: dict[str, Arrived] = defaultdict(Arrived)
@@ -110,7 +110,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._answer()
         body = json.loads(content)
         given = body.get("variables") or {}
-        if self.fake.refused and given.get("groupName") == self.fake.refused:
+        if self.fake.refused in [x for x in given.values() if x]:
             return self._answer({"errors": [{"message": "no space left for you"}]}, 400)
         return self._answer({"data": self.fake.graphql(body["query"], given)})
 

@@ -33,12 +33,12 @@ def _plan(root: Path, *rows: str) -> Plan:
     return claim_plan(root, make_plan(TABLE, TINY, chosen, (1,)))
 
 
-def _push(root: Path, url: str) -> subprocess.CompletedProcess[str]:
+def _push(root: Path, url: str, *more: str) -> subprocess.CompletedProcess[str]:
     environment = {"WANDB_BASE_URL": url, "WANDB_API_KEY": "0123456789" * 4}
     here = root.parent
     before = {*here.iterdir()}
     ended = subprocess.run(
-        [sys.executable, "-m", "ablations", "wandb", root.name],
+        [sys.executable, "-m", "ablations", "wandb", root.name, *more],
         cwd=here,
         env=os.environ | environment,
         capture_output=True,
@@ -85,6 +85,10 @@ def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     assert any(name.endswith(".table.json") for name in by_name["table3-tiny-table"].files)
     (view,) = server.views.values()  # updated by the second push
     assert view["name"][3:-2] in address
+    server.refused = "nobody"
+    ended = _push(root, server.url, "--entity", "nobody")
+    assert ended.returncode == 2, ended
+    assert "does not take the workspace of nobody/attention" in ended.stderr.splitlines()[-1]
     sections = json.loads(view["spec"])["section"]["panelBankConfig"]["sections"]
     assert {"Results", "Learning curves"} <= {section["name"] for section in sections}
 

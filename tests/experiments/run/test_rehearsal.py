@@ -18,6 +18,7 @@ from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.data.fetch import download
 from transformer.data.fetch.cache import cache_directory
 from transformer.data.prepare.prepare import prepare
+from transformer.files import part_of
 
 EUROPARL = "/www.statmt.org/wmt13/training-parallel-europarl-v7.tgz"
 COMMON_CRAWL = "/www.statmt.org/wmt13/training-parallel-commoncrawl.tgz"
@@ -101,7 +102,7 @@ def test_from_a_failing_server_to_a_score(
             COMMON_CRAWL: [cut(800), ignoring_ranges],
             NEWS_COMMENTARY: [other(bytes(len(served[NEWS_COMMENTARY])))],
         }
-        partial = cache_directory() / "downloads" / f"{EUROPARL[1:]}.part"
+        partial = part_of(cache_directory() / "downloads" / EUROPARL[1:])
         killed = begin("experiments", "prepare", file)
         killed.wait_until(lambda: partial.exists() and partial.stat().st_size == 700)
         assert killed.finish(signal.SIGKILL).code == -signal.SIGKILL

@@ -68,12 +68,13 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
         return _find(folder, f"{stem}.{source}"), _find(folder, f"{stem}.{target}")
 
     stems = sorted({stem for stem, language in texts if language in (source, target)})
+    tests = [f"test.{side}{packing}" for side in (source, target) for packing in _PACKINGS]
     return files_corpus(
         folder.resolve().name,
         languages=(source, target),
         train=[pair(stem) for stem in stems or ["train"]],
         valid=pair("valid"),
-        test=pair("test") if any(folder.glob("test.*")) else None,
+        test=pair("test") if any((folder / name).is_file() for name in tests) else None,
     )
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from transformer.errors import InputError
-from transformer.files import expand_user, locked, rename
+from transformer.files import expand_user, locked, making
 from transformer.formats import size
 
 
@@ -49,43 +49,6 @@ def exclusive(path: Path, doing: str) -> Generator[None]:
                     "set DATA_CACHE to a folder of your own"
                 ) from error
         yield
-
-
-@contextmanager
-def making(path: Path) -> Generator[Path]:
-    """Yield a path to write a file or folder to, which is renamed to ``path`` in the end.
-
-    It is removed if that fails; the next attempt removes what a kill has left.
-    """
-    part = part_of(path)
-    remove(part)
-    try:
-        yield part
-        keep(part, path)
-    finally:
-        remove(part)
-
-
-def part_of(path: Path) -> Path:
-    """The path of an unfinished ``path``."""
-    return path.with_name(f"{path.name}.part")
-
-
-def keep(part: Path, path: Path) -> None:
-    """Sync a finished file or folder to the disk and rename it to ``path``."""
-    for each in (part, *part.rglob("*")):
-        if each.is_file():
-            with each.open("rb") as file:
-                os.fsync(file.fileno())
-    rename(part, path)
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder, if it exists."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def write_once(path: Path, write: Callable[[Path], object]) -> Path:

@@ -17,13 +17,10 @@ from transformer.data.fetch.cache import (
     check_sha256,
     check_space,
     exclusive,
-    keep,
-    making,
-    part_of,
     sha256_of,
 )
 from transformer.errors import InputError
-from transformer.files import expand_user
+from transformer.files import expand_user, keep, making, part_of
 from transformer.progress import show_progress
 
 # (connect, read) in seconds
@@ -130,8 +127,9 @@ def _receive(origin: str, part: Path, size: int | None) -> None:
                 f"{origin} is not the declared file: expected {size} bytes, found {done + length} "
                 f"({kind}); {_WAY_OUT}"
             )
-        check_space(part.parent, length, part.stem)
-        progress = show_progress(f"fetch {part.stem}", done + length, done)
+        name = part.stem[1:]
+        check_space(part.parent, length, name)
+        progress = show_progress(f"fetch {name}", done + length, done)
         with (
             part.open("ab" if done else "wb") as out,
             progress if length > _LARGE else nullcontext(lambda _: None) as show,

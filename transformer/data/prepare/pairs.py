@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.fetch.cache import making
 from transformer.data.prepared import TextReport, read_report, write_report
 from transformer.data.store import Pair, write_store
 from transformer.data.text import MAX_LINE, aligned_lines, normalise
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
+from transformer.files import making
 from transformer.progress import show_progress
 
 # Pairs read or encoded at a time, which takes about a second.

@@ -19,10 +19,6 @@ from transformer.data.fetch.cache import (
     cache_directory,
     check_space,
     exclusive,
-    keep,
-    making,
-    part_of,
-    remove,
     sha256_of,
 )
 from transformer.data.fetch.download import cached_path
@@ -46,7 +42,15 @@ from transformer.data.text import read_aligned
 from transformer.data.trees import BRACKETS, delinearise
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import InputError
-from transformer.files import expand_user, remove_unfinished, write_json
+from transformer.files import (
+    expand_user,
+    keep,
+    making,
+    part_of,
+    remove,
+    remove_unfinished,
+    write_json,
+)
 from transformer.formats import duration, size
 from transformer.progress import show_activity
 
