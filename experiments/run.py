@@ -129,12 +129,12 @@ def _train(
     limits: Limits,
 ) -> tuple[Trainer, Clock]:
     """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off."""
-    display.start(RunState.TRAIN)
     quieten_lightning()
     config = experiment.config.training
     with explain_out_of_memory(lambda: "reading the last checkpoint", "give the run more"):
         step, checkpoint = newest_sound(directory) or (0, None)
     max_steps = limits.steps(config.max_steps)
+    display.start(RunState.TRAIN, max_steps, step)
     clock = Clock()
     checkpoints = Checkpoints(directory, config, clock)
     trainer = Trainer(
@@ -155,7 +155,7 @@ def _train(
             StopEarly(clock, checkpoints, limits.seconds),
             LogMetrics(directory, clock, every=config.log_every_steps, resumed_step=step),
             checkpoints,
-            ShowTraining(display, max_steps, limits.seconds),
+            ShowTraining(display, clock, limits.seconds),
         ],
         plugins=[AtomicCheckpointIO()],
         default_root_dir=directory,

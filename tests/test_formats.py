@@ -46,7 +46,7 @@ def test_formats(text: str, expected: str) -> None:
     [
         # 10 a second from 100 on, which an earlier start did
         (100, [(10, 200), (29, 390), (31, 410)], ["82%, 9 s left"]),
-        (0, [(10, 100), (31, 310), (40, 400), (62, 490)], ["62%, 19 s left", "98%, 3 s left"]),
+        (0, [(10, 100), (31, 310), (40, 400), (62, 490)], ["62%, 19 s left", "98%, 2 s left"]),
     ],
 )
 def test_a_line_every_half_minute_with_the_time_left(

@@ -103,7 +103,12 @@ class Corpus:
 
     def __post_init__(self) -> None:
         _check_count("pairs", self.pairs)
-        texts = (self.name, self.source_language, self.target_language, self.licence)
+        texts: tuple[object, ...] = (
+            self.name,
+            self.source_language,
+            self.target_language,
+            self.licence,
+        )
         if not all(isinstance(text, str) for text in texts):
             raise InputError(f"name, languages and licence of a corpus are strings, not {texts}")
         if not self.name or "/" in self.name:

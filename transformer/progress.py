@@ -19,13 +19,16 @@ from rich.progress import (
 from transformer.formats import duration
 
 _LINE_SECONDS = 30.0
+_PERIOD_SECONDS = 600.0  # in which speed is measured: a step of training may take a minute
 
 
 @contextmanager
 def show_progress(
     what: str, total: float | None, done: int = 0
-) -> Generator[Callable[[float], None]]:
+) -> Generator[Callable[..., float | None]]:
     """Yield a function to be called with how much of ``total`` is done, and show it.
+
+    It takes figures as well, in words, and returns the seconds left; None if that is unknown.
 
     Args:
         what: the work, as it is displayed
@@ -34,19 +37,27 @@ def show_progress(
     """
     console = Console(stderr=True)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn()
-    columns = *columns, TimeRemainingColumn()
-    bar = Progress(*columns, console=console, transient=True, get_time=lambda: time.monotonic())
-    bar.add_task(what, total=total, completed=done)
+    columns = *columns, TimeRemainingColumn(), TextColumn("{task.fields[figures]}", markup=False)
+    bar = Progress(
+        *columns,
+        console=console,
+        transient=True,
+        get_time=lambda: time.monotonic(),
+        speed_estimate_period=_PERIOD_SECONDS,
+    )
+    bar.add_task(what, total=total, completed=done, figures="")
     (task,) = bar.tasks
     printed = time.monotonic()
 
-    def update(done: float) -> None:
+    def update(done: float, figures: str = "") -> float | None:
         nonlocal printed
-        bar.update(task.id, completed=done)
+        bar.update(task.id, completed=done, figures=figures)
+        left = task.time_remaining
         if not console.is_terminal and time.monotonic() - printed >= _LINE_SECONDS:
-            printed, left = time.monotonic(), task.time_remaining
+            printed = time.monotonic()
             rest = "" if left is None else f", {duration(left)} left"
-            print(f"{what}: {task.percentage:.0f}%{rest}", file=sys.stderr, flush=True)
+            print(f"{what}: {task.percentage:.0f}%{rest}{figures}", file=sys.stderr, flush=True)
+        return left
 
     with bar if console.is_terminal else nullcontext():
         yield update

@@ -20,7 +20,7 @@ _MOST = 10.0  # times the best perplexity: a worse one is at the edge too
 _PERPLEXITY = style.axis("perplexity", "validation perplexity", log=True)
 # Of finished trials: within a power of ten, where Vega would leave out half of the labels.
 _FINISHED = _PERPLEXITY | {"axis": {"labelOverlap": True, "labelExpr": "format(datum.value,'~r')"}}
-_MARKS = {
+_MARKS: dict[str, tuple[str, str]] = {
     RunState.DONE: (style.BLUE, "circle"),
     RunState.PRUNED: (style.ORANGE, "triangle-down"),
     RunState.DIVERGED: (style.VERMILION, "cross"),

@@ -7,7 +7,6 @@ import io
 import logging
 import time
 import warnings
-from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 # Reading the loss waits for the GPU, so it is read no more often than a person looks.
 _SHOW_SECONDS = 0.5
-# Speed is measured over the last steps, so that a slow first step is soon forgotten.
-_WINDOW = 50
 
 
 def quieten_lightning() -> None:
@@ -157,43 +154,31 @@ class ShowTraining(Callback):
     """Updates the display during training.
 
     Args:
-        max_steps: at which training ends
+        clock: a callback before this one
         max_seconds: of training, after which it ends sooner; None for no limit
     """
 
-    def __init__(self, display: Display, max_steps: int, max_seconds: float | None) -> None:
-        self._display = display
-        self._max_steps, self._max_seconds = max_steps, max_seconds
-        self._times: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
-        self._started = self._shown = 0.0
+    def __init__(self, display: Display, clock: Clock, max_seconds: float | None) -> None:
+        self._display, self._clock, self._max_seconds = display, clock, max_seconds
+        self._shown = 0.0
 
-    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
-        self._started = time.monotonic()
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         if not trainer.is_global_zero or not completes_step(trainer):
             return
         now, step = time.monotonic(), trainer.global_step
-        self._times.append((now, batch.target_tokens))
-        if now - self._shown < _SHOW_SECONDS and step < self._max_steps:
+        if now - self._shown < _SHOW_SECONDS and step < trainer.max_steps:
             return
         self._shown = now
-        loss = trainer.callback_metrics.get("loss")
-        speed = left = None
-        if (elapsed := now - self._times[0][0]) > 0:
-            speed = sum(tokens for _, tokens in list(self._times)[1:]) / elapsed
-            left = (self._max_steps - step) * elapsed / (len(self._times) - 1)
-            if self._max_seconds is not None:
-                left = min(left, max(0.0, self._max_seconds - (now - self._started)))
+        limit = self._max_seconds
+        names = ("loss", "train_tokens_per_second")
+        loss, speed = (trainer.callback_metrics.get(name) for name in names)
         self._display.update(
             Progress(
                 stage=RunState.TRAIN,
                 step=step,
-                max_steps=self._max_steps,
+                max_steps=trainer.max_steps,
                 loss=None if loss is None else float(loss),
-                tokens_per_second=speed,
-                seconds_left=left,
+                tokens_per_second=None if speed is None else float(speed),
+                seconds_left=None if limit is None else max(0.0, limit - self._clock.seconds),
             )
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -75,8 +74,13 @@ def score_run(
 
     def score_split(trained: TrainedModel, split: str, name: str) -> Scores:
         text, path = corpus.text(split), hypotheses_path(directory, name)
-        shown = show_lines(display, len(text[0]))
-        scores = score(trained, text, hypotheses_file=path, on_progress=shown)
+        stage, lines = RunState.EVALUATE, len(text[0])
+
+        def show(done: int) -> None:
+            display.update(Progress(stage=stage, step=done, max_steps=lines))
+
+        display.start(stage, lines)
+        scores = score(trained, text, hypotheses_file=path, on_progress=show)
         write_samples(samples_path(directory, name), text, scores.translations)
         return scores
 
@@ -141,7 +145,7 @@ def score(
     text: Text,
     *,
     hypotheses_file: Path | None,
-    on_progress: Callable[[int], None],
+    on_progress: Callable[[int], object],
 ) -> Scores:
     """Translate or parse ``text``, write that to ``hypotheses_file`` if there is one, and score it
     against the references.
@@ -196,21 +200,6 @@ def write_samples(path: Path, text: Text, translations: list[str]) -> None:
         for line in order
     )
     write_json(path, {"samples": [to_dict(sample) for sample in found]})
-
-
-def show_lines(display: Display, lines: int) -> Callable[[int], None]:
-    """Begin a stage of ``display``, and return a function that shows the number of lines done."""
-    display.start(RunState.EVALUATE)
-    started = time.monotonic()
-
-    def update(done: int) -> None:
-        elapsed = time.monotonic() - started
-        # Lines arrive in batches, so the first few say nothing about the speed.
-        left = elapsed / done * (lines - done) if done >= lines / 50 else None
-        stage = RunState.EVALUATE
-        display.update(Progress(stage=stage, step=done, max_steps=lines, seconds_left=left))
-
-    return update
 
 
 def evaluate_run(

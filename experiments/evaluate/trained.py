@@ -71,7 +71,7 @@ class TrainedModel:
         self,
         lines: Sequence[str],
         *,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], object] | None = None,
         first_line: int = 1,
     ) -> list[str]:
         """Translate or parse lines, as the model was trained to do.

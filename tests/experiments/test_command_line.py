@@ -77,7 +77,7 @@ def test_train_prints_the_scores_and_the_directory(folder: Path, tmp_path: Path,
     assert ended.stdout.splitlines() == [*lines, str(tmp_path)]
     assert lines[0].startswith("2 steps in ") and lines[2].startswith("test   BLEU ")
     assert "|tok:moses-de|" in lines[4]
-    assert {line.split()[0] for line in ended.lines} == {"train", "evaluate"}
+    assert ended.lines == []
     assert load_experiment(tmp_path).config.model.dropout == 0.3
     assert call(*words) == Finished(0, ended.stdout, "")
     (folder / "train.en").write_text("other\n")
