@@ -120,7 +120,7 @@ ALLOWED = {
         "experiments.tracking",
         "experiments.evaluate.scoring",
     ),
-    "experiments.command_line": ("transformer", "experiments.records"),
+    "experiments.command_line": ("transformer", "experiments.records", "experiments.devices"),
     "experiments": BELOW,
     "ablations.files": ("experiments.records.experiment", "transformer.errors"),
     "ablations.figures": BELOW,
