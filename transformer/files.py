@@ -79,7 +79,7 @@ def rename(path: Path, target: Path) -> None:
 
 @contextmanager
 def making(path: Path) -> Generator[Path]:
-    """Yield a path to write a file or folder to, which replaces ``path`` in the end.
+    """Yield a path to write a file or folder to, which is renamed to ``path`` in the end.
 
     It is removed if that fails; the next attempt removes what a kill has left.
     """
@@ -103,8 +103,6 @@ def keep(part: Path, path: Path) -> None:
         if each.is_file():
             with each.open("rb") as file:
                 os.fsync(file.fileno())
-    if path.is_dir():  # which a rename would not replace
-        shutil.rmtree(path)
     rename(part, path)
 
 

@@ -217,7 +217,7 @@ def _is_comparable(row: RowNumbers, name: str) -> bool:
 
 
 def has_same_pieces(row: RowNumbers, name: str) -> bool:
-    """Whether a row has the base's vocabulary, which perplexity, as it is per word-piece, needs."""
+    """Whether a row has the base's vocabulary, or a score that is not per word-piece of it."""
     return "perplexity" not in name or "vocab_size" not in row.changed
 
 

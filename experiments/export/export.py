@@ -13,7 +13,7 @@ from experiments.records.experiment import CONFIG_FILE, DATA_FILE
 from transformer.config import to_dict
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require
-from transformer.files import making, write_json
+from transformer.files import making, remove, write_json
 from transformer.pretrained import WEIGHTS_FILE, save_weights
 
 # What each format writes: a folder that holds nothing else may be replaced.
@@ -48,7 +48,8 @@ def export_run(
     # Read before anything is written: the text may be missing, or the output be the run itself.
     data = recorded_data(directory)
     lines = [] if check is None else text_of_split(trained.experiment, "valid", data)[0][:check]
-    with making(output.resolve()) as folder:  # a link stays one
+    place = output.resolve()  # a link stays one
+    with making(place) as folder:
         folder.mkdir()
         shutil.copyfile(directory / VOCABULARY_FILE, folder / VOCABULARY_FILE)
         if format == "safetensors":
@@ -60,6 +61,7 @@ def export_run(
             from experiments.export.engine import write_ctranslate2_model
 
             write_ctranslate2_model(trained.model, trained.vocabulary, folder, quantization)
+        remove(place)  # an earlier export, which a rename would not replace
     size = sum(file.stat().st_size for file in output.iterdir())
     print(f"{output}  {size / 2**20:.1f} MiB")
     if lines:
