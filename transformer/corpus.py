@@ -18,6 +18,11 @@ def _check_count(name: str, value: object) -> None:
         raise InputError(f"{name} is {value!r}, but must be a whole number or none")
 
 
+def _check_strings(*values: object) -> None:
+    if not all(isinstance(value, str) for value in values):
+        raise InputError(f"name, languages and licence of a corpus are strings, not {values}")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextFile:
     """One side of one parallel text.
@@ -103,14 +108,7 @@ class Corpus:
 
     def __post_init__(self) -> None:
         _check_count("pairs", self.pairs)
-        texts: tuple[object, ...] = (
-            self.name,
-            self.source_language,
-            self.target_language,
-            self.licence,
-        )
-        if not all(isinstance(text, str) for text in texts):
-            raise InputError(f"name, languages and licence of a corpus are strings, not {texts}")
+        _check_strings(self.name, self.source_language, self.target_language, self.licence)
         if not self.name or "/" in self.name:
             raise InputError(f"corpus name {self.name!r} becomes a folder name and cannot be one")
         if not self.train:
