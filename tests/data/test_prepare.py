@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ from transformer.data.prepare import prepare as prepare_module
 from transformer.data.prepare.pairs import CleanText, clean, clean_pair
 from transformer.data.prepare.prepare import prepare, verify
 from transformer.data.prepared import VOCABULARY_FILE, TextReport, damaged_files
+from transformer.data.vocabulary import train_vocabulary
 from transformer.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -393,3 +395,19 @@ def test_verify_reads_every_byte_whatever_size_and_date_say(downloaded_config: C
         problems = [each for each, problem in verify(downloaded_config, noted) if problem]
         assert problems == [path]
         flip_a_bit(path, keep_date=True)
+
+
+def test_a_signal_while_the_vocabulary_is_learnt_is_no_error_of_sentencepiece(
+    tmp_path: Path,
+) -> None:
+    class Word(str):
+        def __format__(self, spec: str) -> str:
+            raise SystemExit(75)  # as a handler does, wherever the signal comes
+
+    class Line(str):
+        def split(self, sep: Any = None, maxsplit: Any = -1) -> list[str]:
+            return [Word("a")]
+
+    with pytest.raises(SystemExit):
+        train_vocabulary([Line("a")], 8, tmp_path / "vocabulary.model")
+    assert not any(tmp_path.iterdir())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import sentencepiece
@@ -68,10 +68,11 @@ def train_vocabulary(
     # Sorted, so that equal text gives equal files. A piece begins with the space before its word.
     kept_whole = sorted(word for word in words if whole and whole.fullmatch(word))
     words.update(set("".join(kept_whole)))  # to spell such words that occur only later
+    signalled: list[BaseException] = []
     model = io.BytesIO()  # a model that sentencepiece writes to a file contains the file's name
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(f"{word}\t{count}" for word, count in words.items()),
+            sentence_iterator=_entries(words, signalled),
             input_format="tsv",
             model_writer=model,
             model_type="bpe",
@@ -96,6 +97,18 @@ def train_vocabulary(
         elif too_small:
             hint = f"is too small: the text's characters alone need {too_small[2]} (--vocab-size)"
         else:
-            raise
+            raise next(iter(signalled), error) from None
         raise InputError(f"vocab_size {size} {hint}") from error
     path.write_bytes(model.getvalue())
+
+
+def _entries(words: Counter[str], signalled: list[BaseException]) -> Iterator[str]:
+    """Words with their counts; ``signalled`` gets what a signal raises here, of which sentencepiece
+    would make an error of its own.
+    """
+    try:
+        for word, count in words.items():
+            yield f"{word}\t{count}"
+    except (SystemExit, KeyboardInterrupt) as error:
+        signalled.append(error)
+        raise
