@@ -195,7 +195,7 @@ LINES = {
     "experiments/export": 365,
     "experiments/figures": 165,
     "experiments/records": 950,
-    "tests": 16_510,
+    "tests": 16_520,
     "transformer": 1_260,
     "transformer/data": 2_670,
     "transformer/decoding": 400,

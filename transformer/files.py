@@ -1,4 +1,4 @@
-"""Write small files atomically, lock files, and load Python files."""
+"""Write whole files and folders, lock files, load Python files."""
 
 from __future__ import annotations
 

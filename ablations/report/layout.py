@@ -139,8 +139,8 @@ def write_files(
     for name, (svg, png) in drawn.items():
         write_atomically(directory / FIGURES / f"{name}.svg", on_white(svg))
         write_atomically(directory / FIGURES / f"{name}.png", png)
-    for path in (directory / FIGURES).glob("*.[sp][vn]g"):
-        if path.stem not in drawn:  # of an earlier report
+    for path in (directory / FIGURES).glob("*"):
+        if path.suffix in (".svg", ".png") and path.stem not in drawn:  # of an earlier report
             path.unlink(missing_ok=True)
     for name, content in (exports or {}).items():
         write_atomically(directory / name, content)

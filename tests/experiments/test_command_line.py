@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from tests.experiments.conftest import Command
 from tests.samples import write_corpus
 from tests.test_variant import GELU
 from transformer.config import differences, to_dict
+from transformer.files import write_json
 from transformer.variant import FILES_VARIABLE
 
 _SLOW = (
@@ -85,7 +87,7 @@ def test_train_prints_the_scores_and_the_directory(folder: Path, tmp_path: Path,
 
 
 def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     runs: list[tuple[Experiment, Path]] = []
 
@@ -101,6 +103,9 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
     ((experiment, directory),) = runs
     name = "multi30k-dropout=0.2-max_steps=2-schedule=inverse_sqrt-clip_norm=None"
     assert (experiment.name, directory) == (name, Path("runs") / f"{name}-seed5")
+    write_json(tmp_path / "of-a-row.json", to_dict(replace(experiment, name="table/row")))
+    PROGRAM.run(["train", str(tmp_path / "of-a-row.json")])
+    assert runs.pop()[1] == Path("runs/table-row-seed5")  # not in the table's own directory
     changes = differences(to_dict(EXPERIMENTS["multi30k"].config), to_dict(experiment.config))
     assert changes == [
         "model.dropout: 0.1 -> 0.2",

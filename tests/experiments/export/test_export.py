@@ -139,6 +139,9 @@ def test_an_export_is_written_beside_the_checkpoints_and_replaced(
     (copy / f".{format}.part").mkdir()  # left by an export that was killed
     for _ in range(2):
         ended = call("export", copy, "--format", format)
+        if format == "safetensors":
+            (copy / format / "attention.html").touch()  # as `attention` leaves it
+            ended = call("export", copy, "--format", format)
         assert ended.code == 0 and ended.stdout.startswith(f"{copy / format}  0.")
         assert names(copy / format) == FORMATS[format]
     if format == "ctranslate2":

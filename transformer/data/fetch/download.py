@@ -127,7 +127,7 @@ def _receive(origin: str, part: Path, size: int | None) -> None:
                 f"{origin} is not the declared file: expected {size} bytes, found {done + length} "
                 f"({kind}); {_WAY_OUT}"
             )
-        name = part.stem[1:]
+        name = part.stem.removeprefix(".")
         check_space(part.parent, length, name)
         progress = show_progress(f"fetch {name}", done + length, done)
         with (
