@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 import torch
+from lightning.pytorch import LightningModule
 
 from tests.samples import TINY_MODEL
 from transformer.config import ModelConfig
@@ -18,7 +19,15 @@ from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.files import load_file
 from transformer.model.encoder_decoder import Transformer
-from transformer.variant import FILES_VARIABLE, build, has_changed, load, variant_name
+from transformer.training.module import TransformerModule
+from transformer.variant import (
+    _OF_TRAINING,
+    FILES_VARIABLE,
+    build,
+    has_changed,
+    load,
+    variant_name,
+)
 from transformer.variants.modern import ModernTransformer
 
 GELU = '''
@@ -179,6 +188,94 @@ def test_a_file_that_was_moved_is_asked_for(mine: Path) -> None:
     assert not has_changed(name)
     with pytest.raises(InputError, match=r"a variant is in mine, .*add --variant …/mine\.py"):
         load(name)
+
+
+STARTS = """
+import torch
+from torch import nn
+
+from transformer import Transformer
+
+
+class NoOp(Transformer):
+    def rows(self):  # a helper
+        return 2
+
+
+class Redrawn(Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        for layer in self.encoder:
+            layer.gate = nn.Linear(config.d_model, 1)
+        self.encoder[0].feed_forward.inner = nn.Linear(config.d_model, 2 * config.d_ff)
+        self.encoder[0].feed_forward.outer = nn.Linear(2 * config.d_ff, config.d_model)
+
+    def reset_parameters(self):
+        if hasattr(self.encoder[0], "gate"):
+            nn.init.orthogonal_(self.encoder[0].gate.weight)
+        super().reset_parameters()
+        key = self.encoder[1].self_attention.key_value.weight
+        with torch.no_grad():
+            key[0].normal_()
+            while key[0, 0] < 1.0:  # not the same draw each time
+                key[0].normal_()
+
+
+class Halved(NoOp):
+    def reset_parameters(self):
+        super().reset_parameters()
+        with torch.no_grad():
+            self.embedding.weight *= 0.5
+"""
+
+
+def starting_weights(config: ModelConfig, seed: int = 3) -> dict[str, torch.Tensor]:
+    torch.manual_seed(seed)
+    return build(config).state_dict()
+
+
+def test_what_a_variant_leaves_as_it_is_starts_as_in_the_base(mine: Path) -> None:
+    mine.write_text(STARTS)
+    base = starting_weights(TINY_MODEL)
+    same = starting_weights(of(variant_name(f"{mine}:NoOp")))
+    assert same.keys() == base.keys() and all(torch.equal(same[x], base[x]) for x in base)
+    halved = starting_weights(of(variant_name(f"{mine}:Halved")))
+    assert torch.equal(halved["embedding.weight"], 0.5 * base["embedding.weight"])
+    redrawn = starting_weights(of(variant_name(f"{mine}:Redrawn")))
+    changed = {x for x in base if redrawn[x].shape == base[x].shape}
+    changed = {x for x in changed if not torch.equal(redrawn[x], base[x])}
+    assert changed == {"encoder.1.self_attention.key_value.weight"}
+    again = starting_weights(of(variant_name(f"{mine}:Redrawn")))
+    assert all(torch.equal(again[x], redrawn[x]) for x in redrawn)
+    other = starting_weights(of(variant_name(f"{mine}:Redrawn")), seed=4)
+    assert not any(torch.equal(other[x], redrawn[x]) for x in redrawn if "gate" in x)
+
+
+@pytest.mark.parametrize(
+    ("method", "door"),
+    [
+        ("def configure_optimizers(self): pass", r"write optimizer\(config\)"),
+        ("schedule = 'cosine'", "set schedule and learning_rate_factor of the configuration"),
+        ("def learning_rate(self, step): pass", "learning_rate_factor"),
+        ("def lr_scheduler_step(self): pass", r"optimizer\(config\)"),
+        ("def training_step(self, batch, index): pass", "a variant is a model alone"),
+        ("loss = staticmethod(len)", "trained with the same step and loss"),
+        ("def on_train_batch_end(self): pass", "a variant is a model alone"),
+    ],
+)
+def test_a_method_that_nobody_calls_is_refused(method: str, door: str, mine: Path) -> None:
+    mine.write_text(f"{STARTS}\n\nclass Trained(NoOp):\n    {method}\n")
+    name = method.removeprefix("def ").partition("(")[0].split()[0]
+    with pytest.raises(InputError, match=f"Trained in .*mine.py has {name}, .*{door}"):
+        load(variant_name(f"{mine}:Trained"))
+
+
+def test_every_method_of_training_is_refused() -> None:
+    """Those of the module that trains are Lightning's, or listed."""
+    own = {name for name in vars(TransformerModule) if not name.startswith("_")}
+    assert {name for name in own if not callable(getattr(LightningModule, name, None))} <= {
+        *_OF_TRAINING
+    }
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ import importlib.util
 import inspect
 import json
 import os
+import re
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 # The files that may be imported, as JSON, for the processes that this one starts.
 FILES_VARIABLE = "TRANSFORMER_VARIANTS"
+# Of the training, beside Lightning's own: a variant that has them would expect them to be called.
+_OF_TRAINING = ("learning_rate", "learning_rate_after", "loss", "schedule", "training_loss")
 
 
 def replace_parts(model: nn.Module, kind: type[Part], make: Callable[[Part], nn.Module]) -> None:
@@ -45,18 +49,27 @@ def replace_parts(model: nn.Module, kind: type[Part], make: Callable[[Part], nn.
 
 
 def build(config: ModelConfig) -> Transformer:
-    """The model of ``config``, its weights drawn from torch's current generator."""
+    """The model of ``config``, its weights drawn from torch's current generator.
+
+    A variant starts from the weights that the base would draw here, as far as it has them.
+    """
+    import torch
+
+    from transformer.initialisation import draw_states, reset_from
     from transformer.model.encoder_decoder import Transformer
 
     if config.model is None:
         return Transformer(config)
     kind = load(config.model)
+    start = torch.get_rng_state()
+    states = draw_states(lambda: Transformer(replace(config, model=None)))
+    torch.set_rng_state(start)
     try:
         model = kind(config)
+        reset_from(model, states)  # again, as some parts may have been put in place since
     except Exception as error:  # any failure of a user's class is bad input
         message = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"the variant {config.model} cannot be built: {message}") from error
-    model.reset_parameters()  # parts that were put in place after the first time
     return model
 
 
@@ -80,7 +93,35 @@ def load(name: str) -> type[Transformer]:
     variant = getattr(code, kind, None)
     if not (isinstance(variant, type) and issubclass(variant, Transformer)):
         raise InputError(f"{kind} in {source} is no subclass of transformer.Transformer")
+    _refuse_unused_methods(variant, source)
     return variant
+
+
+def _refuse_unused_methods(variant: type[Transformer], source: Path) -> None:
+    """Refuse a variant with a method that is named like one of training's, as nobody calls it."""
+    from transformer.model.encoder_decoder import Transformer
+
+    kinds = [kind for kind in variant.__mro__ if kind not in Transformer.__mro__]
+    for name in sorted({name for kind in kinds for name in vars(kind)}):
+        if hasattr(Transformer, name) or not _is_of_training(name, getattr(variant, name)):
+            continue
+        door = "a variant is a model alone, and all are trained with the same step and loss"
+        if re.search("optimizer|schedule|learning_rate", name):
+            door = (
+                "write optimizer(config), which returns a torch optimizer, or set schedule and "
+                "learning_rate_factor of the configuration"
+            )
+        raise InputError(f"{variant.__name__} in {source} has {name}, which nobody calls: {door}")
+
+
+def _is_of_training(name: str, value: object) -> bool:
+    if name in _OF_TRAINING:
+        return True
+    if name.startswith("_") or name == "optimizer" or not inspect.isroutine(value):
+        return False
+    from lightning.pytorch import LightningModule  # takes seconds, and few variants come this far
+
+    return inspect.isroutine(getattr(LightningModule, name, None))
 
 
 def variant_name(variant: type[Transformer] | str) -> str:

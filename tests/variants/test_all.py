@@ -20,6 +20,7 @@ from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.optimizer import make_optimizer
 from transformer.variant import build
+from transformer.variants.layers import DeepNormTransformer
 
 MODELS = {row.name: cast(str | None, row.changes.get("model")) for row in since.TABLE.rows}
 MODELS["multi30k_modern"] = find_experiment("multi30k_modern").config.model.model
@@ -55,6 +56,28 @@ def test_no_cache_no_later_word_and_no_padding_changes_a_logit(config: ModelConf
     torch.testing.assert_close(model(src, changed)[:, :4], logits[:, :4])
     for given in ((src, changed), (4 + (src + 1) % 57, tgt)):
         assert not torch.isclose(model(*given)[:, 4:], logits[:, 4:]).all(-1).any()
+
+
+@all_models
+def test_a_variant_starts_from_the_weights_of_the_base(config: ModelConfig) -> None:
+    """All but those that the variant shapes or scales otherwise; DeepNorm scales the base's."""
+    torch.manual_seed(11)
+    base = Transformer(replace(config, model=None)).state_dict()
+    torch.manual_seed(11)
+    model = build(config)
+    n = config.num_layers
+    beta = {"encoder": 0.87 * n**-0.3125, "decoder": (12 * n) ** -0.25}
+    for key, weight in model.state_dict().items():
+        if key not in base or weight.shape != base[key].shape:
+            continue
+        expected = base[key].clone()
+        if type(model) is DeepNormTransformer and weight.dim() == 2:
+            stack = key.partition(".")[0]
+            if "feed_forward" in key or "attention.output" in key:
+                expected *= beta[stack]
+            elif "key_value" in key:
+                expected[-config.num_heads * config.d_v :] *= beta[stack]
+        assert torch.equal(weight, expected), key
 
 
 @all_models
