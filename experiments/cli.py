@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +13,13 @@ from cyclopts import Parameter
 from experiments.catalog.find import EXPERIMENTS, find_experiment, searched
 from experiments.catalog.settings import with_settings
 from experiments.command_line import FLAT, Log, Program, Variants
-from experiments.records.experiment import CONFIG_FILE, DecodingOptions, Limits, load_experiment
+from experiments.records.experiment import (
+    CONFIG_FILE,
+    EXPORT_FILE,
+    DecodingOptions,
+    Limits,
+    load_experiment,
+)
 from transformer.errors import InputError
 from transformer.variant import trust
 
@@ -79,19 +86,24 @@ def prepare(name: Name, /, *, vocab_size: VocabSize = None) -> None:
 
 @command("verify multi30k", "verify runs/multi30k-seed1")
 def verify(name: str, /, *, vocab_size: VocabSize = None) -> None:
-    """Check every byte of an experiment's data, or of a run and its data.
+    """Check every byte of an experiment's data, or of a run, its exports and its data.
 
     Args:
-        name: an experiment, files:FOLDER, FILE.py, or the directory of a run
+        name: an experiment, files:FOLDER, FILE.py, or the directory of a run or of an export
     """
-    from experiments.records.checksums import check_files, read_checksums
+    from experiments.records.checksums import not_copied, read_checksums, verify_files
     from experiments.records.data import recorded_data
     from transformer.data.prepare.prepare import verify as verify_data
 
-    run = Path(name)
-    if (run / CONFIG_FILE).is_file():
+    run, left_out = Path(name), list[str]()
+    if (run / EXPORT_FILE).is_file():
+        from experiments.export.export import verify_export
+
+        checked = verify_export(run)
+    elif (run / CONFIG_FILE).is_file():
+        left_out = not_copied(run, read_checksums(run))
         data = verify_data(load_experiment(run).config, recorded_data(run))
-        checked = itertools.chain(check_files(run, read_checksums(run)), data)
+        checked = itertools.chain(verify_files(run), _verify_exports(run), data)
     else:
         checked = verify_data(find_experiment(name, vocab_size=vocab_size).config)
     count = problems = 0
@@ -100,9 +112,18 @@ def verify(name: str, /, *, vocab_size: VocabSize = None) -> None:
         if problem:
             problems += 1
             print(f"{path}: {problem}")
+    for each in left_out:
+        print(f"{run / each}: not copied")
     if problems:
         raise InputError(f"{name}: {problems} of {count} files are not as they were")
     print(f"{count} files, all as they were")
+
+
+def _verify_exports(run: Path) -> Iterator[tuple[Path, str]]:
+    for path in sorted(run.glob(f"*/{EXPORT_FILE}")):
+        from experiments.export.export import verify_export  # imports torch
+
+        yield from verify_export(path.parent, run)
 
 
 @command(

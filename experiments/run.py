@@ -100,7 +100,7 @@ def run(
                 return None
             result = score_run(experiment, directory, data.corpus, trainer, clock, display)
             check_not_removed(directory)
-            record_checksums(directory, result)
+            result = record_checksums(directory, result)
             save_result(directory, result)
             display.start(RunState.DONE)
             tracking.summarise(result)

@@ -43,10 +43,12 @@ ALLOWED = {
         "transformer.formats",
         "transformer.progress",
     ),
+    "transformer.initialisation": (),
     "transformer.variant": (
         "transformer.config",
         "transformer.errors",
         "transformer.files",
+        "transformer.initialisation",
         "transformer.model",
     ),
     "transformer.variants": (
@@ -57,6 +59,7 @@ ALLOWED = {
     ),
     "transformer.training": (
         "transformer.config",
+        "transformer.errors",
         "transformer.kernels",
         "transformer.model",
         "transformer.data.batches",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 import math
 import re
@@ -246,6 +247,29 @@ def text_settings(config: Config) -> tuple[DataConfig, int]:
     """What the prepared text depends on: the same for all batch sizes."""
     data = config.without_folders.data
     return dataclasses.replace(data, tokens_per_batch=data.max_length), config.model.vocab_size
+
+
+# What may change between two sessions of one training; its data has a digest of its own.
+_MAY_CHANGE = ("corpus", "compile", "average_checkpoints", "also_average")
+
+
+def training_digest(config: Config) -> str:
+    """A hash of the settings that must stay as they are from a training's first step to its last.
+
+    Decoding does not count, nor the name of a variant's file, whose source has its own digest.
+    Defaults are left out, so that a later version may add a setting.
+    """
+    settings: dict[str, object] = {}
+    for section in (config.model, config.data, config.training):
+        for each in dataclasses.fields(section):
+            value = getattr(section, each.name)
+            if each.name in _MAY_CHANGE or value == each.default:
+                continue
+            whole = isinstance(value, float) and value.is_integer()
+            settings[each.name] = int(value) if whole else value  # 1.0 is 1
+    if config.model.model is not None:
+        settings["model"] = config.model.model.rpartition(":")[2]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def differences(old: object, new: object, prefix: str = "") -> list[str]:

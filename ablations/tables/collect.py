@@ -14,12 +14,7 @@ from ablations.files import PLAN_FILE, check_free
 from ablations.runs.attempts import PRUNED_FILE, locate
 from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
-from experiments.records.checksums import (
-    RECORDS,
-    check_unchanged,
-    read_checksums,
-    write_checksums,
-)
+from experiments.records.checksums import RECORDS, SUMS_FILE, check_unchanged
 from experiments.records.ownership import check_configuration
 from experiments.records.result import RESULT_FILE, Result, load_result
 from transformer.errors import InputError
@@ -72,5 +67,5 @@ def copy_run(source: Path, target: Path) -> None:
         for pattern in (*RECORDS, RESULT_FILE, PRUNED_FILE):
             for file in source.glob(pattern):
                 shutil.copyfile(file, part / file.name)
-        if sums := read_checksums(source):
-            write_checksums(part, {name: x for name, x in sums.items() if (part / name).exists()})
+        if (source / SUMS_FILE).is_file():  # all of it: a copy says what it leaves out
+            shutil.copyfile(source / SUMS_FILE, part / SUMS_FILE)

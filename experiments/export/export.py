@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
 from experiments.evaluate.trained import load_trained, text_of_split, with_ctranslate2
 from experiments.records.data import recorded_data
-from experiments.records.experiment import CONFIG_FILE, DATA_FILE
+from experiments.records.experiment import CONFIG_FILE, DATA_FILE, EXPORT_FILE
+from experiments.records.outputs import to_average
 from transformer.config import to_dict
+from transformer.data.fetch.cache import sha256_of
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require
-from transformer.files import making, remove, write_json
+from transformer.files import making, read_json, remove, write_json
 from transformer.pretrained import WEIGHTS_FILE, save_weights
 
 # What each format writes: a folder that holds nothing else may be replaced.
 _FILES = {
-    "ctranslate2": {"model.bin", "config.json", "shared_vocabulary.json", VOCABULARY_FILE},
-    "safetensors": {WEIGHTS_FILE, CONFIG_FILE, VOCABULARY_FILE, DATA_FILE, "attention.html"},
-}
+    "ctranslate2": {
+        "model.bin", "config.json", "shared_vocabulary.json", VOCABULARY_FILE, EXPORT_FILE,
+    },
+    "safetensors": {
+        WEIGHTS_FILE, CONFIG_FILE, VOCABULARY_FILE, DATA_FILE, EXPORT_FILE, "attention.html",
+    },
+}  # fmt: skip
 
 
 def export_run(
@@ -61,6 +68,9 @@ def export_run(
             from experiments.export.engine import write_ctranslate2_model
 
             write_ctranslate2_model(trained.model, trained.vocabulary, folder, quantization)
+        files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
+        weights = _weights(directory, trained.averaged)
+        write_json(folder / EXPORT_FILE, {"weights": weights, "files": files})
         remove(place)  # an earlier export, which a rename would not replace
     size = sum(file.stat().st_size for file in output.iterdir())
     print(f"{output}  {size / 2**20:.1f} MiB")
@@ -68,6 +78,33 @@ def export_run(
         theirs = with_ctranslate2(trained, output).decode(lines)
         same = sum(x == y for x, y in zip(trained.decode(lines), theirs, strict=True))
         print(f"{same:,} of {len(lines):,} lines are translated as by torch")
+
+
+def _weights(directory: Path, count: int) -> list[str]:
+    """The sha256 of the files that a model of ``count`` averaged checkpoints is read from."""
+    export = directory / WEIGHTS_FILE
+    paths = [export] if export.is_file() else to_average(directory, count)
+    return [sha256_of(path) for path in paths]
+
+
+def verify_export(export: Path, run: Path | None = None) -> Iterator[tuple[Path, str]]:
+    """Each file of an export, and what is wrong with it; empty if nothing is.
+
+    With the ``run`` that it is of, also the export itself: it may be of other weights.
+    """
+    path = export / EXPORT_FILE
+    try:
+        record = read_json(path)
+        files, weights = dict(record["files"]), list(record["weights"])
+    except (InputError, KeyError, TypeError, ValueError):
+        yield path, "damaged: export it again"
+        return
+    for name, sum_ in files.items():
+        same = (export / name).is_file() and sha256_of(export / name) == sum_
+        yield export / name, "" if same else "not as it was exported"
+    if run is not None:
+        same = weights == _weights(run, len(weights))
+        yield export, "" if same else "made from other weights than the run has: export it again"
 
 
 def _check_replaceable(output: Path, files: set[str]) -> None:

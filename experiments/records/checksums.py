@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE
-from experiments.records.outputs import METRICS_FILE
-from experiments.records.result import RESULT_FILE, Result, content_of
+from experiments.records.outputs import METRICS_FILE, step_checkpoints
+from experiments.records.result import RESULT_FILE, Result, content_of, load_result
 from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
 from transformer.files import write_atomically
@@ -19,27 +20,42 @@ RECORDS = (CONFIG_FILE, DATA_FILE, METRICS_FILE, "*.hypotheses.txt", "*.samples.
 _RECORDED = (*RECORDS, "*.model", f"{CHECKPOINTS}/*.ckpt")
 
 
-def record_checksums(directory: Path, result: Result) -> None:
-    """Record the checksums of a run's files, with the ``result`` that is saved next."""
+def record_checksums(directory: Path, result: Result) -> Result:
+    """Record the checksums of a run's files, and of the result that is to be saved next.
+
+    Returns:
+        That result: ``result`` with the digest of the other checksums.
+    """
     paths = sorted(path for pattern in _RECORDED for path in directory.glob(pattern))
     sums = {path.relative_to(directory).as_posix(): sha256_of(path) for path in paths}
-    write_checksums(directory, sums | {RESULT_FILE: hashlib.sha256(content_of(result)).hexdigest()})
+    result = replace(result, files_digest=_digest(sums))
+    sums[RESULT_FILE] = hashlib.sha256(content_of(result)).hexdigest()
+    write_atomically(directory / SUMS_FILE, "".join(_lines(sums)))
+    return result
 
 
-def write_checksums(directory: Path, sums: Mapping[str, str]) -> None:
-    """Write the checksums of files, by their paths in ``directory``."""
-    lines = (f"{sum_}  {name}\n" for name, sum_ in sums.items())
-    write_atomically(directory / SUMS_FILE, "".join(lines))
+def _lines(sums: Mapping[str, str]) -> list[str]:
+    return [f"{sum_}  {name}\n" for name, sum_ in sums.items()]
+
+
+def _digest(sums: Mapping[str, str]) -> str:
+    """The sha256 of the sorted lines of all files but the result."""
+    others = {name: sum_ for name, sum_ in sums.items() if name != RESULT_FILE}
+    return hashlib.sha256("".join(sorted(_lines(others))).encode()).hexdigest()
 
 
 def read_checksums(directory: Path) -> dict[str, str]:
-    """The checksum of each file of a finished run; empty if it has none, or has not finished."""
-    path = directory / SUMS_FILE
-    if not path.is_file() or not (directory / RESULT_FILE).is_file():
+    """The checksum of each file of a finished run; empty if it has none, or has not finished.
+
+    Raises:
+        InputError: if they are damaged, or not those that the result was saved with.
+    """
+    path, result = directory / SUMS_FILE, load_result(directory)
+    if not path.is_file() or result is None:
         return {}
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     sums = {name: sum_ for sum_, _, name in (line.partition("  ") for line in lines)}
-    if RESULT_FILE not in sums:
+    if RESULT_FILE not in sums or result.files_digest not in (None, _digest(sums)):
         raise InputError(f"{path} is damaged: restore it, or delete it to do without the check")
     return sums
 
@@ -54,10 +70,37 @@ def check_files(directory: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path
             yield path, "" if sha256_of(path) == expected else "changed since the run finished"
 
 
+def verify_files(directory: Path) -> Iterator[tuple[Path, str]]:
+    """Each file of a finished run, and what is wrong with it; empty if nothing is.
+
+    Also checkpoints that were put there since, and that would be read.
+    """
+    sums, result = read_checksums(directory), load_result(directory)
+    if not sums and result is not None and result.files_digest is not None:
+        yield directory / SUMS_FILE, "missing, but was there when the run finished"
+    left_out = not_copied(directory, sums)
+    yield from check_files(directory, {x: sums[x] for x in sums if x not in left_out})
+    for _, path in step_checkpoints(directory) if sums else ():
+        if path.relative_to(directory).as_posix() not in sums:
+            yield path, "was not there when the run finished, but would be read: remove it"
+
+
+def not_copied(directory: Path, sums: Mapping[str, str]) -> list[str]:
+    """The files of ``sums`` that a copy leaves out; none if any of them is in ``directory``."""
+    copied = (*RECORDS, RESULT_FILE)
+    left_out = [name for name in sums if not any(Path(name).match(x) for x in copied)]
+    return [] if any((directory / name).exists() for name in left_out) else left_out
+
+
 def check_unchanged(directory: Path) -> None:
     """Check the files of a finished run that tables are made from, all but its checkpoints."""
     sums = read_checksums(directory)
-    small = {name: x for name, x in sums.items() if not name.startswith(f"{CHECKPOINTS}/")}
+    left_out = not_copied(directory, sums)
+    small = {
+        name: sum_
+        for name, sum_ in sums.items()
+        if name not in left_out and not name.startswith(f"{CHECKPOINTS}/")
+    }
     problems = [f"{path} {problem}" for path, problem in check_files(directory, small) if problem]
     if problems:
         raise InputError(

@@ -16,6 +16,8 @@ Log = Literal["wandb", "tensorboard", "csv", "none"]
 CONFIG_FILE = "config.json"
 DATA_FILE = "data.json"
 CHECKPOINTS = "checkpoints"
+# Where an export says from which weights it was made.
+EXPORT_FILE = "export.json"
 # Where a search writes its best configuration, in its directory.
 BEST_FILE = "best.json"
 

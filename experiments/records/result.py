@@ -60,7 +60,8 @@ class Result:
     steps; ``corpus_target_tokens`` are those of one epoch. ``flops`` is analytic; ``flops_nominal``
     is counted as in Table 2, None for a device without a nominal peak. ``train_seconds`` leaves out
     preparation and evaluation. ``peak_memory_bytes`` is reserved on a GPU, else resident.
-    ``finished_at`` is UTC. Fields with a default may be missing in older results.
+    ``finished_at`` is UTC. ``files_digest`` is of the checksums of the run's other files
+    (:mod:`experiments.records.checksums`). Fields with a default may be missing in older results.
     """
 
     experiment: str
@@ -97,6 +98,7 @@ class Result:
     parses: Parses | None = None
     test_parses: Parses | None = None
     peak_memory_bytes: int | None = None
+    files_digest: str | None = None
 
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.finished_at)

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from transformer.config import Config, training_digest
+from transformer.errors import InputError
+
 #: Where a checkpoint says how many micro-batches each of its steps took.
 ACCUMULATE = "accumulate_grad_batches"
+#: Where it says which training it is of.
+TRAINING = "training_digest"
+
+
+def check_training(checkpoint: Mapping[str, Any], config: Config, name: object) -> None:
+    """Refuse a checkpoint of another training; one of an earlier version does not say.
+
+    Raises:
+        InputError: with the checkpoint's ``name``.
+    """
+    if checkpoint.get(TRAINING) not in (None, training_digest(config)):
+        raise InputError(
+            f"{name} is of another training, with another seed or other settings: remove it, or "
+            "bring back the run's own"
+        )
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:

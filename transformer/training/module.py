@@ -11,10 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer.config import PAD_ID, Config
+from transformer.config import PAD_ID, Config, training_digest
 from transformer.data.batches import Batch
 from transformer.kernels.halves import loss_of_halves
-from transformer.training.checkpoints import ACCUMULATE, recount_batches
+from transformer.training.checkpoints import (
+    ACCUMULATE,
+    TRAINING,
+    check_training,
+    recount_batches,
+)
 from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.optimizer import NonFiniteError, learning_rate, make_optimizer
 from transformer.training.precision import autocast
@@ -157,10 +162,14 @@ class TransformerModule(lightning.LightningModule):
         """Check the gradients, so that no weights that took a non-finite one are written."""
         self._check_norms()
         checkpoint[ACCUMULATE] = self.trainer.accumulate_grad_batches
+        checkpoint[TRAINING] = training_digest(self.config)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Let the Trainer continue with another number of micro-batches per step."""
+        """Refuse the checkpoint of another training, and let the Trainer continue with another
+        number of micro-batches per step.
+        """
         if self._trainer is not None and "optimizer_states" in checkpoint:
+            check_training(checkpoint, self.config, self.trainer.ckpt_path)
             recount_batches(checkpoint, self.trainer.accumulate_grad_batches)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:

@@ -221,7 +221,7 @@ def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_pat
     for cell in (FIRST, SECOND):
         found = load_result(cell.directory(source))
         assert found is not None
-        record_checksums(cell.directory(source), found)
+        save_result(cell.directory(source), record_checksums(cell.directory(source), found))
     path = directory / "result.json"
     path.write_text(path.read_text().replace('"bleu": 20.0', '"bleu": 30.0'))
     with pytest.warns(UserWarning, match=rf"left out: {path} changed since the run finished"):
@@ -230,6 +230,6 @@ def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_pat
     assert len(base.results) == 1 and not narrow.results
     assert f"{path} changed since the run finished" in str(narrow.unfinished[0])
     copied = FIRST.directory(target)
-    assert sorted(read_checksums(copied)) == sorted(x.name for x in copied.glob("*.[cjt]*"))
+    assert read_checksums(copied) == read_checksums(FIRST.directory(source))
     (copied / "metrics.csv").write_text("")
     assert not compute_numbers(target).results

@@ -16,7 +16,7 @@ from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
 from experiments.export.engine import CTranslate2Decoder, write_ctranslate2_model
 from tests.experiments.conftest import Command
-from tests.samples import TINY_MODEL, random_sentences, tiny_model
+from tests.samples import TINY_MODEL, flip_a_bit, random_sentences, tiny_model
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, Positions
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences
@@ -127,9 +127,13 @@ def names(folder: Path) -> list[str]:
 
 
 FORMATS = {
-    "ctranslate2": ["config.json", "model.bin", "shared_vocabulary.json", "vocabulary.model"],
-    "safetensors": ["config.json", "data.json", "model.safetensors", "vocabulary.model"],
-}
+    "ctranslate2": [
+        "config.json", "export.json", "model.bin", "shared_vocabulary.json", "vocabulary.model",
+    ],
+    "safetensors": [
+        "config.json", "data.json", "export.json", "model.safetensors", "vocabulary.model",
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -148,6 +152,28 @@ def test_an_export_is_written_beside_the_checkpoints_and_replaced(
         (line,) = call("evaluate", copy / format).lines
         assert "is an export for CTranslate2: give the run, with --engine ctranslate2" in line
     assert names(copy) == sorted([*names(finished), format])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_export_of_other_weights_is_named(format: str, copy: Path, call: Command):
+    export = copy / format
+    assert call("export", copy, "--format", format).code == 0
+    for place in (copy, export):
+        assert call("verify", place).code == 0
+    weights = next(export.glob("model.*"))
+    kept = weights.read_bytes()
+    flip_a_bit(weights)
+    for place in (copy, export):
+        ended = call("verify", place)
+        assert ended.code == 2 and f"{weights}: not as it was exported\n" in ended.stdout
+    weights.write_bytes(kept)
+    last = copy / "checkpoints" / "step-00000040.ckpt"
+    last.unlink()  # as if the training had gone on since, or were another
+    ended = call("verify", copy)
+    assert ended.code == 2
+    assert f"{export}: made from other weights than the run has: export it again" in ended.stdout
+    (export / "export.json").write_text("{")
+    assert "export.json: damaged: export it again" in call("verify", copy).stdout
 
 
 def test_every_engine_and_export_gives_the_results_of_the_run(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from ablations.tables.collect import copy_run
 from experiments.callbacks.metrics import Clock, LogMetrics
 from experiments.evaluate.significance import compare_runs
 from experiments.records import provenance
@@ -23,7 +28,7 @@ from experiments.records.checksums import (
     record_checksums,
 )
 from experiments.records.data import recorded_data
-from experiments.records.experiment import Experiment
+from experiments.records.experiment import Experiment, Limits
 from experiments.records.outputs import step_checkpoints, valid_perplexities
 from experiments.records.progress import (
     Progress,
@@ -38,8 +43,9 @@ from experiments.run import run
 from tests.experiments.conftest import Command
 from tests.experiments.samples import tiny_experiment
 from tests.samples import flip_a_bit, write_corpus
-from transformer.config import from_dict
+from transformer.config import from_dict, override, training_digest
 from transformer.data import prepared
+from transformer.data.fetch.cache import sha256_of
 from transformer.data.prepared import Manifest
 from transformer.errors import InputError
 from transformer.files import write_json
@@ -204,6 +210,37 @@ def test_a_checkpoint_of_other_data_is_refused(own_run: tuple[Path, Path]):
         run(tiny_experiment(own), directory)
 
 
+@pytest.mark.parametrize("changes", [{"seed": 2}, {"learning_rate_factor": 0.9}])
+def test_a_checkpoint_of_another_training_is_refused(
+    changes: dict[str, Any], own_run: tuple[Path, Path], tmp_path: Path, call: Command
+):
+    own, directory = own_run
+    ours = tiny_experiment(own)
+    other = replace(ours, config=override(ours.config, **changes))
+    run(other, tmp_path / "other", limits=Limits(max_steps=30))
+    for _, path in step_checkpoints(directory):
+        path.unlink()
+    for _, path in step_checkpoints(tmp_path / "other"):
+        shutil.copy(path, directory / "checkpoints")
+    refused = r"step-00000030.*\.ckpt is of another training, with another seed or other settings"
+    with pytest.raises(InputError, match=refused):
+        run(ours, directory)
+    assert step_checkpoints(directory) and not (directory / "result.json").exists()
+    for verb in ("evaluate", "translate"):
+        ended = call(verb, directory)
+        assert ended.code == 2 and "is of another training" in ended.stderr
+
+
+def test_a_checkpoint_that_does_not_say_its_training_is_continued(own_run: tuple[Path, Path]):
+    own, directory = own_run
+    for _, path in step_checkpoints(directory):
+        state = torch.load(path, weights_only=True)
+        assert state.pop("training_digest") == training_digest(tiny_experiment(own).config)
+        torch.save(state, path)
+    result = run(tiny_experiment(own), directory)
+    assert result is not None and result.steps == 40
+
+
 @pytest.mark.parametrize("words", ["evaluate", "translate", "export --format safetensors"])
 def test_another_vocabulary_in_the_run_is_refused(words: str, copy: Path, call: Command):
     flip_a_bit(copy / "vocabulary.model")
@@ -221,7 +258,7 @@ def test_runs_scored_on_different_text_are_not_compared(finished: Path, copy: Pa
     (copy / "data.json").write_text(json.dumps(data))
     result = load_result(copy)
     assert result is not None
-    record_checksums(copy, result)
+    save_result(copy, record_checksums(copy, result))
     with pytest.raises(InputError, match=r"different text: valid/reference\.txt differs"):
         compare_runs(finished, copy, "valid")
 
@@ -256,6 +293,50 @@ def test_a_changed_or_missing_file_is_named(name: str, copy: Path, call: Command
         else:
             with pytest.raises(InputError, match=f"{name} {said}: restore it, or remove the run"):
                 compare_runs(copy, copy, "valid")
+
+
+def test_a_changed_line_of_the_record_is_named(copy: Path, call: Command) -> None:
+    """Whoever changes a file and its line is found by the digest in the result."""
+    result = load_result(copy)
+    assert result is not None
+    lines = [x for x in (copy / SUMS_FILE).read_text().splitlines() if "result.json" not in x]
+    content = "".join(f"{line}\n" for line in sorted(lines)).encode()
+    assert result.files_digest == hashlib.sha256(content).hexdigest()
+    path = copy / "metrics.csv"
+    before = sha256_of(path)
+    path.write_text(path.read_text() + "\n")
+    sums = (copy / SUMS_FILE).read_text().replace(before, sha256_of(path))
+    (copy / SUMS_FILE).write_text(sums)
+    with pytest.raises(InputError, match=r"SHA256SUMS is damaged: restore it, or delete it"):
+        check_unchanged(copy)
+    (copy / SUMS_FILE).unlink()
+    check_unchanged(copy)
+    ended = call("verify", copy)
+    assert ended.code == 2 and f"{copy / SUMS_FILE}: missing, but was there" in ended.stdout
+
+
+def test_an_added_checkpoint_is_named(copy: Path, call: Command) -> None:
+    added = copy / "checkpoints" / "step-00000050.ckpt"
+    shutil.copy(copy / CHECKPOINT, added)
+    ended = call("verify", copy)
+    assert ended.code == 2
+    assert f"{added}: was not there when the run finished, but would be read" in ended.stdout
+
+
+def test_a_copy_keeps_each_line_and_says_what_it_leaves_out(
+    copy: Path, tmp_path: Path, call: Command
+) -> None:
+    copy_run(copy, tmp_path / "collected")
+    assert (tmp_path / "collected" / SUMS_FILE).read_text() == (copy / SUMS_FILE).read_text()
+    check_unchanged(tmp_path / "collected")
+    ended = call("verify", tmp_path / "collected")
+    left_out = [x for x in RECORDED if x.endswith((".ckpt", ".model"))]
+    said = {line for line in ended.stdout.splitlines() if "not copied" in line}
+    assert ended.code == 0 and said == {
+        f"{tmp_path / 'collected' / name}: not copied" for name in left_out
+    }
+    (tmp_path / "collected" / "metrics.csv").unlink()
+    assert "metrics.csv: missing" in call("verify", tmp_path / "collected").stdout
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\n", f"{'0' * 64}  x\n".encode()])
