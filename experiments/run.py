@@ -44,6 +44,7 @@ from transformer.files import make_directory
 from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
 from transformer.training.optimizer import NonFiniteError
+from transformer.variant import load
 
 _SMALLER_STEPS = (
     "divide each step into more parts (--accumulate), share it among more devices (--devices, of a "
@@ -77,6 +78,8 @@ def run(
     world = find_world(devices)
     if accumulate < 1:
         raise InputError(f"accumulate is {accumulate}, but must be at least 1")
+    if (variant := experiment.config.model.model) is not None:
+        load(variant)  # refused, if it must be, before the directory is claimed for it
     if is_first_rank():
         check_configuration(directory, experiment)
         if not fenced:

@@ -31,8 +31,9 @@ def reset_from(model: nn.Module, states: dict[Region, Tensor]) -> None:
     The weights of one model thus do not depend on which others it has. Weights that are not in
     ``states`` are drawn from where torch's generator stands.
     """
+    reset: Callable[[], None] = model.reset_parameters  # pyright: ignore[reportAssignmentType]
     with _RepeatDraws(_names_by_address(model), states):
-        model.reset_parameters()
+        reset()
 
 
 def _names_by_address(model: nn.Module) -> dict[str | int, str]:
@@ -55,7 +56,8 @@ class _Draws(TorchDispatchMode):
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         if not is_random or not args or not isinstance(args[0], Tensor):
             return fill()
-        return self.draw((_address(args[0]), args[0].storage_offset(), args[0].shape), fill)
+        drawn: Tensor = args[0]
+        return self.draw((_address(drawn), int(drawn.storage_offset()), drawn.shape), fill)
 
     def draw(self, region: Region, fill: Callable[[], Any]) -> Any:
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -24,11 +25,13 @@ from experiments.records.result import load_result
 from experiments.run import execute, run
 from tests.experiments.samples import last_checkpoint, tiny_experiment
 from tests.samples import new_run
+from transformer.config import override
 from transformer.data.module import TranslationDataModule
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.files import locked
 from transformer.training.module import TransformerModule
+from transformer.variant import FILES_VARIABLE, variant_name
 
 
 def test_the_result_has_every_field_and_its_figures_agree(finished: Path, experiment: Experiment):
@@ -90,6 +93,21 @@ def test_another_configuration_is_refused_with_the_differences(
     assert "data.corpus.name: 'numbers' -> 'cldr_en_de'" in message
     assert message.count("data.corpus") == 1  # the name says it all
     assert "model.d_ff: 17 -> 256" in message
+
+
+def test_a_variant_that_is_refused_claims_no_directory(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(FILES_VARIABLE, "")
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from transformer import Transformer\n\n\n"
+        "class Own(Transformer):\n    def training_step(self): pass\n"
+    )
+    config = override(experiment.config, model=variant_name(f"{own}:Own"))
+    with pytest.raises(InputError, match="has training_step, which nobody calls"):
+        run(dataclasses.replace(experiment, config=config), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("below", ["base/seed-1", "trial-0003"])
