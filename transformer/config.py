@@ -149,7 +149,7 @@ class TrainingConfig:
 
     ``schedule`` is equation 3 or, for short runs, its warm-up followed by a straight line or half a
     cosine to zero at ``max_steps``; ``learning_rate_factor`` multiplies any. ``precision`` ``auto``
-    is bf16 where that is faster: on GPUs that multiply it and, from ``d_model`` 128 on, on such
+    is bf16 where that is faster: from ``d_model`` 256 on GPUs that multiply it, from 128 on such
     CPUs. ``threads`` is the number of CPU threads per process, None for torch's choice; another
     number rounds differently. ``clip_norm`` bounds the norm of the gradient (the paper does not
     clip). ``average_checkpoints`` is how many of the last checkpoints are averaged for evaluation

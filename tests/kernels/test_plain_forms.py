@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from transformer.config import BOS_ID, PAD_ID
 from transformer.kernels import cross_entropy
 from transformer.kernels.candidates import best_continuations
 from transformer.kernels.key_value_cache import KeyValueCache
+from transformer.kernels.lookup import lookup
 from transformer.kernels.padded_matrix import PaddedMatrix
 from transformer.kernels.softmax import softmax_base2
 from transformer.training.loss import smoothed_cross_entropy
@@ -54,6 +59,54 @@ def test_both_sums_and_both_gradients_are_torchs(
     torch.testing.assert_close(
         found, gradients(expected * 0.3, states, weight), rtol=1e-11, atol=1e-12
     )
+
+
+class Compiled:
+    """A function as a compiler sees it, run by torch; ``gradient`` is the code of its backward."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.gradient = ""
+        backend = aot_autograd(
+            fw_compiler=lambda module, _: make_boxed_func(module.forward), bw_compiler=self._keep
+        )
+        self._call = torch.compile(function, backend=backend, fullgraph=True)
+
+    def _keep(self, module: torch.fx.GraphModule, _: object) -> Callable[..., Any]:
+        self.gradient = module.code
+        return make_boxed_func(module.forward)
+
+    def __call__(self, *given: Any) -> Any:
+        return self._call(*given)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's
+def test_a_compiled_lookup_sums_its_gradient_in_a_fixed_order() -> None:
+    """By torch's own kernel: a compiler would replace it by atomic additions."""
+    table, index = torch.randn(11, 5, requires_grad=True), torch.randint(11, (3, 17))
+    compiled = Compiled(lookup)
+    found, expected = compiled(table, index), F.embedding(index, table)
+    assert torch.equal(found, expected)
+    weights = torch.randn(3, 17, 5)
+    (gradient,) = gradients((found * weights).sum(), table)
+    assert torch.equal(gradient, gradients((expected * weights).sum(), table)[0])
+    assert "transformer.table_gradient" in compiled.gradient
+    assert "index_put" not in compiled.gradient
+
+
+@smoothings
+def test_the_compiled_loss_is_the_plain_one_and_writes_no_second_matrix(smoothing: float) -> None:
+    states, weight, targets = inputs()
+    padded = torch.cat([weight.detach(), torch.ones(3, D_MODEL, dtype=weight.dtype)])
+    padded.requires_grad_()
+    compiled = Compiled(smoothed_cross_entropy)
+    smoothed, nll = compiled(states, padded, targets, smoothing, VOCAB)
+    expected = torchs(states, weight, targets, smoothing)
+    torch.testing.assert_close(smoothed, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(nll, torchs(states, weight, targets, 0.0), rtol=1e-12, atol=1e-12)
+    found = gradients(smoothed, states, padded)
+    wanted = gradients(expected, states, weight)
+    torch.testing.assert_close((found[0], found[1][:VOCAB]), wanted, rtol=1e-11, atol=1e-12)
+    assert "mm" in compiled.gradient and "scatter" not in compiled.gradient
 
 
 @smoothings

@@ -59,6 +59,7 @@ def test_other_schedules_have_the_same_warm_up_and_end_at_max_steps(
         (INTEL | {"avx512_bf16": True}, 512, "fp32"),
         (INTEL | {"avx512_bf16": True, "amx_bf16": True}, 128, "bf16"),
         (INTEL | {"avx512_bf16": True, "amx_bf16": True}, 64, "fp32"),
+        (AMD | {"avx512_bf16": True}, 256, "bf16"),
     ],
 )
 def test_auto_is_the_faster_precision_and_an_explicit_one_is_kept(
@@ -74,7 +75,10 @@ def test_auto_is_the_faster_precision_and_an_explicit_one_is_kept(
         return including_emulation or expected == "bf16"
 
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
-    assert effective_precision(config, torch.device("cuda")) == expected
+    cuda = torch.device("cuda")
+    on_gpu = expected if d_model >= 256 else "fp32"
+    assert effective_precision(config, cuda) == on_gpu
+    assert effective_precision(override(config, precision="bf16"), cuda) == "bf16"
 
 
 def test_each_weight_is_the_mean_of_its_checkpoints_summed_in_float64(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer.config import ModelConfig
 from transformer.kernels.dropout import Dropout
+from transformer.kernels.lookup import lookup
 from transformer.kernels.padded_matrix import PaddedMatrix
 
 
@@ -64,14 +64,14 @@ class Embedding(PaddedMatrix):
         Returns:
             ``(batch, length, d_model)``
         """
-        embedded = F.embedding(tokens, self.weight) * math.sqrt(self.d_model)
+        embedded = lookup(self.weight, tokens) * math.sqrt(self.d_model)
         return self.dropout(embedded + self.encode_positions(start, tokens.size(1)))
 
     def encode_positions(self, start: int, length: int) -> Tensor:
         """What positions from ``start`` on add to their embeddings, ``(length, d_model)``."""
         if self.positions is not None:
             index = torch.arange(start, start + length, device=self.positions.device)
-            return self.positions[index.clamp_(max=self.positions.size(0) - 1)]
+            return lookup(self.positions, index.clamp_(max=self.positions.size(0) - 1))
         table = self._sinusoids
         if start + length > table.size(0) or table.device != self.weight.device:
             # It grows with the longest sentence that a process sees. Another thread may do the

@@ -32,7 +32,9 @@ def smoothed_cross_entropy(
     logits = (states @ weight.t())[:, :vocab_size]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_z = logits.logsumexp(-1)
-    target_logit = logits.gather(1, targets[:, None]).squeeze(1)
+    # Not gather, whose gradient a compiler writes as one more matrix of this size.
+    is_target = torch.arange(vocab_size, device=logits.device) == targets[:, None]
+    target_logit = torch.where(is_target, logits, 0.0).sum(-1)
     nll = (log_z - target_logit).sum()
     smoothed = nll + smoothing * (target_logit - logits.mean(-1)).sum()
     return smoothed, nll.detach()

@@ -6,15 +6,16 @@ import torch
 
 from transformer.config import Config, Precision
 
-_NARROW = 128  # d_model, below which a Xeon loses more by converting than its products gain
+# d_model, below which a Xeon and a GPU lose more by converting than their products gain.
+_NARROW = {"cpu": 128, "cuda": 256}
 
 
 def is_faster_in_bf16(d_model: int, device: torch.device) -> bool:
     """Whether a model of this width trains faster in bf16 than in fp32; emulation never does."""
+    if device.type not in _NARROW or d_model < _NARROW[device.type]:
+        return False
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type != "cpu" or d_model < _NARROW:
-        return False
     capability = torch.cpu.get_capabilities()
     # Of Intel's bf16 instructions only AMX is faster than fp32.
     avx512 = capability.get("avx512_bf16") and "Intel" not in str(capability.get("cpu_name"))
