@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ablations.files import FIGURES, HTML_FILE, MARKDOWN_FILE
-from experiments.figures.render import draw, on_white, script
+from experiments.figures.render import DrawingError, draw, on_white, script
 from experiments.figures.style import Spec
 from experiments.records.progress import printable
 from transformer import formats
@@ -123,17 +123,23 @@ def write_files(
     figures: Sequence[Figure],
     exports: Mapping[str, str] | None = None,
 ) -> str:
-    """Write a report as HTML and Markdown, and its figures as SVG and PNG.
+    """Write a report as HTML and Markdown, and its figures as SVG and PNG. If they cannot be drawn,
+    it has none, and a line that says so.
 
     Args:
         template: of both formats; that of the terminal is next to it and ends in ``.txt.j2``
-        values: for the template, among them ``title``
+        values: for the template, among them ``title`` and, if there are any, ``warnings``
         exports: further files, such as LaTeX: their contents by name
 
     Returns:
         The report for the terminal, as wide as it is.
     """
-    drawn = draw({figure.name: figure.spec for figure in figures})
+    warned = list(values.get("warnings", ()))
+    try:
+        drawn = draw({figure.name: figure.spec for figure in figures})
+    except DrawingError as error:
+        figures, drawn = [], {}
+        warned.append(f"{error}, so this report has none")
     if drawn:
         (directory / FIGURES).mkdir(exist_ok=True)
     for name, (svg, png) in drawn.items():
@@ -144,7 +150,7 @@ def write_files(
             path.unlink(missing_ok=True)
     for name, content in (exports or {}).items():
         write_atomically(directory / name, content)
-    values = {**values, "figures": figures}
+    values = {**values, "figures": figures, "warnings": warned}
     markdown = render(template, layout="markdown.j2", folder=FIGURES, **values)
     write_atomically(directory / MARKDOWN_FILE, _single_spaced(markdown))
     vega = script() if drawn else ""

@@ -22,7 +22,7 @@ from experiments.attention.figure import (
 )
 from experiments.attention.heads import rank
 from experiments.evaluate.trained import load_trained
-from experiments.figures.render import to_pdf, to_png, to_svg
+from experiments.figures.render import DrawingError, to_pdf, to_png, to_svg
 from experiments.records.experiment import load_experiment
 from transformer.data.trees import escape
 from transformer.errors import InputError
@@ -83,9 +83,12 @@ def show_attention(
         page = attention_page(found, run=str(directory), kind=kind, layer=layer, heads=chosen)
         write_atomically(path, page)
     else:
-        svg = to_svg(attention_figure(kind, found[kind], panels))
         draw = {".svg": str, ".pdf": to_pdf, ".png": to_png}[ending]
-        write_atomically(path, draw(svg))
+        try:
+            drawn = draw(to_svg(attention_figure(kind, found[kind], panels)))
+        except DrawingError as error:
+            raise InputError(f"{error}; --output with a name in .html needs no drawing") from error
+        write_atomically(path, drawn)
     print(path)
 
 

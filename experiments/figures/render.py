@@ -1,34 +1,56 @@
-"""Draw a Vega-Lite specification to files."""
+"""Draw a Vega-Lite specification to files.
+
+vl_convert is native code. In little memory it ends its process, and it may never end, so it works
+in a process of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
-
-import vl_convert
+from pathlib import Path
+from typing import Any, TypeVar
 
 from experiments.figures.style import VEGA_LITE, Spec
 from transformer.data.fetch.cache import cache_directory
+from transformer.errors import InputError
 from transformer.files import write_atomically
 
 _PIXELS = 2  # of a PNG for each unit of the figure
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
+_SECONDS = 120  # for all figures of a report, which take some seconds
+_MOST_LETTERS = 200  # of a message
+
+Drawn = TypeVar("Drawn")
+
+
+class DrawingError(InputError):
+    """The process that draws failed, or took too long."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"figures cannot be drawn here: {why}")
 
 
 def to_svg(spec: Spec) -> str:
     """The figure as SVG."""
-    return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+    return _apart(_to_svg, spec)
 
 
 def to_png(svg: str) -> bytes:
     """An SVG as PNG, with two pixels for each unit."""
-    return vl_convert.svg_to_png(svg, scale=_PIXELS)
+    return _apart(_to_png, svg)
 
 
 def to_pdf(svg: str) -> bytes:
     """An SVG as PDF, with text that can be searched."""
-    return vl_convert.svg_to_pdf(svg)
+    return _apart(_to_pdf, svg)
 
 
 def on_white(svg: str) -> str:
@@ -37,14 +59,18 @@ def on_white(svg: str) -> str:
 
 
 def draw(specs: Mapping[str, Spec]) -> dict[str, tuple[str, bytes]]:
-    """Figures as SVG, and as PNG on white, by name."""
-    svgs = {name: to_svg(spec) for name, spec in specs.items()}
-    return {name: (svg, to_png(on_white(svg))) for name, svg in svgs.items()}
+    """Figures as SVG, and as PNG on white, by name; all of them in one process.
+
+    Raises:
+        DrawingError: if they cannot be drawn.
+    """
+    return _apart(_draw, dict(specs)) if specs else {}
 
 
 @cache
 def script() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script of 0.9 MB that needs no network.
+    """Vega, Vega-Lite and Vega-Embed as one script of 0.9 MB that needs no network; empty, with a
+    warning, if it cannot be made.
 
     Bundling takes some seconds, so the script is kept in the cache.
     """
@@ -53,11 +79,85 @@ def script() -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        bundle = vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE)
-        bundle = bundle.replace("</script", "<\\/script")
+        pass
+    try:
+        bundle = _apart(_bundle, _SNIPPET)
+    except DrawingError as error:
+        warnings.warn(f"pages have no interactive figures: {error}", stacklevel=2)
+        return ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, bundle)
     except OSError:
         pass  # a cache that cannot be written costs time only
     return bundle
+
+
+def _apart(work: Callable[[Any], Drawn], given: object) -> Drawn:
+    """What ``work``, a function of this module, returns in a process of its own."""
+    found = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", __name__, work.__name__, str(_SECONDS)],
+            input=pickle.dumps(given),
+            capture_output=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))},
+            check=False,
+        )
+    except OSError as error:  # as of a machine that starts no more processes
+        raise DrawingError(f"no process can be started ({error})") from error
+    if ended.returncode == 0:
+        return pickle.loads(ended.stdout)  # which this module has written
+    if ended.returncode == -signal.SIGALRM:
+        raise DrawingError(f"it takes more than {_SECONDS} seconds")
+    if ended.returncode < 0:
+        signalled = f"signal {-ended.returncode} ended the process that draws them"
+        raise DrawingError(f"{signalled}, as it does where memory is short")
+    lines = ended.stderr.decode(errors="replace").splitlines()
+    said = [line for line in lines if line[:1].strip()]  # without the places in the code
+    raise DrawingError(said[-1][:_MOST_LETTERS] if said else "no reason was given")
+
+
+# What follows is called in a process of its own. vl_convert is imported there alone.
+
+
+def _to_svg(spec: Spec) -> str:
+    import vl_convert
+
+    return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+
+
+def _to_png(svg: str) -> bytes:
+    import vl_convert
+
+    return vl_convert.svg_to_png(svg, scale=_PIXELS)
+
+
+def _to_pdf(svg: str) -> bytes:
+    import vl_convert
+
+    return vl_convert.svg_to_pdf(svg)
+
+
+def _draw(specs: Mapping[str, Spec]) -> dict[str, tuple[str, bytes]]:
+    svgs = {name: _to_svg(spec) for name, spec in specs.items()}
+    return {name: (svg, _to_png(on_white(svg))) for name, svg in svgs.items()}
+
+
+def _bundle(snippet: str) -> str:
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle(snippet, vl_version=VEGA_LITE)
+    return bundle.replace("</script", "<\\/script")
+
+
+def _answer() -> None:
+    """Write what the named function makes of the standard input to the standard output."""
+    signal.alarm(int(sys.argv[2]))  # also ends native code, and without a parent
+    with os.fdopen(os.dup(1), "wb") as answer:
+        os.dup2(2, 1)  # whatever else is printed
+        pickle.dump(globals()[sys.argv[1]](pickle.load(sys.stdin.buffer)), answer)
+
+
+if __name__ == "__main__":
+    _answer()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 VEGA_LITE = "6.4"
 Spec = dict[str, Any]
@@ -16,11 +18,14 @@ COLOURS = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 
 _UNNAMED = {"aria": False}
+# No XML, and so no SVG, may hold these.
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MOST_LETTERS = 200  # of a text in a figure; ten thousand take half a minute to draw
 
 
 def figure(title: str | Spec, **spec: Any) -> Spec:
-    """A specification with the settings that all figures share."""
-    return {
+    """A specification with the settings that all figures share, of values that can be drawn."""
+    shared: Spec = {
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VEGA_LITE.split('.')[0]}.json",
         "title": title,
         "background": None,
@@ -31,8 +36,24 @@ def figure(title: str | Spec, **spec: Any) -> Spec:
             **dict.fromkeys(("legend", "mark", "title"), _UNNAMED),
             **_UNNAMED,
         },
-        **spec,
     }
+    return _drawable({**shared, **spec})
+
+
+def _drawable(value: Any) -> Any:
+    """A part of a specification with texts that an SVG can hold, and null, which Vega leaves out,
+    for numbers that are not finite, which JSON does not have.
+    """
+    if isinstance(value, str):
+        text = _NOT_IN_XML.sub("", value)
+        return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _drawable(x) for name, x in cast(Mapping[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [_drawable(x) for x in cast(Sequence[Any], value)]
+    return value
 
 
 def axis(

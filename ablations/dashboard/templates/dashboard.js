@@ -39,7 +39,7 @@ const config = {
 
 async function draw(figure) {
   const spec = figure.dataset.spec;
-  if (figure.drawn === spec) return;
+  if (figure.drawn === spec || !window.vegaEmbed) return;
   figure.drawn = spec;
   const drawing = document.createElement("div"); // exchanged when it is ready
   const { view } = await vegaEmbed(drawing, JSON.parse(spec), { actions: false, renderer: "svg", config });

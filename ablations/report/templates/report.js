@@ -122,4 +122,4 @@ const seen = new IntersectionObserver((entries) => entries.filter((entry) => ent
   const place = document.createElement("div");
   vegaEmbed(place, spec, { renderer: "svg", actions: false }).then(() => target.querySelector(".drawing").replaceChildren(place));
 }));
-document.querySelectorAll("figure").forEach((figure) => seen.observe(figure));
+if (window.vegaEmbed) document.querySelectorAll("figure").forEach((figure) => seen.observe(figure));

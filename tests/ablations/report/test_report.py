@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from html import unescape
@@ -24,6 +25,7 @@ from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
+from experiments.figures.render import DrawingError
 from experiments.records.result import MEASURES
 from tests.ablations.report.samples import (
     FILES,
@@ -130,6 +132,36 @@ def test_figures_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
         write_report(tmp_path)
         for ending in ("svg", "png"):
             assert (tmp_path / "figures" / f"seeds-bleu.{ending}").exists() == there
+
+
+def test_a_report_whose_figures_cannot_be_drawn_has_none_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, {"base": {1: 8.0, 2: 8.2}})
+    (tmp_path / "figures").mkdir()
+    for old in ("seeds-bleu.svg", "seeds-bleu.png"):
+        (tmp_path / "figures" / old).write_bytes(b"of an earlier report")
+
+    def draw(_: object) -> None:
+        raise DrawingError("memory is short")
+
+    monkeypatch.setattr("ablations.report.layout.draw", draw)
+    said = "figures cannot be drawn here: memory is short, so this report has none"
+    assert f"Warnings:\n  {said}\n" in write_report(tmp_path)
+    assert not list((tmp_path / "figures").iterdir()) and not drawn(tmp_path)
+    markdown = (tmp_path / "report.md").read_text("utf-8")
+    assert f"## Warnings\n\n- {said}\n" in markdown and "figures/" not in markdown
+    assert said in (tmp_path / "report.html").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_a_limit_on_memory_costs_a_report_its_figures_alone(tmp_path: Path) -> None:
+    fill(tmp_path, {"base": {1: 8.0, 2: 8.2}})
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); "
+    command = f"from ablations.cli import PROGRAM; PROGRAM.run(['report', {str(tmp_path)!r}])"
+    ran = subprocess.run([sys.executable, "-c", limited + command], check=True, capture_output=True)
+    assert b"figures cannot be drawn here: signal 5 ended" in ran.stdout
+    assert drawn(tmp_path) == {}
 
 
 def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:

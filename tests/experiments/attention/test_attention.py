@@ -14,6 +14,7 @@ import torch
 from experiments.attention.command import attention_page
 from experiments.attention.figure import colour_of, join_words, mark_pieces
 from experiments.attention.heads import rank
+from experiments.figures.render import DrawingError
 from tests.browser import complaints, violations
 from tests.experiments.conftest import Command
 from transformer.evaluation.attention_weights import Attention, Kind, attend
@@ -132,6 +133,19 @@ def test_find_lists_heads_and_draws_the_best(finished: Path, tmp_path: Path, cal
         best, *others = re.findall(r"layer 1 head [123]: \d+ %", line)
         assert line.startswith(name) and len(others) == 2
         assert f">{name}, {best}</text>" in drawn
+
+
+def test_a_figure_that_cannot_be_drawn_is_named_with_what_needs_no_drawing(
+    finished: Path, tmp_path: Path, call: Command, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(_: object) -> None:
+        raise DrawingError("memory is short")
+
+    monkeypatch.setattr("experiments.attention.command.to_svg", fail)
+    ended = call("attention", finished, SENTENCE, "--output", tmp_path / "a.svg")
+    assert ended.code == 2 and not ended.stdout
+    assert "memory is short; --output with a name in .html needs no drawing" in ended.stderr
+    assert not list(tmp_path.glob("a.*"))
 
 
 def test_the_page_is_written_into_the_run(copy: Path, call: Command):
