@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,6 +21,7 @@ from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table
 from ablations.tables.scales import SCALES
 from experiments.command_line import FLAT, Program, Variants
 from transformer.errors import InputError
+from transformer.files import to_json
 from transformer.variant import trust
 
 PROGRAM = Program(
@@ -84,7 +84,10 @@ def plan(
     from ablations.costs.estimate import describe_cost, plan_table
 
     estimate = plan_table(table, wanted, device=device, devices=devices, places=places)
-    print(dumps(asdict(estimate)) if json else "\n".join(describe_cost(estimate)))
+    if json:
+        print(to_json(asdict(estimate), indent=None), end="")
+    else:
+        print("\n".join(describe_cost(estimate)))
 
 
 @command(

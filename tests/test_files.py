@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import errno
+import json
+import math
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.samples import DAMAGED_JSON
+from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 from transformer.files import (
     expand_user,
@@ -21,6 +26,14 @@ from transformer.files import (
 )
 
 
+@dataclass(kw_only=True)
+class Measured:
+    here: float
+    there: dict[str, tuple[float, ...]]
+    unknown: float | None
+    name: str
+
+
 @pytest.mark.parametrize("content", DAMAGED_JSON.values(), ids=DAMAGED_JSON)
 def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, tmp_path: Path):
     path = tmp_path / "file.json"
@@ -30,6 +43,38 @@ def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, 
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"file\.json .*delete it to have it made again"):
         read_json(path)
+
+
+def test_a_number_that_is_not_finite_is_valid_json_and_comes_back(tmp_path: Path):
+    given = Measured(here=math.inf, there={"a": (-math.inf, 1.5)}, unknown=None, name="NaN")
+    write_json(tmp_path / "file.json", to_dict(given))
+    values = json.loads((tmp_path / "file.json").read_text(), parse_constant=pytest.fail)
+    assert values == {
+        "here": "Infinity", "there": {"a": ["-Infinity", 1.5]}, "unknown": None, "name": "NaN",
+    }  # fmt: skip
+    assert from_dict(Measured, read_json(tmp_path / "file.json")) == given
+    values["here"] = "NaN"
+    assert math.isnan(from_dict(Measured, values).here)
+    for wrong in ("inf", [], None):
+        with pytest.raises(InputError, match="here"):
+            from_dict(Measured, values | {"here": wrong})
+
+
+def test_json_is_written_in_one_place():
+    """Others make digests, variables of the environment or copies, which nobody else reads."""
+    root = Path(__file__).parents[1]
+    users = {
+        path.relative_to(root).as_posix()
+        for room in ("transformer", "experiments", "ablations")
+        for path in (root / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in ("dump", "dumps")
+        and isinstance(node.value, ast.Name) and node.value.id == "json"
+    }  # fmt: skip
+    assert users == {
+        "transformer/config.py", "transformer/data/fetch/texts.py", "transformer/data/prepared.py",
+        "transformer/data/prepare/prepare.py", "transformer/files.py", "transformer/variant.py",
+    }  # fmt: skip
 
 
 def test_an_error_in_a_users_file_has_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

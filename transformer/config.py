@@ -298,7 +298,15 @@ def from_dict(
     import dacite  # tests/gpu runs without it
 
     refused = dacite.DaciteError, InputError, AttributeError, TypeError, ValueError, KeyError
+    taken = dacite.Config(type_hooks={float: _number}, cast=[tuple], strict=strict)
     try:
-        return dacite.from_dict(kind, values, dacite.Config(cast=[tuple], strict=strict))
+        return dacite.from_dict(kind, values, taken)
     except refused as error:
         raise InputError(f"{where} does not fit this version of the project: {error}") from error
+
+
+def _number(value: object) -> object:
+    """The value of a field that is a number, which files.to_json may have written as a string."""
+    if isinstance(value, str) and value in ("Infinity", "-Infinity", "NaN"):
+        return float(value)
+    return value

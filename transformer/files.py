@@ -172,9 +172,12 @@ def write_json(path: Path, value: object) -> None:
     write_atomically(path, to_json(value))
 
 
-def to_json(value: object) -> str:
-    """What :func:`write_json` writes."""
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+def to_json(value: object, *, indent: int | None = 2) -> str:
+    """What :func:`write_json` writes. JSON has no infinity, so that is the string "Infinity", which
+    ``from_dict`` reads as a number again.
+    """
+    valid = json.loads(json.dumps(value), parse_constant=str)
+    return json.dumps(valid, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from ablations.status.status import DirectoryReader, Run, Status
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
 from transformer.config import to_dict
+from transformer.files import to_json
 from transformer.formats import duration, number, steps
 
 _LIVE_SECONDS = 1.0
@@ -187,17 +187,16 @@ def show_status(directory: Path, *, watch: bool, as_json: bool) -> int:
     with View(console) as view:
         while not (status := reader.read()).is_over and watch:
             if as_json:
-                print(_as_json(status), flush=True)
+                _print_json(status)
             else:
                 view.update(lambda status=status: status)
             time.sleep(_LIVE_SECONDS)
     if as_json:
-        print(_as_json(status))
+        _print_json(status)
     else:
         console.print(block(status), soft_wrap=True)
     return 0
 
 
-def _as_json(status: Status) -> str:
-    """The status on a line, with null in place of infinity, which JSON does not have."""
-    return json.dumps(json.loads(json.dumps(to_dict(status)), parse_constant=lambda _: None))
+def _print_json(status: Status) -> None:
+    print(to_json(to_dict(status), indent=None), end="", flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,7 @@ from ablations.files import LAYERS_FILE, check_free
 from ablations.table1.paper import LENGTHS, WIDTHS
 from transformer.config import from_dict
 from transformer.errors import InputError
-from transformer.files import read_json, write_atomically
+from transformer.files import read_json, to_json, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +45,7 @@ class Measurements:
     points: list[Point] = field(default_factory=list[Point])
 
     def save(self, directory: Path) -> None:
-        write_atomically(directory / LAYERS_FILE, json.dumps(asdict(self), ensure_ascii=False))
+        write_atomically(directory / LAYERS_FILE, to_json(asdict(self), indent=None))
 
 
 def wanted_points(quick: bool = False) -> list[tuple[int, int]]:

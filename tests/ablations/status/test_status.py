@@ -170,7 +170,7 @@ def test_watching_ends_when_all_is_done(
     first, last = map(json.loads, lines)
     assert [run["state"] for run in last["runs"]] == ["done", "done"]
     done, running = first["runs"]
-    assert (done["scores"], done["progress"]) == ({"perplexity": 3.0, "bleu": None}, None)
+    assert (done["scores"], done["progress"]) == ({"perplexity": 3.0, "bleu": "Infinity"}, None)
     assert (running["attempt"]["host"], running["progress"]["step"]) == ("node-a", 400)
 
 

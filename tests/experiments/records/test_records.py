@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -57,9 +58,15 @@ def test_a_result_comes_back_as_it_was(finished: Path, tmp_path: Path):
     assert load_result(tmp_path) is None
     result = load_result(finished)
     assert result is not None
-    for changed in (result, dataclasses.replace(result, test_bleu=None, perplexity=float("inf"))):
+    infinite = {"perplexity": math.inf, "test_perplexity": math.inf, "flops": -math.inf}
+    for changed in (result, dataclasses.replace(result, test_bleu=None, **infinite)):
         save_result(tmp_path, changed)
         assert load_result(tmp_path) == changed
+    as_json = (tmp_path / "result.json").read_text()
+    assert json.loads(as_json, parse_constant=pytest.fail)["test_perplexity"] == "Infinity"
+    # Earlier versions wrote the word, which is no JSON.
+    (tmp_path / "result.json").write_text(as_json.replace('"Infinity"', "Infinity"))
+    assert load_result(tmp_path) == changed
     written = json.loads((finished / "result.json").read_text())
     write_json(tmp_path / "result.json", written | {"a measure of another version": 1.0})
     assert load_result(tmp_path) == result
