@@ -29,6 +29,7 @@ from ablations.tables.cells import TableCells
 from ablations.tables.collect import copy_finished
 from ablations.tables.find import Wanted, find_scale, load_table
 from ablations.tables.plan import claim_plan, load_plan, settle_plan
+from ablations.tables.warn import warnings_of
 from ablations.tracking.push import track_table_run
 from transformer.errors import InputError, require
 
@@ -54,7 +55,10 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
         # Settled again, as another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)
         cells = TableCells(root)
-        before = len(_without_end(cells, cells.names))
+        ended = [read_ended(root / name) for name in cells.names]
+        for text in warnings_of(cells.plan, [x.result.device for x in ended if x and x.result]):
+            print(f"warning: {text}")
+        before = ended.count(None)
         in_order = [name for name in cells.names if name in names]
         code = _carry_out(cells, in_order, executor, options, write_report)
     if options.log == "wandb" and len(_without_end(cells, cells.names)) != before:

@@ -16,6 +16,7 @@ from ablations.costs.speed import (
 from ablations.runs.options import Places, count_cores
 from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds
 from ablations.tables.table import Cell
+from ablations.tables.warn import warnings_of
 from experiments.records.result import Result
 from transformer.config import Config
 from transformer.errors import InputError
@@ -52,6 +53,7 @@ class TableCost:
     scale: str
     corpus: str
     settings: tuple[str, ...]
+    warnings: tuple[str, ...]
     seeds: tuple[int, ...]
     device: str
     devices: int
@@ -113,6 +115,7 @@ def plan_table(
         scale=plan.scale,
         corpus=plan.base.data.corpus.name,
         settings=tuple(find_scale(declared, wanted.scale).describe(declared.base)),
+        warnings=tuple(warnings_of(plan, speed.devices)),
         seeds=seeds,
         device=speed.device,
         devices=count,
@@ -154,6 +157,7 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
     rows, seeds, runs = len(estimate.rows), len(estimate.seeds), estimate.runs
     yield f"{estimate.table} at scale {estimate.scale} on {estimate.corpus}"
     yield from estimate.settings
+    yield from (f"warning: {text}" for text in estimate.warnings)
     yield (
         f"{rows} row{'s' * (rows > 1)} by {seeds} seed{'s' * (seeds > 1)}, {runs} runs, "
         f"{estimate.at_once} at a time; devices: {estimate.devices} of {estimate.device}"

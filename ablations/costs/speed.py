@@ -78,7 +78,7 @@ class Speed:
 
     ``basis`` says how they are known; ``as_ran``: from whole runs, with others at the same time. A
     step takes at least ``min_step_seconds``. ``memory`` has the most bytes that a process held, for
-    the rows where that was measured.
+    the rows where that was measured. ``devices`` are those of the runs that it is a mean over.
     """
 
     device: str
@@ -87,6 +87,7 @@ class Speed:
     as_ran: bool = False
     min_step_seconds: float = 0.0
     memory: Mapping[str, int] = field(default_factory=dict[str, int])
+    devices: Sequence[str] = ()
 
     def seconds(self, config: Config, devices: float) -> float:
         """Seconds of a run on ``devices``, less than one where several runs share one."""
@@ -167,4 +168,5 @@ def speed_of_runs(finished: Mapping[Cell, Result], root: Path) -> Speed:
         known=[Timing(configs[row], fmean(each)) for row, each in seconds.items()],
         as_ran=True,
         memory=memory,
+        devices=[result.device for result in here.values()],
     )

@@ -15,6 +15,7 @@ from ablations.report.layout import TEMPLATES, Grid, render, write_files
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.sentences import facts, order_of_rows, regime, regime_warning, verdicts
 from ablations.runs.attempts import attempt_number
+from ablations.tables.warn import warnings_of
 from experiments.records.result import RESULT_FILE
 from transformer import formats
 from transformer.variant import class_name, has_changed
@@ -47,6 +48,7 @@ def write_report(directory: Path) -> str:
         f"{len(table.results)} of {total} runs finished.",
         "results": results,
         "order_of_rows": order_of_rows(table) if is_of_paper else "",
+        "warnings": list(warnings_of(plan, [result.device for result in table.results])),
         "problems": list(_problems(table)),
         "verdicts": list(verdicts(table)),
         "seeds": seeds_grid(table),

@@ -22,6 +22,7 @@ from ablations.report.sentences import facts_of_base, facts_of_results, label, s
 from ablations.search.search import Search, load_search
 from ablations.search.trials import Trial, best, ranked, read_trials, write_best
 from ablations.tables.changes import Value
+from ablations.tables.warn import warnings_of_runs
 from experiments.figures.style import Record, Spec
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
@@ -77,14 +78,20 @@ def _in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
 
 
 def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
-    """The importance of each parameter by its label, as a share of 1; empty for too few trials."""
-    ended = ranked(trials)
-    finished = sum(trial.state == RunState.DONE for trial in ended)
-    if len(ended) < LEAST_ENDED or finished < LEAST_FINISHED:
+    """The importance of each parameter by its label, as a share of 1; empty for too few trials, or
+    trials that are too much alike.
+    """
+    if not _are_enough(trials):
         return {}
     from ablations.search.cells import importances  # imports Optuna, which takes a while
 
     return {label(name): share for name, share in importances(search, trials).items()}
+
+
+def _are_enough(trials: Sequence[Trial]) -> bool:
+    ended = ranked(trials)
+    finished = sum(trial.state == RunState.DONE for trial in ended)
+    return len(ended) >= LEAST_ENDED and finished >= LEAST_FINISHED
 
 
 def draw_search(
@@ -144,6 +151,9 @@ def _values(
     if shares:
         said = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
         matters = f"What decides whether a trial is among the best quarter: {said}."
+    elif _are_enough(trials):
+        matters = "The perplexities are too much alike to say which parameters matter."
+    devices = [trial.result.device for trial in trials if trial.result]
     verdict = "No trial has finished yet."
     if found is not None:
         verdict = (
@@ -165,6 +175,7 @@ def _values(
         "progress": " ".join([search.describe_rungs(), *_saved(search, trials)]),
         "matters": matters,
         "trials": _trials(search, trials, found),
+        "warnings": list(warnings_of_runs({"the base": search.base}, devices)),
         "problems": [f"{trial.name}: {trial.reason}" for trial in trials if trial.reason],
         "facts": list(_facts(search, trials)),
         "search": search,  # for the notes

@@ -1,0 +1,51 @@
+"""Warnings before hours are lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from ablations.tables.plan import Plan
+from transformer.config import Config
+
+
+def warnings_of(plan: Plan, devices: Iterable[str]) -> Iterator[str]:
+    """What is likely to be a mistake in a table, a line for each kind.
+
+    Args:
+        devices: of the runs that its times and speeds are of
+    """
+    configs = {row.name: row.configure(plan.base) for row in plan.rows if row.seeds}
+    yield from warnings_of_runs(configs, devices)
+    base = next((row.name for row in plan.rows if row.is_base), "the base")
+    names = {plan.base: [base]}
+    for name, config in configs.items():
+        if name != base:
+            names.setdefault(config, []).append(name)
+    if alike := [" and ".join(each) for each in names.values() if len(each) > 1]:
+        yield (
+            f"rows that are trained alike at scale {plan.scale}: {'; '.join(alike)}: give them "
+            "other values, or leave all but one out"
+        )
+
+
+def warnings_of_runs(configs: Mapping[str, Config], devices: Iterable[str]) -> Iterator[str]:
+    """Those that do not depend on a table, of configurations by name."""
+    long: dict[str, list[str]] = {}
+    for name, config in configs.items():
+        warm_up, steps = config.training.warmup_steps, config.training.max_steps
+        if 3 * warm_up > steps:
+            long.setdefault(f"{warm_up:,} of {steps:,} steps", []).append(name)
+    if long:
+        shares = "; ".join(
+            f"{share} in {'all' if len(names) == len(configs) else ', '.join(names)}"
+            for share, names in long.items()
+        )
+        yield (
+            f"a warm-up of more than a third of the steps: {shares}: raise max_steps, or lower "
+            "warmup_steps"
+        )
+    counts = Counter(devices)
+    if len(counts) > 1:
+        known = "; ".join(f"{device} (runs: {count})" for device, count in counts.most_common())
+        yield f"times and speeds are of different devices, so means say little: {known}"
