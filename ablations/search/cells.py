@@ -27,6 +27,7 @@ from ablations.runs.attempts import Ended, is_given_up, locate, read_ended
 from ablations.search.search import FACTOR, Search, load_search, trial_name
 from ablations.search.trials import (
     Trial,
+    count_best,
     ended_trial,
     ranked,
     read_trial,
@@ -42,7 +43,6 @@ _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 _STARTUP_TRIALS = 5
 _MODEL_DRAWS = 20
 _EVEN_DRAWS = 1_000
-_BEST = 0.25  # the trials with which PED-ANOVA compares all
 
 
 class SearchCells:
@@ -225,14 +225,18 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
 
 def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
     """The importance of each parameter for being among the best quarter, as a share of 1, the
-    largest first: PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
+    largest first: PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials. Empty
+    if the perplexities of too many trials are alike.
     """
+    ended = ranked(trials)
+    count = count_best(ended)
+    if not count:
+        return {}
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study()
     of_space = distributions(search)
-    for place, trial in enumerate(ranked(trials)):
+    for place, trial in enumerate(ended):
         values = dict(trial.values)
         study.add_trial(create_trial(value=place, params=values, distributions=of_space))
-    return get_param_importances(
-        study, evaluator=PedAnovaImportanceEvaluator(target_quantile=_BEST)
-    )
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=(count - 0.5) / len(ended))
+    return get_param_importances(study, evaluator=evaluator)

@@ -19,7 +19,7 @@ from experiments.records.checksums import check_unchanged
 from experiments.records.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
 from experiments.records.outputs import valid_perplexities
 from experiments.records.progress import RunState, read_progress
-from experiments.records.result import Result
+from experiments.records.result import MEASURES, Result
 from transformer import formats
 from transformer.config import to_dict
 from transformer.errors import InputError
@@ -27,6 +27,9 @@ from transformer.files import write_json
 
 _CONFIRMING_SEEDS = 3
 _HOPELESS = 10  # trials without a finite perplexity, after which a search ends
+_ORDER = {RunState.DONE: 0, RunState.PRUNED: 1, RunState.DIVERGED: 2}
+_BEST = 0.25  # the share of trials whose settings are compared with those of all
+_LEAST_BEST = 5  # trials that are enough if a quarter is not to be told apart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,13 +113,25 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
     """The trials that ended, the best first: finished ones by perplexity, then pruned ones, the
     latest first, then diverged ones.
     """
-    order = {RunState.DONE: 0, RunState.PRUNED: 1, RunState.DIVERGED: 2}
+    return sorted((trial for trial in trials if trial.state in _ORDER), key=_place)
 
-    def place(trial: Trial) -> tuple[int, int, float]:
-        step = -trial.step if trial.state == RunState.PRUNED else 0
-        return order[trial.state], step, trial.perplexity or math.inf
 
-    return sorted((trial for trial in trials if trial.state in order), key=place)
+def _place(trial: Trial) -> tuple[int, int, float]:
+    step = -trial.step if trial.state == RunState.PRUNED else 0
+    return _ORDER[trial.state], step, trial.perplexity or math.inf
+
+
+def count_best(ended: Sequence[Trial]) -> int:
+    """How many of the trials, best first, are the best quarter: those that the report shows with
+    the perplexity of its last are in it too or, if that were most trials, not; 0 for too few.
+    """
+    digits = MEASURES["perplexity"].digits
+    shown = [(*_place(x)[:2], formats.number(x.perplexity, digits)) for x in ended]
+    last = shown[math.ceil(_BEST * len(shown)) - 1]
+    better, alike = shown.index(last), shown.count(last)
+    if 2 * (better + alike) <= len(shown):
+        return better + alike
+    return better if better >= _LEAST_BEST else 0
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:

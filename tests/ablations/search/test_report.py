@@ -6,6 +6,7 @@ import math
 import random
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,22 @@ from ablations.cli import PROGRAM
 from ablations.files import CONFIRM
 from ablations.runs.attempts import leave_pruned
 from ablations.search.cells import importances
-from ablations.search.report import LEAST_ENDED, draw_search, write_search_report
+from ablations.search.report import (
+    LEAST_ENDED,
+    draw_search,
+    shares_of_importance,
+    write_search_report,
+)
 from ablations.search.search import Search, claim_search
 from ablations.search.space import BASE_LR, PARSING, SHAPE, Space, uniform
-from ablations.search.trials import Trial, plan_confirmation, read_trials, write_best
+from ablations.search.trials import (
+    Trial,
+    count_best,
+    plan_confirmation,
+    ranked,
+    read_trials,
+    write_best,
+)
 from ablations.tables.changes import Value
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.scales import QUICK
@@ -110,6 +123,51 @@ def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     text = write_search_report(tmp_path)
     assert "The best is trial-0003" in text
     assert "Importances need 30 trials that ended, 5 of them finished." in text
+    assert "importances.svg" not in (tmp_path / "report.md").read_text()
+
+
+def of_perplexities(perplexities: Sequence[float | None]) -> list[Trial]:
+    """A trial for each; None diverged."""
+    states = [RunState.DIVERGED if x is None else RunState.DONE for x in perplexities]
+    return [
+        Trial(name=f"trial-{n:04}", state=state, perplexity=x, values=values(n), step=3 * n)
+        for n, (x, state) in enumerate(zip(perplexities, states, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("perplexities", "best"),
+    [
+        ([2.0] * 32, 0),
+        ([2.0 + 1e-6 * x for x in range(32)], 0),  # the report shows no difference
+        ([math.inf] * 32, 0),
+        ([2.0] * 31 + [9.0], 0),
+        ([1.5] * 4 + [2.0] * 28, 0),
+        ([1.5] * 5 + [2.0] * 27, 5),
+        ([1.5] * 5 + [None] * 27, 5),
+        ([1.5] * 12 + [2.0] * 20, 12),
+        ([2.0 + 0.01 * x for x in range(32)], 8),
+        ([2.0 + 0.01 * x for x in range(30)], 8),
+    ],
+)
+def test_importances_are_of_trials_that_stand_out(
+    perplexities: list[float | None], best: int
+) -> None:
+    trials = of_perplexities(perplexities)
+    assert count_best(ranked(trials)) == best
+    shares = shares_of_importance(search_of(), trials)
+    assert sum(shares.values()) == pytest.approx(1.0 if best else 0.0)
+    again = shares_of_importance(search_of(), trials[::-1])
+    assert again == pytest.approx(shares)  # equal trials have no order
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_search_whose_perplexity_does_not_vary_says_so(tmp_path: Path) -> None:
+    search = small_search(tmp_path, trials=30)
+    for index, name in enumerate(search.names):
+        leave(search, tmp_path / name, values(index), perplexity=2.0)
+    text = write_search_report(tmp_path)
+    assert "The perplexities are too much alike to say which parameters matter." in text
     assert "importances.svg" not in (tmp_path / "report.md").read_text()
 
 
