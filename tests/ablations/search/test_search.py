@@ -220,6 +220,15 @@ def test_a_space_that_cannot_be_sampled_is_refused() -> None:
         check_feasible(search)
 
 
+def test_values_that_make_no_valid_model_are_not_tried() -> None:
+    space = Space(name="odd", title="", parameters=(whole("d_model", 256, 1024),))
+    search = search_of(space)
+    assert [search.is_feasible({"d_model": width}) for width in (32, 33, 34)] == [True, False, True]
+    study = optuna.create_study(sampler=FeasibleSampler(search))
+    widths = [study.ask(distributions(search)).params["d_model"] for _ in range(9)]
+    assert not any(width % 2 for width in widths)
+
+
 def test_values_that_a_variant_refuses_are_named_and_not_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

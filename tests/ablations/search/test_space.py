@@ -22,6 +22,7 @@ from ablations.search.space import (
     uniform,
     whole,
 )
+from ablations.tables.changes import Value
 from ablations.tables.scales import QUICK, SCALES, SMALL
 from ablations.tables.table import row
 from tests.ablations.samples import TINY
@@ -65,6 +66,26 @@ def test_a_space_is_mapped_as_a_row_is() -> None:
 def test_a_base_that_is_no_choice_is_known_in_the_units_of_the_space() -> None:
     rates = choice("dropout", 0.2, 0.0)
     assert one(rates).at(QUICK)[0].declare(0.05, rates) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "inside", "outside"),
+    [
+        (uniform("dropout", 0.1, 0.3), (0.1, 0.2, 0.3), (0.0999, 0.3001, None, "0.2")),
+        (whole("num_heads", 2, 5), (2, 3, 5), (1, 6, None)),
+        (choice("d_ff", 512, 1024), (512, 1024), (768, None)),
+    ],
+    ids=lambda x: x.name if isinstance(x, Parameter) else "",
+)
+def test_a_range_holds_both_of_its_ends(
+    parameter: Parameter, inside: tuple[Value, ...], outside: tuple[Value, ...]
+) -> None:
+    assert all(map(parameter.holds, inside)) and not any(map(parameter.holds, outside))
+
+
+@pytest.mark.parametrize("ends", [(0.1, 0.3), (0.0, 0.1)])
+def test_a_base_at_an_end_of_a_range_is_the_first_trial(ends: tuple[float, float]) -> None:
+    assert search_of(one(uniform("dropout", *ends))).first() == {"dropout": 0.1}
 
 
 def one(parameter: Parameter, name: str = "mine") -> Space:
