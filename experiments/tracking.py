@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -197,7 +197,7 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
     settings["tags"] = [tag[:64] for tag in settings["tags"]]  # W&B takes no longer ones
     for mode in dict.fromkeys(("offline" if offline else tracking_mode(), "offline")):
         try:
-            wandb.setup(wandb.Settings(silent=True))
+            set_up(mode)
             return wandb.init(
                 project=project(),
                 id=run_id,
@@ -212,6 +212,23 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
             warnings.warn(f"W&B does not start in mode {mode}: {one_line(error)}", stacklevel=2)
             _abandon()
     return None
+
+
+def set_up(mode: str) -> Any:
+    """Start W&B's library and its service; they send nothing if ``mode`` is offline.
+
+    Their settings come from the environment and the user's own file. W&B would also read
+    ``wandb/settings`` in the working directory, which may be somebody else's, and send the user's
+    key to the server that is named there.
+    """
+    import wandb
+
+    for name in [name for name, value in os.environ.items() if not value]:
+        if name.startswith("WANDB_"):  # empty is unset, but W&B takes it for a value
+            del os.environ[name]
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # or it reports how it is used
+    with chdir("/"):
+        return wandb.setup(wandb.Settings(silent=True, mode=cast(Any, mode)))
 
 
 def _abandon() -> None:
@@ -266,9 +283,7 @@ def tracking_mode() -> str:
 
 def server() -> str:
     """The address of W&B's server."""
-    import wandb
-
-    return os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url
+    return os.environ.get("WANDB_BASE_URL") or set_up("offline").settings.base_url
 
 
 def answers(server: str) -> bool:

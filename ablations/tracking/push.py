@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,13 +21,15 @@ from ablations.tables.plan import load_plan
 from ablations.tracking.workspace import save_workspace
 from experiments.records.progress import read_progress
 from experiments.records.result import RESULT_FILE
-from experiments.tracking import answers, one_line, server, track_table
+from experiments.tracking import answers, one_line, server, set_up, track_table
 from experiments.tracking import project as default_project
 from transformer.errors import InputError
 from transformer.progress import show_activity
 
 _OFFLINE = "wandb/offline-run-*/run-*.wandb"
 _SILENT_SECONDS = 60.0
+# What W&B says of a file that a kill has cut off, or a disk has damaged.
+_OF_DAMAGE = ("incomplete record", "bad header", "transactionlog")
 
 
 def track_table_run(root: Path, *, offline: bool = False) -> None:
@@ -57,9 +61,11 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
 def push(directory: Path, entity: str | None, project: str | None) -> int:
     """Push what is new, save the workspace, and print its address; the exit code.
 
+    Of a damaged file W&B takes the part before the damage; it is named, and not tried again.
+
     Raises:
         InputError: if ``directory`` is not a table's or a search's or has no offline run, if there
-            is no login or no answer, or if W&B refuses a run.
+            is no login or no answer, or, after all others are pushed, if W&B refuses a run.
     """
     if is_search(directory):
         search = load_search(directory)
@@ -77,19 +83,33 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
         account = _log_in()
     entity = entity or os.environ.get("WANDB_ENTITY") or account
     project = project or default_project()
+    refused = 0
     if not parameters and _is_out_of_date(directory):
-        track_table_run(directory, offline=True)
+        try:
+            track_table_run(directory, offline=True)
+        except InputError as error:
+            warnings.warn(f"the table is not pushed: {error}", stacklevel=2)
+            refused += 1
     files = sorted(directory.rglob(_OFFLINE))
-    new = [file for file in files if not _is_pushed(file)]
+    before = [file for file in files if _is_pushed(file)]
+    new = [file for file in files if file not in before and not _is_damaged(file)]
     waiting = [file for file in new if not _is_live(file)]
     if waiting:
-        _sync(directory, waiting, entity, project)
-    live = f", {len(new) - len(waiting)} left out as they still run" * (len(new) > len(waiting))
-    before = f"{len(files) - len(new)} pushed before"
-    print(f"{len(waiting)} pushed to {entity}/{project}, {before}{live}")
+        refused += _push_files(waiting, entity, project)
+    counts = {
+        f"pushed to {entity}/{project}": sum(map(_is_pushed, waiting)),
+        "pushed before": len(before),
+        "left out as they still run": len(new) - len(waiting),
+        "damaged": sum(map(_is_damaged, files)),
+    }
+    named = (f"{n} {what}" for what, n in counts.items() if n or what.startswith("pushed"))
+    print(", ".join(named))
+    set_up("online")  # which the table's run was not
     with show_activity("saving the workspace"):
         address = save_workspace(directory, labels, parameters, entity, project)
     print(address)
+    if refused:
+        raise InputError(f"{refused} runs were not pushed: the same command continues")
     return 0
 
 
@@ -105,7 +125,7 @@ def _log_in() -> str:
     address = server()
     if not answers(address):
         raise InputError(f"W&B's server {address} does not answer: try again with a network")
-    wandb.setup(wandb.Settings(silent=True))
+    set_up("online")
     try:
         if not wandb.login(prompt=False):
             raise InputError("there is no login at W&B: run wandb login, or set WANDB_API_KEY")
@@ -134,22 +154,52 @@ def _is_live(file: Path) -> bool:
     return running is True
 
 
-def _sync(directory: Path, files: Sequence[Path], entity: str, project: str) -> None:
-    """Push files by ``wandb sync``, which continues with the others if one fails."""
-    command = [sys.executable, "-m", "wandb", "sync", "--entity", entity, "--project", project]
+def _is_damaged(file: Path) -> bool:
+    """Whether W&B could not read all of a file, which has not changed since."""
+    mark = _mark_of_damage(file)
+    return mark.exists() and mark.stat().st_mtime >= file.stat().st_mtime
+
+
+def _mark_of_damage(file: Path) -> Path:
+    return file.with_name(f"{file.name}.damaged")
+
+
+def _push_files(files: Sequence[Path], entity: str, project: str) -> int:
+    """Push files, name those that W&B does not take, and mark those that are damaged; how many of
+    the others there are.
+    """
     with show_activity(f"pushing {len(files)} runs"):
+        _sync(files, entity, project)
+    refused = 0
+    for file in files:
+        if _is_pushed(file):
+            continue
+        # Once more, alone: it may only have waited for another one of the same W&B run.
+        said = _sync([file], entity, project)
+        if _is_pushed(file):
+            continue
+        if any(words in said for words in _OF_DAMAGE):
+            _mark_of_damage(file).touch()
+            warnings.warn(f"{file} is damaged: at most its start is pushed", stacklevel=2)
+        else:
+            warnings.warn(f"{file} was not pushed ({said})", stacklevel=2)
+            refused += 1
+    return refused
+
+
+def _sync(files: Sequence[Path], entity: str, project: str) -> str:
+    """Push files by ``wandb sync``; the last line that it says."""
+    command = [sys.executable, "-m", "wandb", "sync", "--entity", entity, "--project", project]
+    # Python and W&B would take modules and settings from the working directory.
+    with tempfile.TemporaryDirectory() as empty:
+        (Path(empty) / "wandb").mkdir()  # for its log
         ended = subprocess.run(
             [*command, *(str(file.absolute()) for file in files)],
-            cwd=directory,  # where it writes its logs
+            cwd=empty,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             check=False,
         )
-    if missing := [file for file in files if not _is_pushed(file)]:
-        said = ended.stdout.strip().splitlines() or ["wandb sync says nothing"]
-        raise InputError(
-            f"{len(missing)} of {len(files)} runs were not pushed, such as {missing[0].parent} "
-            f"({said[-1].strip()}): the same command continues"
-        )
+    return (ended.stdout.strip().splitlines() or ["wandb sync says nothing"])[-1].strip()

@@ -27,13 +27,16 @@ class Arrived:
 
 
 class FakeWandb:
-    """Runs and views by name; what names the ``refused`` group or account is not taken."""
+    """Runs and views by name; what names the ``refused`` group or account is not taken; all
+    ``requests``.
+    """
 
     def __init__(self) -> None:
         self.runs: dict[str, Arrived] = defaultdict(Arrived)
         self.views: dict[str, dict[str, Any]] = {}
         self.url = ""
         self.refused = ""
+        self.requests: list[str] = []
 
     def graphql(self, query: str, given: dict[str, Any]) -> Any:
         """The data of an answer; empty for what it does not know."""
@@ -85,6 +88,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _answer(self, body: Any = None, status: int = 200) -> None:
+        self.fake.requests.append(f"{self.command} {self.path}")
         content = json.dumps(body or {}).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -97,6 +101,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._answer()
+
+    do_HEAD = do_CONNECT = do_GET
 
     def do_PUT(self) -> None:
         self._body()

@@ -33,9 +33,18 @@ def _plan(root: Path, *rows: str) -> Plan:
     return claim_plan(root, make_plan(TABLE, TINY, chosen, (1,)))
 
 
+def _settings(folder: Path, url: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "settings").write_text(f"[default]\nbase_url = {url}\n")
+
+
 def _push(root: Path, url: str, *more: str) -> subprocess.CompletedProcess[str]:
-    environment = {"WANDB_BASE_URL": url, "WANDB_API_KEY": "0123456789" * 4}
-    here = root.parent
+    """Push to the server that the user's own settings name; those of others name another one."""
+    here, own = root.parent, root.parent / "own"
+    _settings(own, url)
+    for folder in (here, root):
+        _settings(folder / "wandb", "http://127.0.0.1:9")
+    environment = {"WANDB_CONFIG_DIR": str(own), "WANDB_API_KEY": "0123456789" * 4}
     before = {*here.iterdir()}
     ended = subprocess.run(
         [sys.executable, "-m", "ablations", "wandb", root.name, *more],
@@ -66,7 +75,8 @@ def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     server.refused = "table3-tiny/A-h1"
     ended = _push(root, server.url)
     assert ended.returncode == 2
-    assert "1 of 2 runs were not pushed, such as" in ended.stderr.splitlines()[-1]
+    assert "A-h1/seed-1/wandb/offline-run-" in ended.stderr and len(server.views) == 1
+    assert "1 runs were not pushed: the same command continues" in ended.stderr.splitlines()[-1]
     server.refused = ""
     ended = _push(root, server.url)
     assert "1 left out as they still run" in ended.stdout, ended
@@ -91,6 +101,78 @@ def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     assert "does not take the workspace of nobody/attention" in ended.stderr.splitlines()[-1]
     sections = json.loads(view["spec"])["section"]["panelBankConfig"]["sections"]
     assert {"Results", "Learning curves"} <= {section["name"] for section in sections}
+
+
+def _offline_run(root: Path) -> Path:
+    folder = root / "base" / "seed-1" / "wandb" / "offline-run-20261122_000000-abc"
+    folder.mkdir(parents=True)
+    (folder / "run-abc.wandb").touch()
+    return folder / "run-abc.wandb"
+
+
+@pytest.mark.parametrize(
+    ("said", "again"),
+    [
+        ("wandb: ERROR Failed to sync all data: the file ends with an incomplete record.", False),
+        ("wandb: ERROR Failed to read: transactionlog: bad header: EOF", False),
+        ("wandb: ERROR no space left for you", True),
+    ],
+)
+def test_what_cannot_be_pushed_is_named_and_if_damaged_not_tried_again(
+    said: str, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    _plan(tmp_path, "base")
+    file, synced = _offline_run(tmp_path), list[list[Path]]()
+    other = file.with_name("run-other.wandb")
+    other.touch()
+
+    def sync(files: list[Path], *_: str) -> str:
+        """W&B lets a file wait for another one of the same run, which fails."""
+        synced.append(files)
+        if files == [other]:
+            other.with_name(f"{other.name}.synced").touch()
+        return said
+
+    def ignore(*_: Any) -> str:
+        return "https://wandb.test"
+
+    for name in ("_log_in", "set_up", "save_workspace"):
+        monkeypatch.setattr(f"ablations.tracking.push.{name}", ignore)
+    monkeypatch.setattr("ablations.tracking.push._sync", sync)
+    with pytest.warns(UserWarning, match=f"{file} (is damaged|was not pushed .wandb: ERROR no s)"):
+        if again:
+            with pytest.raises(InputError, match="1 runs were not pushed"):
+                push(tmp_path, "e", "p")
+        else:
+            assert push(tmp_path, "e", "p") == 0
+    assert synced == [[file, other], [file], [other]]
+    first, address = capsys.readouterr().out.splitlines()
+    assert first == "1 pushed to e/p, 0 pushed before" + ", 1 damaged" * (not again)
+    assert address == "https://wandb.test"
+    if not again:
+        assert push(tmp_path, "e", "p") == 0
+        assert len(synced) == 3
+
+
+@pytest.mark.slow
+def test_a_file_that_was_cut_off_is_pushed_as_far_as_it_goes(
+    server: FakeWandb, tmp_path: Path
+) -> None:
+    root = tmp_path / "table"
+    plan = _plan(root, "base")
+    (cell,) = plan.cells
+    directory = cell.directory(root)
+    directory.mkdir(parents=True)
+    Tracking(plan.experiment(cell), directory).close()
+    (file,) = directory.glob("wandb/offline-run-*/run-*.wandb")
+    file.write_bytes(file.read_bytes()[:-9])
+    ended = _push(root, server.url)
+    assert ended.returncode == 0, ended
+    assert f"{file.relative_to(tmp_path)} is damaged: at most its start is pushed" in ended.stderr
+    (run,) = server.runs.values()
+    assert run.record["groupName"] == "table3-tiny/base"
+    assert len(server.views) == 1
 
 
 @pytest.mark.parametrize(
@@ -124,9 +206,7 @@ def test_what_cannot_be_pushed_is_refused(
     assert "is not the directory of a table" in refused()
     _plan(tmp_path, "base")
     assert "has no run that W&B tracked offline" in refused()
-    folder = tmp_path / "base" / "seed-1" / "wandb" / "offline-run-20261122_000000-abc"
-    folder.mkdir(parents=True)
-    (folder / "run-abc.wandb").touch()
+    _offline_run(tmp_path)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # where nobody listens
     assert "W&B's server http://127.0.0.1:9 does not answer" in refused()
     monkeypatch.setenv("WANDB_BASE_URL", server.url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -27,8 +28,11 @@ from experiments.records.provenance import commit
 from experiments.records.result import load_result
 from experiments.run import run
 from experiments.tracking import Tracking, track_table, tracking_mode
+from tests.ablations.tracking.conftest import FakeWandb, server
 from tests.experiments.samples import result_of, tiny_experiment
 from transformer.config import to_dict
+
+__all__ = ["server"]
 
 _KEY = "0123456789abcdef0123456789abcdef01234567"
 ATTEMPT = Attempt(cell="base/seed-1", number=1, worker="f00d", host="node7", started_at=1.5)
@@ -130,6 +134,48 @@ def test_a_server_that_does_not_answer_is_noticed_within_seconds_and_means_offli
         with pytest.warns(UserWarning, match="does not answer: tracking offline"):
             assert tracking_mode() == "offline"
     assert time.monotonic() - started < 10
+
+
+TRACKED = """
+from pathlib import Path
+from experiments.command_line import prepare_streams
+from experiments.tracking import track_table
+prepare_streams()
+track_table(Path("table"), ["row"], [["base"]], {}, name="t", group="g", tags=(), config={})
+"""
+EMPTY = ("MODE", "API_KEY", "PROJECT", "ENTITY", "DIR", "SILENT", "TAGS", "SERVICE")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({f"WANDB_{name}": "" for name in EMPTY} | {"WANDB_BASE_URL": "URL"}, ""),
+        ({"WANDB_API_KEY": _KEY}, "warning: W&B's server does not answer: tracking offline\n"),
+    ],
+    ids=["empty", "key"],
+)
+def test_nothing_leaves_the_machine_unless_asked_and_settings_of_a_folder_are_not_read(
+    given: dict[str, str], said: str, server: FakeWandb, tmp_path: Path
+):
+    """The working directory, which may be somebody else's, names a server."""
+    (tmp_path / "wandb").mkdir()
+    settings = f"[default]\nmode = online\nbase_url = {server.url}\n"
+    (tmp_path / "wandb" / "settings").write_text(settings)
+    (tmp_path / "table").mkdir()
+    inherited = {name: x for name, x in os.environ.items() if not name.startswith("WANDB_")}
+    given = {name: value.replace("URL", server.url) for name, value in given.items()}
+    proxy = "http://127.0.0.1:9"  # where nobody listens
+    ended = subprocess.run(
+        [sys.executable, "-c", TRACKED],
+        cwd=tmp_path,
+        env={**inherited, **given, "HTTPS_PROXY": proxy, "NO_PROXY": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert server.requests == []
+    assert len([*tmp_path.glob("table/wandb/offline-run-*/run-*.wandb")]) == 1
+    assert ended.stderr == said
 
 
 @pytest.mark.parametrize("fails", [{"online"}, {"online", "offline"}])
