@@ -183,7 +183,7 @@ def train(
         experiment, directory, devices=devices, accumulate=accumulate, limits=limits, log=log
     )
     if outcome.state != RunState.DONE:
-        if outcome.signal is None or is_first_rank():
+        if outcome.message and (outcome.signal is None or is_first_rank()):
             print(outcome.message, file=sys.stderr)
         return 1 if outcome.signal is None else 128 + outcome.signal
     result = load_result(directory)

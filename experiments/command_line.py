@@ -17,6 +17,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from experiments.devices import explain_out_of_memory
 from experiments.records.experiment import Log as AnyLog
+from experiments.records.ownership import forget_stray_rank
 from experiments.records.provenance import commit
 from transformer.errors import InputError
 
@@ -86,6 +87,7 @@ class Program:
         """
         prepare_streams()
         try:
+            forget_stray_rank()  # before Lightning, which would go by it, is imported
             try:
                 with explain_out_of_memory(lambda: "here", _LESS_MEMORY):
                     return self.app(sys.argv[1:] if words is None else words) or 0

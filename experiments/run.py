@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +32,16 @@ from experiments.records.data import check_text, record_data, recorded_data
 from experiments.records.experiment import Experiment, Limits, Log
 from experiments.records.outputs import newest_sound
 from experiments.records.ownership import (
+    LOST_RANK,
+    STARTER,
     check_configuration,
     check_not_removed,
     claim,
     is_first_rank,
+    is_of_first_rank,
     lock_directory,
 )
-from experiments.records.progress import RunState
+from experiments.records.progress import RunState, stop_signals
 from experiments.records.result import Result, load_result, save_result
 from experiments.tracking import Tracking
 from transformer.config import ModelConfig
@@ -46,6 +54,9 @@ from transformer.training.module import TransformerModule
 from transformer.training.optimizer import NonFiniteError
 from transformer.variant import load
 
+# What gloo and NCCL say when the other end of a connection is gone.
+_OF_LOST_RANKS = ("closed by peer", "reset by peer", "pair closure", "remote process exited")
+_NOTICING_SECONDS = 10.0
 _SMALLER_STEPS = (
     "divide each step into more parts (--accumulate), share it among more devices (--devices, of a "
     "table --devices-per-trial), or set fewer tokens_per_batch"
@@ -179,11 +190,41 @@ def _train(
     return trainer, clock
 
 
+class _Ranks(DDPStrategy):
+    """Ends the run with a line when a process of it is killed, also where the others would wait for
+    it; Lightning would kill them without a word.
+    """
+
+    def setup_environment(self) -> None:
+        started = getattr(self.launcher, "procs", [])
+        threading.Thread(target=_watch, args=([*started],), daemon=True).start()
+        started.clear()  # which Lightning watches
+        if is_first_rank():
+            os.environ.pop(STARTER, None)  # the others have it
+        super().setup_environment()
+
+
+def _watch(started: list[subprocess.Popen[bytes]]) -> None:
+    """Wait until the first rank, or one that it started, is gone, and end this process."""
+    stopped, is_other = [128 + number for number in stop_signals()], is_of_first_rank()
+    while is_of_first_rank() == is_other and all(
+        process.poll() in (None, 0, *stopped) for process in started
+    ):
+        time.sleep(_NOTICING_SECONDS / 10)
+    time.sleep(_NOTICING_SECONDS)  # in which this process fails too, unless it waits
+    for process in started:
+        process.kill()
+    print(LOST_RANK, file=sys.stderr, flush=True)
+    os._exit(1)
+
+
 def _distributed(config: ModelConfig) -> DDPStrategy:
     # Gradients live in the buffers that are reduced, instead of being copied to and fro. A variant
     # may have weights that a step does not use, such as those of a layer that is left out.
     is_variant = config.model is not None
-    return DDPStrategy(gradient_as_bucket_view=True, find_unused_parameters=is_variant)
+    if is_first_rank():
+        os.environ[STARTER] = str(os.getpid())
+    return _Ranks(gradient_as_bucket_view=True, find_unused_parameters=is_variant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +247,11 @@ def execute(experiment: Experiment, directory: Path, **settings: Any) -> Outcome
         return Outcome(RunState.DIVERGED, f"training diverged: {error}")
     except OutOfMemoryError as error:
         return Outcome(RunState.FAILED, str(error))
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _OF_LOST_RANKS):
+            raise
+        # The first rank says it, if it is alive.
+        return Outcome(RunState.FAILED, "" if is_of_first_rank() else LOST_RANK)
     except FileNotFoundError:
         check_not_removed(directory)
         raise

@@ -18,6 +18,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+from experiments.records import ownership
 from experiments.records.experiment import Experiment, Log
 from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE, printable
 
@@ -28,10 +29,6 @@ GRACE_SECONDS = 60.0
 # By default it kills its ranks half a minute after a signal.
 _OF_TORCHRUN = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": f"{GRACE_SECONDS:.0f}"}
 _LOG_BYTES = 65_536  # in which its last lines are looked for
-# With these, Lightning would take a run for a rank of the job that started the driver, and W&B all
-# runs for the one of its sweep.
-_OF_LAUNCHERS = ("MASTER_", "SLURM_NTASKS", "TORCHELASTIC_", "WANDB_SWEEP_ID")
-_OF_RANKS = ("RANK", "WORLD_SIZE", "LOCALID", "NODEID", "PROCID")
 # What a run imports; each start of W&B looks at its launch tools. None of these modules touches a
 # GPU or starts a thread.
 _PRELOADED = [
@@ -91,10 +88,11 @@ Start = Callable[[Path, Job, Place], RunProcess]
 
 
 def forget_rank() -> None:
-    """Remove the variables in which a launcher gives this process a rank, which runs inherit."""
-    for name in list(os.environ):
-        if name.startswith(_OF_LAUNCHERS) or name.endswith(_OF_RANKS):
-            del os.environ[name]
+    """Remove the variables that runs inherit, with which Lightning would take a run for a rank of
+    the job that started the driver, and W&B all runs for the one of its sweep.
+    """
+    ownership.forget_rank()
+    os.environ.pop("WANDB_SWEEP_ID", None)
 
 
 def environment(job: Job, place: Place) -> dict[str, str]:

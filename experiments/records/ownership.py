@@ -15,8 +15,15 @@ from transformer.files import locked, remove_unfinished, write_json
 
 # A run whose process has just been killed may hold its lock for a moment longer.
 _LOCK_SECONDS = 10
-# In the order in which Lightning looks them up.
+# The variables in which launchers give a process a rank, those in which Lightning looks for it, in
+# that order, and those of torchrun.
+_OF_LAUNCHERS = ("MASTER_", "SLURM_NTASKS", "TORCHELASTIC_")
+_OF_RANKS = ("RANK", "WORLD_SIZE", "LOCALID", "NODEID", "PROCID")
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
+_OF_TORCHRUN = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+# Where the first rank leaves its number for the others, which it starts.
+STARTER = "EXPERIMENTS_STARTED_BY"
+LOST_RANK = "a process of this run was killed, or ended early: the same command continues"
 
 
 def claim(directory: Path, experiment: Experiment) -> None:
@@ -48,6 +55,35 @@ def is_first_rank() -> bool:
     """Whether this process is the one that writes files; known before there is a Trainer."""
     ranks = (os.environ[name] for name in _RANK_VARIABLES if name in os.environ)
     return int(next(ranks, "0")) == 0
+
+
+def is_of_torchrun() -> bool:
+    """Whether ``torchrun`` has started this process."""
+    return all(name in os.environ for name in _OF_TORCHRUN)
+
+
+def is_of_first_rank() -> bool:
+    """Whether the first rank, which is alive, has started this process as another one."""
+    return os.environ.get(STARTER) == str(os.getppid())
+
+
+def forget_stray_rank() -> None:
+    """Forget a rank that this process was not given but inherited, as from a job's script.
+
+    Raises:
+        InputError: if the first rank, which gave it, is gone.
+    """
+    if STARTER not in os.environ and not is_of_torchrun():
+        forget_rank()
+    elif STARTER in os.environ and not is_of_first_rank():
+        raise InputError(LOST_RANK)
+
+
+def forget_rank() -> None:
+    """Remove the variables in which a launcher gives this process a rank, which runs inherit."""
+    for name in list(os.environ):
+        if name.startswith(_OF_LAUNCHERS) or name.endswith(_OF_RANKS):
+            del os.environ[name]
 
 
 @contextmanager

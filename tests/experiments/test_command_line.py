@@ -86,6 +86,17 @@ def test_train_prints_the_scores_and_the_directory(folder: Path, tmp_path: Path,
     assert "train.en changed; restore it, or start a new run" in call(*words).stderr
 
 
+def test_a_rank_that_nobody_gave_is_ignored(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Command
+):
+    for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "SLURM_PROCID"):
+        monkeypatch.setenv(name, "1")
+    options = "--vocab-size 61 --max-steps 1 --set max_extra_length=1 --log none --directory"
+    ended = call("train", f"files:{folder}", *options.split(), tmp_path)
+    assert ended.code == 0 and ended.stdout.endswith(f"{tmp_path}\n")
+    assert load_result(tmp_path) is not None
+
+
 def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,14 +27,17 @@ from experiments.devices import (
 )
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints, training_losses
-from experiments.records.ownership import is_first_rank
+from experiments.records.ownership import STARTER, is_first_rank
 from experiments.records.progress import final_state, read_progress
 from experiments.records.result import load_result
+from experiments.run import execute
 from tests.ablations.runs.processes import Running
 from tests.experiments.conftest import Command, Start
 from tests.experiments.samples import result_of, tiny_experiment
 from tests.samples import new_run
+from transformer.config import to_dict
 from transformer.errors import InputError
+from transformer.files import write_json
 from transformer.variant import FILES_VARIABLE, variant_name
 
 # The weights take a quarter of a gigabyte, and so do their gradient and each moment.
@@ -55,7 +61,6 @@ def test_torchrun_or_the_user_decides_the_number_of_processes(monkeypatch: pytes
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     with pytest.raises(InputError, match="srun has started several tasks: use srun --ntasks=1"):
         find_world(2)
-    monkeypatch.delenv("SLURM_PROCID")
     monkeypatch.setenv("LOCAL_RANK", "0")
     assert is_first_rank()
     _launch(monkeypatch, local=2, size=4, rank=2)
@@ -63,6 +68,67 @@ def test_torchrun_or_the_user_decides_the_number_of_processes(monkeypatch: pytes
     _launch(monkeypatch, local=3, size=6)
     assert find_world(None) == find_world(3) == World(3, nodes=2)
     assert find_world(3).size == 6
+
+
+def test_a_rank_counts_if_torchrun_or_the_first_rank_gave_it(monkeypatch: pytest.MonkeyPatch):
+    for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "WORLD_SIZE", "MASTER_PORT"):
+        monkeypatch.setenv(name, "7")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")  # alone it is inherited, too
+    assert not is_first_rank()
+    find_world(None)
+    assert is_first_rank() and "MASTER_PORT" not in os.environ
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv(STARTER, str(os.getppid()))
+    find_world(2)
+    assert not is_first_rank()
+    monkeypatch.setenv(STARTER, "1")
+    with pytest.raises(InputError, match="a process of this run was killed"):
+        find_world(2)
+
+
+def test_a_lost_rank_is_one_line(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def lose(*_: object, **__: object) -> None:
+        raise RuntimeError("[pair.cc:553] Connection closed by peer [127.0.0.1]:38797")
+
+    monkeypatch.setattr("experiments.run.run", lose)
+    outcome = execute(experiment, tmp_path)
+    assert outcome.state == "failed"
+    assert "was killed, or ended early: the same command continues" in outcome.message
+
+
+def _ranks_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(OSError):  # one that looks at the processor ends meanwhile
+            if b"train" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(int(child))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_start", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_killed_rank_ends_the_run_in_one_line(
+    at_start: bool, first: bool, folder: Path, tmp_path: Path
+):
+    directory, errors = tmp_path / "run", tmp_path / "errors"
+    experiment = tiny_experiment(folder, max_steps=100_000, log_every_steps=1_000)
+    write_json(tmp_path / "long.json", to_dict(experiment))
+    options = ["--devices", "2", "--log", "none", "--directory", str(directory)]
+    command = [sys.executable, "-m", "experiments", "train", str(tmp_path / "long.json"), *options]
+    with errors.open("wb") as stream:
+        run = subprocess.Popen(command, stderr=stream)
+    while not (others := _ranks_of(run.pid)) or not (at_start or step_checkpoints(directory)):
+        assert run.poll() is None, errors.read_text()
+        time.sleep(0.05)
+    os.kill(run.pid if first else others[0], signal.SIGKILL)
+    assert run.wait(60) == (-signal.SIGKILL if first else 1)
+    while Path(f"/proc/{others[0]}").exists():
+        time.sleep(0.05)
+    (line,) = (x for x in errors.read_text().splitlines() if not x.startswith("train: "))
+    assert "a process of this run was killed, or ended early: the same command continues" in line
 
 
 def test_a_wrong_number_of_devices_is_refused(monkeypatch: pytest.MonkeyPatch):
