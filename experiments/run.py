@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ from experiments.records.ownership import (
     is_of_first_rank,
     lock_directory,
 )
-from experiments.records.progress import RunState, stop_signals
+from experiments.records.progress import STOPPED_EXIT_CODE, RunState, stop_signals
 from experiments.records.result import Result, load_result, save_result
 from experiments.tracking import Tracking
 from transformer.config import ModelConfig
@@ -247,7 +248,18 @@ def execute(experiment: Experiment, directory: Path, **settings: Any) -> Outcome
         return Outcome(RunState.DIVERGED, f"training diverged: {error}")
     except OutOfMemoryError as error:
         return Outcome(RunState.FAILED, str(error))
-    except RuntimeError as error:
+    except SystemExit as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # which Lightning hides
+            raise error.__context__ from None
+        if error.code in (STOPPED_EXIT_CODE, *(128 + number for number in stop_signals())):
+            raise
+        return Outcome(RunState.FAILED, f"the model's code called exit({error.code!r})")
+    except (RuntimeError, StopIteration) as error:
+        stop = error if isinstance(error, StopIteration) else error.__cause__
+        if isinstance(stop, StopIteration):
+            place = traceback.extract_tb(stop.__traceback__)[-1]
+            where = f"{place.filename}, line {place.lineno}"
+            return Outcome(RunState.FAILED, f"{where}: the model's code raised StopIteration")
         if not any(words in str(error) for words in _OF_LOST_RANKS):
             raise
         # The first rank says it, if it is alive.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import lightning.pytorch as lightning
 import numpy as np
@@ -24,6 +25,24 @@ from transformer.training.loss import smoothed_cross_entropy
 from transformer.training.optimizer import NonFiniteError, learning_rate, make_optimizer
 from transformer.training.precision import autocast
 from transformer.variant import build
+
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+
+
+def _failing(step: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Turn a StopIteration of the model's code into an error: Lightning would take it for the end
+    of the data, and begin the next epoch.
+    """
+
+    @functools.wraps(step)
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        try:
+            return step(*args, **kwargs)
+        except StopIteration as error:
+            raise RuntimeError("the model's code raised StopIteration") from error
+
+    return call
 
 
 class TransformerModule(lightning.LightningModule):
@@ -95,6 +114,7 @@ class TransformerModule(lightning.LightningModule):
             return loss_of_halves(self.loss, batch.halves(), trained)
         return self.loss(batch)
 
+    @_failing
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """This shard's part of the smoothed loss per target word-piece of the global batch."""
         self._seed(self.config.training.seed, batch.number, batch.shard)
@@ -114,6 +134,16 @@ class TransformerModule(lightning.LightningModule):
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
+
+    @_failing
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """As Lightning does."""
+        super().backward(*args, **kwargs)
+
+    @_failing
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """As Lightning does."""
+        super().optimizer_step(*args, **kwargs)
 
     def configure_gradient_clipping(
         self,
@@ -172,6 +202,7 @@ class TransformerModule(lightning.LightningModule):
             check_training(checkpoint, self.config, self.trainer.ckpt_path)
             recount_batches(checkpoint, self.trainer.accumulate_grad_batches)
 
+    @_failing
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add up the plain loss over the validation set."""
         del batch_idx

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,6 +39,7 @@ from tests.samples import new_run
 from transformer.config import to_dict
 from transformer.errors import InputError
 from transformer.files import write_json
+from transformer.model.encoder_decoder import Transformer
 from transformer.variant import FILES_VARIABLE, variant_name
 
 # The weights take a quarter of a gigabyte, and so do their gradient and each moment.
@@ -96,6 +98,53 @@ def test_a_lost_rank_is_one_line(
     outcome = execute(experiment, tmp_path)
     assert outcome.state == "failed"
     assert "was killed, or ended early: the same command continues" in outcome.message
+
+
+class _Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise StopIteration
+
+
+@pytest.mark.parametrize(
+    ("moment", "said"),
+    [
+        ("forward", "the model's code raised StopIteration"),
+        ("backward", "the model's code raised StopIteration"),
+        ("validation", "the model's code raised StopIteration"),
+        ("exit", "the model's code called exit(0)"),
+    ],
+)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_what_the_models_code_raises_is_no_end_of_the_training(
+    accumulate: int,
+    moment: str,
+    said: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Lightning takes a StopIteration for the end of the epoch, or of the validation set."""
+    states = Transformer.states
+
+    def stop(self: Transformer, *inputs: torch.Tensor) -> torch.Tensor:
+        if moment == "exit":
+            sys.exit(0)
+        if moment == "forward" or (moment == "validation" and not self.training):
+            raise StopIteration
+        found = states(self, *inputs)
+        return _Backward.apply(found) if moment == "backward" else found
+
+    monkeypatch.setattr(Transformer, "states", stop)
+    experiment = tiny_experiment(folder, max_steps=2, validate_every_steps=1)
+    outcome = execute(experiment, tmp_path, accumulate=accumulate, log="none")
+    assert outcome.state == "failed" and outcome.message.endswith(said)
+    assert outcome.message.startswith(__file__) == (moment != "exit")
+    assert load_result(tmp_path) is None
 
 
 def _ranks_of(pid: int) -> list[int]:
