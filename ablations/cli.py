@@ -193,6 +193,8 @@ def dashboard(
     """
     from ablations.dashboard.server import serve
 
+    if not host:  # which would be every address
+        raise InputError("--host is empty: name an address, or leave it out")
     return serve(directories, host=host, port=port, open_browser=open)
 
 

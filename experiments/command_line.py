@@ -11,9 +11,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, TextIO, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar, get_args
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, Token, convert
 
 from experiments.devices import explain_out_of_memory
 from experiments.records.experiment import Log as AnyLog
@@ -53,7 +53,7 @@ class Program:
             help_epilogue=self._list(examples),
             version=_version,
             version_flags="--version",
-            default_parameter=Parameter(negative=(), show_default=_shown),
+            default_parameter=Parameter(negative=(), show_default=_shown, converter=_convert),
             exit_on_error=False,
             print_error=False,
             suppress_keyboard_interrupt=False,
@@ -108,6 +108,17 @@ class Program:
             return BAD_INPUT
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
+
+
+def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
+    """As cyclopts does, but 1.5 is no whole number, and an empty path is not this folder."""
+    kinds = (kind, *get_args(kind))
+    for token in tokens:
+        if int in kinds and "." in token.value:
+            raise ValueError(f"{token.value} is no whole number")
+        if Path in kinds and not token.value:
+            raise ValueError("a path is empty")
+    return convert(kind, tokens)
 
 
 def _shown(default: Any) -> Any:

@@ -88,6 +88,10 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
         ("QUICK --from nowhere", "nowhere is not the directory of a table: it has no table.json"),
         ("QUICK --workers 0", 'Invalid value "0" for --workers. Must be >= 1; see --help'),
         ("QUICK --threads 0", 'Invalid value "0" for --threads. Must be >= 1; see --help'),
+        ("QUICK --workers 1.5", "Invalid value for --workers: 1.5 is no whole number; see --help"),
+        ("QUICK --directory=", "Invalid value for --directory: a path is empty; see --help"),
+        ("collect . --into=", "Invalid value for --into: a path is empty; see --help"),
+        ("dashboard --host=", "--host is empty: name an address, or leave it out"),
         (
             "search base_lr --scale quick --trials 9 --confirm 0",
             'Invalid value "0" for --confirm. Must be >= 1; see --help',
