@@ -78,6 +78,16 @@ def test_unary_chains_stay_and_words_come_in_order_and_whole() -> None:
 
 
 @pytest.mark.parametrize(
+    "empty", ["(())", "()", "( )", "( () )", "((()))", "(TOP)", "(S1 )", "(TOP (S))", "((S ()))"]
+)
+def test_a_tree_without_a_word_is_left_out(empty: str) -> None:
+    text = f"(S (NN a)){empty}\n{empty}\n( (S () (NP (NN b) ( )) (NP ())) ())"
+    assert [to_penn(tree) for tree in read_trees(text, "x")] == [
+        "(TOP (S (NN a)))", "(TOP (S (NP (NN b))))",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("(S (NN a))\n\n(S\n (NP (NN b)", "line 3: the tree that begins here does not close"),
@@ -85,6 +95,8 @@ def test_unary_chains_stay_and_words_come_in_order_and_whole() -> None:
         ("(S (NN a))\nword", "line 2: 'word' is out of place"),
         ("(S (NN a)\n(NP ))", r"line 2: '\(NP' is out of place"),
         ("(S (-LRB- ())", r"line 1: '\(\)\)' is out of place.*words that are brackets are written"),
+        ("()\n(S (-LRB- ()\n(NN a))\n(S (NN b))", r"line 2: '\(\)' is out of place"),
+        ("(S (-LRB- () (NN a) (-RRB- )))", r"line 1: '\(-RRB-' is out of place"),
         ("(S ((NN a)))", r"line 1: '\(\(NN' is out of place"),
         ("(S (NP a b))", "line 1: 'a' is out of place"),
         ("(S (NN a)\nb)", r"line 2: 'b\)' is out of place"),

@@ -54,9 +54,10 @@ class _Bracket:
 def read_trees(text: str, name: str) -> Iterator[Tree]:
     """The trees of a treebank file, each below a bracket called TOP.
 
-    Empty elements (-NONE-) are left out with the constituents that hold nothing else, and so are
-    function tags and indices (NP-SBJ-1 becomes NP, ADVP|PRT becomes ADVP). A tree without any word
-    is left out.
+    Empty elements (-NONE-) and brackets without a label are left out with the constituents that
+    hold nothing else, and so are function tags and indices (NP-SBJ-1 becomes NP, ADVP|PRT becomes
+    ADVP). A tree without any word is left out: parsers write ``(())`` or ``(TOP)`` for a sentence
+    without a parse. Inside a tree a label alone is refused, as its word may be a bracket.
 
     Args:
         text: the trees, with any white space between brackets
@@ -73,7 +74,7 @@ def read_trees(text: str, name: str) -> Iterator[Tree]:
             "one word, or a label and brackets; words that are brackets are written -LRB-, -RRB-",
         )
 
-    stack = [_Bracket(0, label="file")]
+    stack, bracket_as_word = [_Bracket(0, label="file")], None
     for match in _TOKEN.finditer(text):
         token, position, bracket = match[0], match.start(), stack[-1]
         if match[1]:
@@ -83,15 +84,23 @@ def read_trees(text: str, name: str) -> Iterator[Tree]:
                 raise error(position, f"a tree is more than {MAX_DEPTH} brackets deep")
             stack.append(_Bracket(position))
         elif token == ")" and len(stack) > 1:
-            if not bracket.parts or (len(stack) > 2 and not bracket.label):
-                raise misplaced(bracket.start)
-            children = tuple(filter(None, bracket.parts))
             stack.pop()
-            stack[-1].parts.append(Tree(plain_label(bracket.label), children) if children else None)
+            outer, children = stack[-1], tuple(filter(None, bracket.parts))
+            has_only_label = bracket.label and not bracket.parts and outer.label not in _OUTER
+            lacks_label = children and not bracket.label
+            if len(stack) == 1:
+                bracket_as_word = None
+            elif has_only_label or lacks_label:
+                raise misplaced(bracket.start)
+            elif not bracket.label and outer.label and not outer.parts:
+                bracket_as_word = bracket.start  # if the tree does not close: (-LRB- ()
+            outer.parts.append(Tree(plain_label(bracket.label), children) if children else None)
         elif bracket.label or bracket.parts:
             raise misplaced(position)
         else:
             bracket.label = token
+    if bracket_as_word is not None:
+        raise misplaced(bracket_as_word)
     if len(stack) > 1:
         raise error(stack[1].start, "the tree that begins here does not close")
     for tree in filter(None, stack[0].parts):
