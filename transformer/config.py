@@ -151,12 +151,13 @@ class TrainingConfig:
     cosine to zero at ``max_steps``; ``learning_rate_factor`` multiplies any. ``precision`` ``auto``
     is bf16 where that is faster: from ``d_model`` 256 on GPUs that multiply it, from 128 on such
     CPUs. ``threads`` is the number of CPU threads per process, None for torch's choice; another
-    number rounds differently. ``clip_norm`` bounds the norm of the gradient (the paper does not
-    clip). ``average_checkpoints`` is how many of the last checkpoints are averaged for evaluation
-    (section 6.1; 1 for Table 3); the average of ``also_average`` of them is scored on the
-    validation set as well. Checkpoints are written every ``checkpoint_every_steps`` or, if set,
-    every ``checkpoint_every_minutes`` of training, which is 10 in the paper. ``compile`` lets
-    ``torch.compile`` fuse the operations between the matrix products; only rounding differs.
+    number rounds differently, and one draws other masks of dropout than more. ``clip_norm`` bounds
+    the norm of the gradient (the paper does not clip). ``average_checkpoints`` is how many of the
+    last checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); the average of
+    ``also_average`` of them is scored on the validation set as well. Checkpoints are written every
+    ``checkpoint_every_steps`` or, if set, every ``checkpoint_every_minutes`` of training, which is
+    10 in the paper. ``compile`` lets ``torch.compile`` fuse the operations between the matrix
+    products; rounding and the masks of dropout differ.
     """
 
     seed: int = 1

@@ -49,7 +49,7 @@ class TransformerModule(lightning.LightningModule):
     """The Transformer with its loss, optimiser and schedule.
 
     Everything that affects the result is in here and in the data module, precision and gradient
-    clipping included, so any Trainer gives the same training. Dropout is seeded anew for each
+    clipping included, so it is the same in any Trainer. Dropout is seeded anew for each
     (seed, batch, shard): a resumed run continues bit for bit, and a device that accumulates
     gradients draws the same masks as several devices without accumulation.
     """
@@ -106,7 +106,10 @@ class TransformerModule(lightning.LightningModule):
         )
 
     def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The same as ``loss``, with the fastest way to its gradient; only rounding differs."""
+        """The same as ``loss``, with the fastest way to its gradient.
+
+        Rounding and the masks of dropout differ.
+        """
         if self._compiled_sums is not None:
             return self._call(self._compiled_sums, batch)
         if self.device.type == "cpu" and torch.get_num_threads() > 1 and len(batch.src) > 1:
