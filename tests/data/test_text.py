@@ -115,6 +115,25 @@ def test_every_character_of_a_line_of_any_length_is_learned(tmp_path: Path) -> N
     assert UNK_ID not in vocabulary.encode(["one ζ two"])[0]
 
 
+@pytest.mark.parametrize("word", ["<unk>", "a<s>", "</s>z", "<pad><pad>", "<mask>", "\ufffd"])
+def test_words_that_name_word_pieces_of_sentencepiece_come_back(word: str, tmp_path: Path) -> None:
+    lines = [*LINES, f"one {word} two"]
+    vocabulary = train(tmp_path / "v.model", 51, lines)
+    assert list(map(vocabulary.decode, vocabulary.encode(lines))) == lines
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "found"),
+    [("\u2581 a\u2581b", 3, r"U\+2581"), ("\u2585", 2, r"U\+2585"), ("a\0b", 2, r"U\+0000")],
+)
+def test_words_that_cannot_come_back_are_counted(
+    words: str, count: int, found: str, tmp_path: Path
+) -> None:
+    lines = [*LINES, f"one {words} two", f"{words.split()[-1]} ab"]
+    with pytest.warns(UserWarning, match=rf"^{count} words hold .* stand for \({found}\): they do"):
+        train(tmp_path / "v.model", 41, lines)
+
+
 @pytest.mark.parametrize(("size", "beyond"), [(4_001, 1), (11, -1)])
 def test_a_size_is_refused_with_the_limit(size: int, beyond: int, tmp_path: Path) -> None:
     def limit_named(size: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,8 +17,11 @@ from transformer.errors import InputError
 # Pairs from which a vocabulary is learned; more take longer and hardly change it.
 SAMPLE_PAIRS = 1_000_000
 SPACE_SYMBOL = "\u2581"
+# Words that sentencepiece learns nothing from: they name its own word-pieces.
+_OWN_WORDS = ("<pad>", "<s>", "</s>", "<unk>")
 # In bytes. Sentencepiece silently skips longer words, and its default limit is 4,192.
 _MAX_WORD_BYTES = 2**30
+_MOST_SHOWN = 10
 
 
 class Vocabulary:
@@ -55,7 +59,8 @@ def train_vocabulary(
     """Learn a byte-pair encoding of ``size`` word-pieces; equal text gives an identical file.
 
     Text is not normalised: decoding returns exactly what was encoded. Every character in ``lines``
-    becomes a word-piece.
+    becomes a word-piece but those that sentencepiece keeps for itself, of which a warning says how
+    many words hold them.
 
     Args:
         lines: with single spaces between words, which are counted here because sentencepiece would
@@ -67,7 +72,8 @@ def train_vocabulary(
         words.update(line.split())
     # Sorted, so that equal text gives equal files. A piece begins with the space before its word.
     kept_whole = sorted(word for word in words if whole and whole.fullmatch(word))
-    words.update(set("".join(kept_whole)))  # to spell such words that occur only later
+    own = [name for name in _OWN_WORDS if any(name in word for word in words)]
+    words.update(set("".join([*kept_whole, *own])))  # to spell such words, which may occur later
     signalled: list[BaseException] = []
     model = io.BytesIO()  # a model that sentencepiece writes to a file contains the file's name
     try:
@@ -100,6 +106,20 @@ def train_vocabulary(
             raise next(iter(signalled), error) from None
         raise InputError(f"vocab_size {size} {hint}") from error
     path.write_bytes(model.getvalue())
+    _warn_of_lost_characters(words, Vocabulary(path))
+
+
+def _warn_of_lost_characters(words: Counter[str], vocabulary: Vocabulary) -> None:
+    """Warn of words with characters that do not come back from word-pieces."""
+    lost = {SPACE_SYMBOL} | set("".join(words)).difference(vocabulary.pieces())
+    count = sum(times for word, times in words.items() if not lost.isdisjoint(word))
+    if count:
+        found = sorted(f"U+{ord(x):04X}" for x in lost.intersection("".join(words)))
+        warnings.warn(
+            f"{count:,} words hold characters that no word-piece can stand for "
+            f"({', '.join(found[:_MOST_SHOWN])}): they do not come back; replace them in the text",
+            stacklevel=3,
+        )
 
 
 def _entries(words: Counter[str], signalled: list[BaseException]) -> Iterator[str]:
