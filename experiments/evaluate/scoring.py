@@ -174,11 +174,14 @@ def score_parses(
 ) -> Parses:
     """Score a model's ``lines`` for ``sentences`` against linearised ``references``.
 
-    The baseline is right-branching, with the most frequent label of the references.
+    The baseline is right-branching, with the most frequent label of the references. A sentence that
+    was too long, whose line is empty, is left out, as it is of the perplexity.
     """
-    words = [sentence.split() for sentence in sentences]
-    gold = [delinearise(*each) for each in zip(references, words, strict=True)]
-    found = [delinearise(*each) for each in zip(lines, words, strict=True)]
+    texts = zip(sentences, references, lines, strict=True)
+    parsed = [(x.split(), gold, line) for x, gold, line in texts if line or not x]
+    words = [x for x, _, _ in parsed]
+    gold = [delinearise(tree, x) for x, tree, _ in parsed]
+    found = [delinearise(line, x) for x, _, line in parsed]
     label = most_frequent_label(gold)
     baseline = evaluate_parses(gold, [right_branching(x, label) for x in words])
     return Parses(baseline_f1=baseline.f1, **asdict(evaluate_parses(gold, found)))

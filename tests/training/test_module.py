@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -207,11 +208,21 @@ def test_logged_metrics_are_means_over_real_word_pieces(tiny_config: Config) -> 
     assert torch.nn.utils.get_total_norm(gradients).item() == pytest.approx(0.5, rel=1e-4)
 
 
-def test_validation_is_the_perplexity_of_the_whole_set(tiny_config: Config) -> None:
+@pytest.mark.parametrize("overlong", [(), (3,)])
+def test_validation_is_the_perplexity_of_the_set(
+    overlong: tuple[int, ...], tiny_config: Config, tmp_path: Path
+) -> None:
+    """A pair that the perplexity leaves out is left out."""
     config = override(tiny_config, tokens_per_batch=41, dropout=0.3)
+    path = tmp_path / "numbers" / "valid.de"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for line in overlong:
+        lines[line] = "eins " * 3_000
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     module, data = TransformerModule(config), TranslationDataModule(config)
     (logged,) = trainer(1).validate(module, data, verbose=False)
-    expected = perplexity(module.model, data.corpus.vocabulary(), *data.corpus.text("valid"))
+    with pytest.warns(UserWarning, match="^line 4 has") if overlong else nullcontext():
+        expected = perplexity(module.model, data.corpus.vocabulary(), *data.corpus.text("valid"))
     assert logged["valid_perplexity"] == pytest.approx(expected.per_token, rel=1e-5)
     assert logged["valid_loss"] == pytest.approx(math.log(expected.per_token), rel=1e-5)
 

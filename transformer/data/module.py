@@ -92,7 +92,7 @@ class TranslationDataModule(lightning.LightningDataModule):
     """Batches of a corpus, which is prepared on first use and cached.
 
     The loaders shard by themselves: any Trainer, on several devices or with
-    ``accumulate_grad_batches``, takes the same steps as one on a single device without.
+    ``accumulate_grad_batches``, takes the same batches as one on a single device without.
 
     Args:
         config: names the corpus
@@ -146,9 +146,12 @@ class TranslationDataModule(lightning.LightningDataModule):
         )
 
     def val_dataloader(self) -> FixedBatches:
-        """The validation set, ordered by length."""
+        """The validation set, ordered by length, without the pairs that no score takes."""
         store = self.corpus.store("valid")
-        batches = batches_by_length(store.lengths, self.config.data.tokens_per_batch)
+        scored = store.scored()
+        batches = batches_by_length(store.lengths[scored], self.config.data.tokens_per_batch)
         trainer = self.trainer
         rank, ranks = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-        return FixedBatches(collate(store, pairs, shard=rank, shards=ranks) for pairs in batches)
+        return FixedBatches(
+            collate(store, scored[pairs], shard=rank, shards=ranks) for pairs in batches
+        )

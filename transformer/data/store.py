@@ -13,6 +13,8 @@ import numpy.typing as npt
 from transformer.config import PAD_ID
 
 _TOKENS_FILES = {"tokens.u16": np.dtype(np.uint16), "tokens.u32": np.dtype(np.uint32)}
+# Attention takes memory with the square of a sentence's length; training sees a tenth of this.
+MAX_PIECES = 2_048
 _LENGTHS_FILE, _STARTS_FILE = "lengths.u32", "starts.u64"
 
 Tokens = npt.NDArray[np.integer]
@@ -56,6 +58,10 @@ class EncodedPairs:
         start = int(self._starts[pair])
         middle, end = (start + self.lengths[pair].astype(np.int64).cumsum()).tolist()
         return self._tokens[start:middle], self._tokens[middle:end]
+
+    def scored(self) -> Integers:
+        """The pairs that are scored, during training and after it: no side is overlong."""
+        return np.flatnonzero(self.lengths.max(axis=1, initial=0) <= MAX_PIECES)
 
     def padded(self, pairs: Integers, side: int) -> Integers:
         """The sources (side 0) or targets (1) of ``pairs``, right-padded: ``(batch, longest)``.

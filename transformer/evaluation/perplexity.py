@@ -13,15 +13,12 @@ import torch
 from transformer.config import PAD_ID, DecodingConfig
 from transformer.data.batches import collate
 from transformer.data.buckets import batches_by_length
-from transformer.data.store import EncodedPairs
+from transformer.data.store import MAX_PIECES, EncodedPairs
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint, decode_sentences
 from transformer.errors import InputError
 from transformer.model.encoder_decoder import Transformer, evaluating
 from transformer.training.loss import smoothed_cross_entropy
-
-# Attention takes memory with the square of a sentence's length; training sees a tenth of this.
-MAX_PIECES = 2_048
 
 # Like decode_sentences: from sources to (index, translation), in any order.
 Decode = Callable[[list[list[int]]], Iterable[tuple[int, list[int]]]]
@@ -61,15 +58,14 @@ def perplexity(
             f"{len(sources):,} sources have {len(references):,} references: one for each"
         )
     encoded = [vocabulary.encode(list(lines)) for lines in (sources, references)]
-    every = list(zip(*encoded, strict=True))
-    longest = [max(map(len, pair)) for pair in every]
-    rows = _short_enough(longest, 1, "left out of the perplexity")
-    if not rows:
+    pairs = EncodedPairs.of(list(zip(*encoded, strict=True)))
+    _name_overlong(pairs.lengths.max(axis=1, initial=0).tolist(), 1, "left out of the perplexity")
+    rows = pairs.scored()
+    if not len(rows):
         raise InputError("there is no perplexity: no line, or none that is short enough")
-    pairs = EncodedPairs.of([every[row] for row in rows])
     nll, tokens = 0.0, 0
-    for indices in batches_by_length(pairs.lengths, tokens_per_batch):
-        batch = collate(pairs, indices).to(device)
+    for indices in batches_by_length(pairs.lengths[rows], tokens_per_batch):
+        batch = collate(pairs, rows[indices]).to(device)
         with evaluating(model):
             states = model.states(batch.src, batch.tgt[:, :-1])
         labels = batch.tgt[:, 1:]
@@ -83,7 +79,7 @@ def perplexity(
         )
         nll += batch_nll.item()
         tokens += batch.target_tokens
-    characters = sum(len(references[row]) + 1 for row in rows)
+    characters = sum(len(references[row]) + 1 for row in rows.tolist())
     return Perplexity(per_token=_exp(nll / tokens), per_char=_exp(nll / characters))
 
 
@@ -110,8 +106,9 @@ def translate(
     """
     translations = [""] * len(lines)
     encoded = vocabulary.encode(list(lines))
-    short = _short_enough([len(pieces) for pieces in encoded], first_line, "left empty")
-    rows = [row for row in short if lines[row].strip()]
+    lengths = [len(pieces) for pieces in encoded]
+    _name_overlong(lengths, first_line, "left empty")
+    rows = [row for row, line in enumerate(lines) if lengths[row] <= MAX_PIECES and line.strip()]
     sources = [encoded[row] for row in rows]
 
     def allow(batch: Sequence[int]) -> Constraint:
@@ -129,16 +126,15 @@ def translate(
     return translations
 
 
-def _short_enough(lengths: Sequence[int], first_line: int, fate: str) -> list[int]:
-    """The rows of at most ``MAX_PIECES``; the ``fate`` of each other one is a warning."""
-    for row, length in enumerate(lengths):
+def _name_overlong(lengths: Sequence[int], first_line: int, fate: str) -> None:
+    """Warn of each line of more than ``MAX_PIECES``, with its ``fate``."""
+    for number, length in enumerate(lengths, first_line):
         if length > MAX_PIECES:
             warnings.warn(
-                f"line {first_line + row:,} has {length:,} word-pieces, of which a model takes at "
-                f"most {MAX_PIECES:,}: {fate}",
+                f"line {number:,} has {length:,} word-pieces, of which a model takes at most "
+                f"{MAX_PIECES:,}: {fate}",
                 stacklevel=3,
             )
-    return [row for row, length in enumerate(lengths) if length <= MAX_PIECES]
 
 
 def _exp(x: float) -> float:
