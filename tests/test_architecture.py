@@ -172,7 +172,7 @@ DOORS = {
     "vl_convert": {"experiments.figures.render"},
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {"experiments.export.engine"},
-    "babel": {"transformer.data.corpora.cldr"},
+    "babel": {"transformer.data.corpora.cldr", "transformer.data.languages"},
 }
 
 

@@ -90,10 +90,10 @@ class ParallelText:
 class Corpus:
     """A named corpus and its splits.
 
-    The languages are ISO 639-1 codes. Several training texts are concatenated in order and shuffled
-    as a whole. ``pairs`` is their approximate number, for estimates before anything is read. The
-    targets of ``parsing`` are linearised trees, whose brackets stay whole in the vocabulary; their
-    language is ``trees``.
+    The languages are codes of ISO 639, such as ``zh``, ``zho`` or ``zho_Hans``. Several training
+    texts are concatenated in order and shuffled as a whole. ``pairs`` is their approximate number,
+    for estimates before anything is read. The targets of ``parsing`` are linearised trees, whose
+    brackets stay whole in the vocabulary; their language is ``trees``.
     """
 
     name: str

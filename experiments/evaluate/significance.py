@@ -12,6 +12,7 @@ from experiments.records.data import recorded_data
 from experiments.records.experiment import load_experiment
 from experiments.records.outputs import hypotheses_path
 from experiments.records.result import MEASURES
+from transformer.data.languages import language_of
 from transformer.data.text import read_text
 from transformer.errors import InputError
 from transformer.evaluation.bleu import sacrebleu_metric
@@ -88,6 +89,8 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
 
 def compare_files(first: Path, second: Path, reference: Path, language: str) -> Significance:
     """Compare two files of translations, a line for each line of ``reference``."""
+    if language_of(language).script is None:
+        raise InputError(f"--language {language} is no code of a language, such as zh or zho_Hans")
     one, other = ((str(path), read_text(path)) for path in (first, second))
     return compare_lines(one, other, read_text(reference), language)
 

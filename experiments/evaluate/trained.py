@@ -20,6 +20,7 @@ from transformer.config import override
 from transformer.data.corpora.declared import sacrebleu_set
 from transformer.data.corpora.treebanks import leaves_of
 from transformer.data.fetch.texts import fetch
+from transformer.data.languages import language_of
 from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest
 from transformer.data.text import MAX_LINE, decode_line, lines_of, read_aligned
@@ -216,5 +217,6 @@ def text_of_split(experiment: Experiment, split: str, recorded: Manifest | None 
                 f"the corpus {corpus.name} has no test set: give --source, --reference"
             )
         return prepare(experiment.config, expected=recorded).text(split)
-    text = sacrebleu_set(split, f"{corpus.source_language}-{corpus.target_language}")
+    source, target = map(language_of, (corpus.source_language, corpus.target_language))
+    text = sacrebleu_set(split, f"{source.code}-{target.code}")
     return read_aligned(fetch(text.source), fetch(text.target))

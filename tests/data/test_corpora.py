@@ -107,7 +107,10 @@ def touch(folder: Path, *names: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("languages", [("en", "de"), ("de", "fr")])
+@pytest.mark.parametrize(
+    "languages",
+    [("en", "de"), ("de", "fr"), ("eng_Latn", "deu_Latn"), ("eng", "deu"), ("de", "enb")],
+)
 def test_english_or_the_first_is_the_source(languages: tuple[str, str], tmp_path: Path) -> None:
     names = [f"{split}.{side}" for split in ("train", "valid", "test") for side in languages]
     corpus = folder_corpus(touch(tmp_path, *names))

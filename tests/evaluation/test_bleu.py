@@ -43,14 +43,26 @@ def test_bleu_is_sacrebleus_with_its_signature() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "tokenizer"), [("zh", "zh"), ("zh-CN", "zh"), ("ja", "char"), ("th_TH", "char")]
+    ("languages", "tokenizer"),
+    [
+        ("zh zh-CN ZH_tw zh-Hant-HK zho chi zho_Hans zho_simp cmn cmn_Hans yue yue_Hant wuu", "zh"),
+        ("ja ja_XX jpn jpn_Jpan th_TH tha tha_Thai khm lo_LA lao mya bur_Mymr bo bod_Tibt", "char"),
+        ("ko kor kor_Hang zh-Latn nan_Latn ja_Latn vi deu_Latn tgt", "13a"),
+    ],
 )
-def test_languages_without_spaces_are_split_into_characters(language: str, tokenizer: str) -> None:
-    found = bleu(["今天天气很好吗"], ["今天天气很好。"], language)
+def test_languages_without_spaces_are_split_into_characters(languages: str, tokenizer: str) -> None:
     # Of 7 to 4 n-grams, the last of each is wrong.
-    precisions = [6 / 7, 5 / 6, 4 / 5, 3 / 4]
-    assert math.isclose(found.score, 100 * math.prod(precisions) ** 0.25)
-    assert f"|tok:{tokenizer}|" in found.signature
+    score = 100 * math.prod([6 / 7, 5 / 6, 4 / 5, 3 / 4]) ** 0.25
+    for language in languages.split():
+        found = bleu(["今天天气很好吗"], ["今天天气很好。"], language)
+        assert f"|tok:{tokenizer}|" in found.signature, language
+        assert math.isclose(found.score, 0.0 if tokenizer == "13a" else score)
+
+
+def test_an_unknown_language_is_named() -> None:
+    for language in ("chinese", "jp", ""):
+        with pytest.warns(UserWarning, match=f"^'{language}' is no code of a language, such as"):
+            assert "|tok:13a|" in bleu(TRUTHS, TRUTHS, language).signature
 
 
 @pytest.mark.parametrize(
@@ -73,7 +85,10 @@ def test_tokenised_bleu_is_that_of_the_tokens() -> None:
         '"Ja" und nein-',
     ]
     found = tokenised_bleu(hypotheses, GERMAN, "de")
-    assert found == tokenised_bleu(hypotheses, GERMAN, "de-AT")
+    for code in ("de-AT", "deu", "ger", "deu_Latn"):
+        assert tokenised_bleu(hypotheses, GERMAN, code) == found
+    for code in ("zho_Hans", "yue", "cmn"):
+        assert "|tok:moses-zh|" in tokenised_bleu(["天气"], ["天气"], code).signature
     # Equation 1 of Papineni et al. (2002) over the tokens of both, counted by hand.
     assert math.isclose(found.score, 58.51628126637026, rel_tol=1e-9)
     assert found.signature == (

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from transformer.data.languages import language_of, warn_if_unknown
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 _SPLIT_COMPOUND = r"\1 ##AT##-##AT## \2"
 # That script is for German only.
 _LANGUAGES_WITH_COMPOUNDS = ("de",)
-# Of languages that put no space between words; sacreBLEU's own for Japanese needs a dictionary.
-_TOKENIZERS = {"zh": "zh", **dict.fromkeys(("ja", "km", "lo", "my", "th"), "char")}
+# By scripts that put no space between words; sacreBLEU's own for Japanese needs a dictionary.
+_TOKENIZERS = {
+    **dict.fromkeys(("Hani", "Hans", "Hant"), "zh"),
+    **dict.fromkeys(("Hira", "Jpan", "Kana", "Khmr", "Laoo", "Mymr", "Thai", "Tibt"), "char"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,16 +45,15 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "
 
 
 def sacrebleu_metric(language: str, references: Sequence[str] | None = None) -> BLEU:
-    """sacreBLEU for this language, such as ``zh`` or ``zh-CN``; ``13a`` for those with spaces."""
+    """sacreBLEU for this language, such as ``zh`` or ``zho_Hans``; ``13a`` for those with spaces,
+    and, with a warning, for an unknown one.
+    """
     from sacrebleu.metrics.bleu import BLEU  # slow to import
 
+    warn_if_unknown(language)
+    script = language_of(language).script
     given = None if references is None else [list(references)]
-    return BLEU(tokenize=_TOKENIZERS.get(_without_region(language)), references=given)
-
-
-def _without_region(language: str) -> str:
-    """``zh`` of ``zh-CN``, and without a script too."""
-    return re.split("[-_]", language.lower())[0]
+    return BLEU(tokenize=script and _TOKENIZERS.get(script), references=given)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Bleu:
@@ -62,11 +65,11 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
     Args:
         hypotheses: detokenised lines
         references: as many lines
-        language: ISO 639-1; Moses splits languages that it does not know by its English rules
+        language: its code; Moses splits languages that it does not know by its English rules
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    language = _without_region(language)
+    language = _moses_code(language)
     score = _corpus_score(
         BLEU(tokenize="none", smooth_method="none", force=True),
         moses_tokens(hypotheses, language),
@@ -78,6 +81,12 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
         f"smooth:none|version:sacremoses-{version('sacremoses')}"
     )
     return Bleu(score=score, signature=signature)
+
+
+def _moses_code(language: str) -> str:
+    """The code of a language for Moses, which knows the written forms of Chinese as one."""
+    found = language_of(language)
+    return "zh" if found.script and _TOKENIZERS.get(found.script) == "zh" else found.code
 
 
 def moses_tokens(lines: Sequence[str], language: str) -> list[str]:

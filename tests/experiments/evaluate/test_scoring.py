@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import pty
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from experiments.evaluate.scoring import score_parses
-from experiments.evaluate.trained import load_trained, translate_stream
+from experiments.evaluate.trained import load_trained, text_of_split, translate_stream
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints
 from experiments.records.result import Result, load_result, result_lines
@@ -19,6 +20,7 @@ from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of, tiny_experiment
 from tests.samples import tiny, write_wsj
 from tests.test_readme import snippet
+from transformer.config import override
 from transformer.data.corpora.treebanks import penn_treebank
 from transformer.data.prepare.prepare import prepare
 from transformer.data.trees import read_trees, words
@@ -83,6 +85,21 @@ def test_evaluate_prints_the_scores_of_the_result(
     assert signatures == expected
     assert settings.endswith(" lines, beam 4, alpha 0.6, 2 checkpoints averaged")
     assert output.read_bytes() == (finished / f"{split}.hypotheses.txt").read_bytes()
+
+
+def test_a_set_of_sacrebleu_is_found_by_three_letter_codes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    given = tmp_path / "sacrebleu" / "wmt13"
+    given.mkdir(parents=True)
+    for name, line in (("src", "one"), ("ref", "eins")):
+        (given / f"wmt13.en-de.{name}").write_text(f"{line}\n")
+    monkeypatch.setenv("SACREBLEU", str(given.parent))
+    experiment = tiny_experiment(folder)
+    languages = {"source_language": "eng_Latn", "target_language": "deu"}
+    corpus = replace(experiment.config.data.corpus, **languages)
+    experiment = replace(experiment, config=override(experiment.config, corpus=corpus))
+    assert text_of_split(experiment, "wmt13") == (["one"], ["eins"])
 
 
 def test_damaged_checkpoints_are_not_evaluated(copy: Path, call: Command):
@@ -159,6 +176,8 @@ def test_perfect_lines_score_100_and_the_baseline_less() -> None:
         "(S (NP It )NP (VP eats (NP fish )NP )VP . )S",
     ]
     assert score_parses(SENTENCES, spelt, spelt) == found
+    one = score_parses(SENTENCES, TREES, ["", TREES[1]])  # the first was too long for the model
+    assert (one.f1, one.sentences) == (100, 1)
 
 
 @pytest.fixture(scope="module")

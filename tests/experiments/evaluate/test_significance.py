@@ -77,6 +77,10 @@ def test_files_of_translations_are_compared(
     assert verdict.endswith(f", 211 lines: {good} is better than {bad}")
     compare(good, bad, reference=reference, language="th")
     assert "|tok:char|" in capsys.readouterr().out
+    compare(good, bad, reference=reference, language="zho_Hans")
+    assert "|tok:zh|" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"^--language chinese is no code of a language"):
+        compare(good, bad, reference=reference, language="chinese")
     with pytest.raises(InputError, match=r"good has 211 lines but the references 0"):
         compare(good, bad, reference=empty)
     with pytest.raises(InputError, match="there are no lines to compare"):

@@ -12,6 +12,8 @@ from transformer.errors import InputError
 from transformer.files import expand_user
 
 _PACKINGS = ("", ".gz", ".xz", ".bz2")
+# As in en, eng_Latn and en-GB.
+_ENGLISH = re.compile(r"eng?([-_]|$)", re.IGNORECASE)
 _TRAINING_TEXT = re.compile(r"(?P<stem>train(-.+?)?)\.(?P<language>[^.]+)(\.(gz|xz|bz2))?")
 
 
@@ -79,7 +81,7 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
 
 
 def _two_languages(folder: Path, found: set[str]) -> tuple[str, str]:
-    languages = sorted(found, key=lambda language: (language != "en", language))
+    languages = sorted(found, key=lambda language: (not _ENGLISH.match(language), language))
     if len(languages) != 2:
         raise InputError(
             f"{folder} must hold train.SOURCE and train.TARGET for two languages (found: "

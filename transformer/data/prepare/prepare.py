@@ -23,6 +23,7 @@ from transformer.data.fetch.cache import (
 )
 from transformer.data.fetch.download import cached_path
 from transformer.data.fetch.texts import fetch, is_here
+from transformer.data.languages import warn_if_unknown
 from transformer.data.prepare.pairs import clean, encode
 from transformer.data.prepared import (
     MANIFEST_FILE,
@@ -37,7 +38,7 @@ from transformer.data.prepared import (
     refuse_changed,
     write_report,
 )
-from transformer.data.store import EncodedPairs, write_store
+from transformer.data.store import MAX_PIECES, EncodedPairs, write_store
 from transformer.data.text import read_aligned
 from transformer.data.trees import BRACKETS, delinearise
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
@@ -162,6 +163,8 @@ def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
 def _prepare(config: Config, directory: Path) -> None:
     """Fetch the texts and write ``directory``, whose finished stages survive a kill."""
     corpus, part = config.data.corpus, part_of(directory)
+    if corpus.task == "translation":
+        warn_if_unknown(corpus.target_language)
     if not part.exists():  # else much of it has been done already
         _announce(corpus)
     own_first = sorted(corpus.files, key=lambda file: file.is_download)
@@ -259,6 +262,11 @@ def _scored(corpus: Corpus, paths: Mapping[TextFile, Path], part: Path) -> list[
             for name, lines in zip(("source.txt", "reference.txt"), sides, strict=True):
                 (directory / name).write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
             pairs = list(zip(*map(vocabulary.encode, sides), strict=True))
+            if all(max(map(len, pair)) > MAX_PIECES for pair in pairs):
+                raise InputError(
+                    f"{paths[text.source]} and {paths[text.target]}: each line has more than "
+                    f"{MAX_PIECES:,} word-pieces; split them into sentences"
+                )
             write_store(directory, [pairs], len(vocabulary))
             count = len(pairs)
             report.append(TextReport(split=split, text=_text_name(text), lines=count, kept=count))
