@@ -168,6 +168,21 @@ def test_a_file_is_fetched_whole_from_where_it_broke_off(
     assert kept(tmp_path) == ["file"]
 
 
+def test_how_much_has_arrived_is_shown(
+    server: ScriptedServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of the whole file, whatever an earlier try has brought."""
+    monkeypatch.setattr(download_module, "_LARGE", 0)
+    monkeypatch.setattr("transformer.progress._LINE_SECONDS", 0)
+    server.script = [cut(len(CONTENT) // 4), cut(len(CONTENT) // 2)]
+    download(server.url, tmp_path / "file", SHA256)
+    shown = [int(x) for x in re.findall(r"fetch file: (\d+)%", capsys.readouterr().err)]
+    assert {25, 75} < set(shown) and shown == sorted(shown) and shown[-1] == 100
+
+
 def test_wrong_content_twice_is_reported_and_removed(server: ScriptedServer) -> None:
     server.script = [other(b"wrong")] * 2
     found = hashlib.sha256(b"wrong").hexdigest()

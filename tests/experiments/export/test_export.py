@@ -109,6 +109,19 @@ def test_padding_and_the_begin_are_never_chosen(beam_size: int, vocabulary: Voca
     assert not any({PAD_ID, BOS_ID, EOS_ID} & set(hypothesis) for hypothesis in found.values())
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_no_logit_below_ten_thousand_outweighs_that_padding_is_never_chosen(
+    beam_size: int, vocabulary: Vocabulary
+) -> None:
+    model, sources = lively_model(TINY_MODEL, end=-3.0), some_sources([7])
+    with torch.no_grad():
+        logits = model(torch.tensor(sources), torch.tensor([[BOS_ID]]))[0, 0]
+        largest, likeliest = logits.max(0)
+        model.embedding.weight[PAD_ID] = model.embedding.weight[likeliest] * 9_000 / largest
+    decoding = DecodingConfig(beam_size=beam_size, max_extra_length=5)
+    assert check_same(model, vocabulary, decoding, sources)[0]
+
+
 def test_a_sentence_with_too_many_positions_is_left_to_our_search(vocabulary: Vocabulary) -> None:
     decoding = DecodingConfig(beam_size=1, max_extra_length=3)
     check_same(lively_model(TINY_MODEL, end=3.0), vocabulary, decoding, some_sources([3, 2_046]))
