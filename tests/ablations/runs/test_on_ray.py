@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ablations.runs.options import Options
+from ablations.runs.process import GRACE_SECONDS, Job
+from ablations.runs.supervise import Wish
 from experiments.records.attempt import read_attempt
 from experiments.records.progress import RunState, read_progress
-from tests.ablations.samples import prepare_stand_ins
+from tests.ablations.samples import prepare_stand_ins, small_plan
 from tests.ablations.storm.place import (
     ROOT,
     Place,
@@ -107,6 +111,55 @@ def test_a_table_survives_kills_a_lost_node_and_a_signal(place: Place, cluster: 
     assert "at a time on the Ray cluster" in last.last_words(999)
     for noise in ("raylet", "core_worker", "Traceback", "INFO"):
         assert noise not in driver.last_words(999) + last.last_words(999)
+
+
+def test_the_driver_leaves_the_cluster_only_after_its_last_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that fails: the runs on the cluster may still write their checkpoints."""
+    import ray
+
+    from ablations.runs.on_ray import RayExecutor
+
+    happened = list[str]()
+    node = {
+        "NodeID": "1" * 56,
+        "NodeManagerHostname": "here",
+        "Alive": True,
+        "Resources": {"CPU": 2.0},
+    }
+
+    class Task:
+        def __init__(self, function: object) -> None: ...
+        def options(self, **asked: object) -> Task:
+            return self
+
+        def remote(self, job: Job, *others: object) -> str:
+            return job.name
+
+    def wait(tasks: list[str], *, timeout: float, **asked: object) -> tuple[list[str], list[str]]:
+        if timeout >= GRACE_SECONDS:
+            happened.append(f"waited for {' and '.join(sorted(tasks))}")
+            return tasks, []
+        return [], tasks
+
+    monkeypatch.setattr(ray, "init", lambda **asked: SimpleNamespace(dashboard_url=""))
+    monkeypatch.setattr(ray, "nodes", lambda: [node])
+    monkeypatch.setattr(ray, "remote", Task)
+    monkeypatch.setattr(ray, "wait", wait)
+    monkeypatch.setattr(ray, "cancel", lambda task, **asked: happened.append(f"stopped {task}"))
+    monkeypatch.setattr(ray, "shutdown", lambda: happened.append("left"))
+    executor = RayExecutor("auto", Options(), threads=1)
+    plan = small_plan()
+    for cell, there in zip(plan.cells, executor.places(), strict=True):
+        job = Job(root=tmp_path, name=str(cell), experiment=plan.experiment(cell))
+        executor.start(job, there)
+    assert not executor.ended()
+    executor.stop(Wish.STOP)
+    executor.close()
+    first, second = map(str, plan.cells)
+    stops = [f"stopped {first}", f"stopped {second}"]
+    assert happened == [*stops, f"waited for {first} and {second}", "left"]
 
 
 @pytest.mark.slow  # Ray asks for 20 s
