@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,8 @@ from ablations.runs.process import GRACE_SECONDS, Job
 from ablations.runs.supervise import Wish
 from experiments.records.attempt import read_attempt
 from experiments.records.progress import RunState, read_progress
-from tests.ablations.samples import prepare_stand_ins, small_plan
+from tests.ablations.samples import prepare_stand_ins, small_plan, start_stand_in
+from tests.ablations.stand_in import STARTED_FILE
 from tests.ablations.storm.place import (
     ROOT,
     Place,
@@ -113,53 +116,115 @@ def test_a_table_survives_kills_a_lost_node_and_a_signal(place: Place, cluster: 
         assert noise not in driver.last_words(999) + last.last_words(999)
 
 
+class FakeRay:
+    """Ray's functions without its processes: a task is carried out here when its end is fetched.
+
+    Attributes:
+        nodes: as Ray describes them
+        gpus: what a task is given
+        happened: what was asked of the cluster, in order
+    """
+
+    def __init__(self, *nodes: Mapping[str, float], gpus: Sequence[str] = ()) -> None:
+        self.nodes = [
+            {
+                "NodeID": f"{number}" * 56,
+                "NodeManagerHostname": f"node-{number}",
+                "Alive": "lost" not in resources,
+                "Resources": resources,
+            }
+            for number, resources in enumerate(nodes, 1)
+        ]
+        self.gpus, self.happened = gpus, list[str]()
+
+    def init(self, **asked: object) -> Any:
+        return SimpleNamespace(dashboard_url="")
+
+    def remote(self, function: Callable[..., object]) -> Any:
+        def options(**asked: object) -> Any:
+            return SimpleNamespace(remote=lambda *arguments: partial(function, *arguments))
+
+        return SimpleNamespace(options=options)
+
+    def wait(self, tasks: list[Any], *, timeout: float, **asked: object) -> Any:
+        if timeout >= GRACE_SECONDS:
+            self.happened.append(f"waited for {len(tasks)}")
+        return tasks, []
+
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(get_accelerator_ids=lambda: {"GPU": [*self.gpus]})
+
+    def install(self, monkeypatch: pytest.MonkeyPatch, options: Options, threads: int) -> Any:
+        """Replace Ray by it; an executor on it."""
+        import ray
+
+        from ablations.runs.on_ray import RayExecutor
+
+        for name in ("init", "remote", "wait", "get_runtime_context"):
+            monkeypatch.setattr(ray, name, getattr(self, name))
+        monkeypatch.setattr(ray, "nodes", lambda: self.nodes)
+        monkeypatch.setattr(ray, "get", lambda task: task())
+        monkeypatch.setattr(ray, "cancel", lambda task, **_: self.happened.append("stopped one"))
+        monkeypatch.setattr(ray, "shutdown", lambda: self.happened.append("left"))
+        return RayExecutor("auto", options, threads)
+
+
+def start_all(executor: Any, root: Path) -> list[str]:
+    """Start the runs of the small table, one at each place; their names."""
+    plan = small_plan()
+    for cell, there in zip(plan.cells, executor.places(), strict=True):
+        job = Job(root=root, name=str(cell), experiment=plan.experiment(cell))
+        executor.start(job, there)
+    return [str(cell) for cell in plan.cells]
+
+
 def test_the_driver_leaves_the_cluster_only_after_its_last_attempts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that fails: the runs on the cluster may still write their checkpoints."""
-    import ray
-
-    from ablations.runs.on_ray import RayExecutor
-
-    happened = list[str]()
-    node = {
-        "NodeID": "1" * 56,
-        "NodeManagerHostname": "here",
-        "Alive": True,
-        "Resources": {"CPU": 2.0},
-    }
-
-    class Task:
-        def __init__(self, function: object) -> None: ...
-        def options(self, **asked: object) -> Task:
-            return self
-
-        def remote(self, job: Job, *others: object) -> str:
-            return job.name
-
-    def wait(tasks: list[str], *, timeout: float, **asked: object) -> tuple[list[str], list[str]]:
-        if timeout >= GRACE_SECONDS:
-            happened.append(f"waited for {' and '.join(sorted(tasks))}")
-            return tasks, []
-        return [], tasks
-
-    monkeypatch.setattr(ray, "init", lambda **asked: SimpleNamespace(dashboard_url=""))
-    monkeypatch.setattr(ray, "nodes", lambda: [node])
-    monkeypatch.setattr(ray, "remote", Task)
-    monkeypatch.setattr(ray, "wait", wait)
-    monkeypatch.setattr(ray, "cancel", lambda task, **asked: happened.append(f"stopped {task}"))
-    monkeypatch.setattr(ray, "shutdown", lambda: happened.append("left"))
-    executor = RayExecutor("auto", Options(), threads=1)
-    plan = small_plan()
-    for cell, there in zip(plan.cells, executor.places(), strict=True):
-        job = Job(root=tmp_path, name=str(cell), experiment=plan.experiment(cell))
-        executor.start(job, there)
-    assert not executor.ended()
+    """Also one that fails: its runs may still write their checkpoints."""
+    ray = FakeRay({"CPU": 2.0})
+    executor = ray.install(monkeypatch, Options(), threads=1)
+    start_all(executor, tmp_path)
     executor.stop(Wish.STOP)
     executor.close()
-    first, second = map(str, plan.cells)
-    stops = [f"stopped {first}", f"stopped {second}"]
-    assert happened == [*stops, f"waited for {first} and {second}", "left"]
+    assert ray.happened == ["stopped one", "stopped one", "waited for 2", "left"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "settings", "threads", "places"),
+    [
+        ([{"CPU": 8.0}, {"CPU": 3.0}], {}, 3, ["node-1", "node-1", "node-2"]),
+        ([{"CPU": 8.0, "GPU": 2.0}], {}, 1, ["node-1"] * 2),
+        ([{"CPU": 8.0, "GPU": 2.0}], {"trials_per_device": 2}, 1, ["node-1"] * 4),
+        ([{"CPU": 8.0, "GPU": 4.0}], {"devices_per_trial": 2}, 1, ["node-1"] * 2),
+        ([{"CPU": 3.0, "GPU": 4.0}], {"devices_per_trial": 2}, 1, ["node-1"]),
+        ([{"CPU": 8.0, "GPU": 1.0}, {"CPU": 8.0}], {}, 1, ["node-1"]),
+        ([{"CPU": 2.0}, {"CPU": 2.0, "lost": 1.0}], {}, 1, ["node-1"] * 2),
+    ],
+)
+def test_a_node_has_as_many_places_as_its_resources_allow(
+    nodes: list[dict[str, float]],
+    settings: dict[str, int],
+    threads: int,
+    places: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executor = FakeRay(*nodes).install(monkeypatch, Options(**settings), threads)
+    assert [place.host for place in executor.places()] == places
+
+
+def test_a_task_has_the_gpus_that_ray_gave_it_and_leaves_its_process_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare_stand_ins(tmp_path, {})
+    monkeypatch.setattr("ablations.runs.process.start", start_stand_in)
+    executor = FakeRay({"CPU": 2.0, "GPU": 2.0}, gpus=["3"]).install(monkeypatch, Options(), 1)
+    names = start_all(executor, tmp_path)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert [(name, end.state) for name, end in executor.ended()] == [(x, "done") for x in names]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert (tmp_path / STARTED_FILE).read_text().split()[1::3] == ["3", "3"]
+    assert not executor.ended()
 
 
 @pytest.mark.slow  # Ray asks for 20 s
