@@ -121,6 +121,9 @@ def test_intervals_of_rank_correlations_and_of_a_pooled_difference_by_hand() -> 
         found = rank_correlation([1, 2, 3, 4], paper)
         assert found is not None
         assert correlation_interval(found, 4) == pytest.approx(interval, abs=1e-5)
+    # The interval of that order itself ends before 1.
+    high = math.tanh(1.098612 + 1.959964 * math.sqrt(1.32))
+    assert correlation_interval(0.8, 4) == pytest.approx((low, high), abs=1e-5)
     # t(0.975) of 38 degrees of freedom is 2.0244
     pooled = Estimate(1.0, 0.5, 1, pooled_freedom=38)
     assert pooled.interval == pytest.approx((1 - 1.0122, 1 + 1.0122), abs=1e-4)

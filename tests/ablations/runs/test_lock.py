@@ -104,6 +104,16 @@ def test_another_process_with_the_same_number_is_not_taken_for_it() -> None:
     assert [is_running(x) for x in (elsewhere, "", "nonsense")] == [None] * 3
 
 
+def test_without_proc_a_process_that_has_ended_is_known_by_its_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ablations.runs.lock._look", lambda pid: ("", "0"))  # as on macOS
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as other:
+        name = name_of(other.pid)
+        assert is_running(name)
+    assert is_running(name) is False
+
+
 TWO, THREE, CORE = ((2,), 1), ((3,), 1), ((), 1)
 
 

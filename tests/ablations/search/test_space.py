@@ -88,6 +88,49 @@ def test_a_base_at_an_end_of_a_range_is_the_first_trial(ends: tuple[float, float
     assert search_of(one(uniform("dropout", *ends))).first() == {"dropout": 0.1}
 
 
+def test_the_built_in_spaces_spelled_out() -> None:
+    """A changed range would change each search that is begun with it, and no other test."""
+    factor = ("float", (0.1, 4.0), True, ())
+    expected = {
+        "base_lr": (
+            None,
+            {
+                "learning_rate_factor": factor,
+                "warmup_steps": ("int", (500, 40_000), True, ()),
+            },
+        ),
+        "regularisation": (
+            None,
+            {
+                "dropout": ("float", (0.0, 0.4), False, ()),
+                "label_smoothing": ("float", (0.0, 0.3), False, ()),
+            },
+        ),
+        "shape": (
+            1.0,
+            {
+                "num_layers": ("choice", (2, 4, 6, 8), False, ()),
+                "d_model": ("choice", (256, 384, 512, 640, 768), False, ()),
+                "d_ff": ("choice", (512, 1024, 2048, 3072, 4096), False, ()),
+                "num_heads": ("choice", (1, 2, 4, 8, 16), False, ()),
+                "d_k": ("choice", (16, 32, 64, 128), False, ("d_v",)),
+            },
+        ),
+        "parsing": (
+            None,
+            {
+                "dropout": ("float", (0.0, 0.5), False, ()),
+                "learning_rate_factor": factor,
+            },
+        ),
+    }
+    assert {
+        name: (space.budget, {x.name: (x.kind, x.bounds, x.log, x.sets) for x in space.parameters})
+        for name, space in SPACES.items()
+    } == expected
+    assert not whole("d_ff", 512, 4_096).log
+
+
 def one(parameter: Parameter, name: str = "mine") -> Space:
     return Space(name=name, title="Mine", parameters=(parameter,))
 
