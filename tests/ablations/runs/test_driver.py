@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,10 @@ from ablations.runs.attempts import (
 from ablations.runs.driver import Driver
 from ablations.runs.lock import name_of, own_name
 from ablations.runs.options import Options
-from ablations.runs.process import Place
-from ablations.runs.supervise import LocalExecutor, Wish, _end_orphan
+from ablations.runs.process import Job, Place
+from ablations.runs.supervise import AttemptEnd, LocalExecutor, Wish, _end_orphan
+from ablations.search.cells import SearchCells
+from ablations.search.trials import read_trials
 from ablations.tables.cells import TableCells
 from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
@@ -41,12 +44,15 @@ from experiments.records.result import load_result
 from tests.ablations.samples import (
     finish,
     hangs,
+    leave_curve,
     prepare_stand_ins,
     small_plan,
     start_stand_in,
     started,
     when,
 )
+from tests.ablations.search.samples import journal, small_search
+from tests.ablations.search.samples import work_on as work_on_trials
 from tests.samples import new_run
 from transformer.config import to_dict
 from transformer.data.prepared import make_manifest
@@ -249,6 +255,57 @@ def test_each_gpu_has_its_run(tmp_path: Path) -> None:
     assert sorted(line.split()[1] for line in lines) == ["3", "MIG-a,MIG-b"]
     attempt = read_attempt(NARROW.directory(tmp_path))
     assert attempt is not None and attempt.devices in {(3,), ("MIG-a", "MIG-b")}
+
+
+class Validating:
+    """Carries out a trial by a validation in each turn, and two more once it is to end early."""
+
+    where = "here"
+
+    def __init__(self, every: int) -> None:
+        self._every, self._curve = every, dict[int, float]()
+        self._job: Job | None = None
+
+    def places(self) -> Sequence[Place]:
+        return [Place(0)]
+
+    def start(self, job: Job, place: Place) -> None:
+        self._job = job
+        claim(begin_attempt(job.root / job.name), job.experiment)
+
+    def ended(self) -> Sequence[tuple[str, AttemptEnd]]:
+        if self._job is None:
+            return []
+        stem = self._job.root / self._job.name
+        pruned = read_ended(locate(stem))
+        last = len(self._curve) * self._every
+        if pruned is None or pruned.pruned is None or last < pruned.pruned.step + 2 * self._every:
+            self._curve[last + self._every] = 99.0
+            leave_curve(locate(stem), self._curve)
+            return []
+        locate(stem).rename(stem)
+        ended = replace(pruned, curve=self._curve)
+        return [(self._job.name, AttemptEnd(state=RunState.PRUNED, text="ended", ended=ended))]
+
+    def stop(self, wish: Wish) -> None: ...
+    def close(self) -> None: ...
+
+
+def test_a_poor_trial_ends_where_it_was_found_poor_however_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ablations.runs.driver._PRUNE_SECONDS", 0)
+    search = small_search(tmp_path, pruner="median")
+    work_on_trials(tmp_path, lambda values: 3.0, count=6)
+    executor = Validating(search.base.training.validate_every_steps)
+    name, told = search.names[6], list[str]()
+    driver = Driver(
+        SearchCells(tmp_path), executor, [name], Options(), note=told.append, show=lambda: None
+    )
+    assert driver.run() is None and told == [f"{name}: started", f"{name}: ended"]
+    trial, known = read_trials(search, tmp_path)[6], journal(tmp_path)[6]
+    assert (trial.state, trial.step, trial.perplexity) == ("pruned", search.rungs[0], 99.0)
+    assert (known.state.name, known.last_step) == ("PRUNED", search.rungs[0])
 
 
 def begin_attempt(stem: Path) -> Path:
