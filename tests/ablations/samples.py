@@ -154,7 +154,7 @@ def fill_table3(root: Path) -> None:
 
 
 def prepare_stand_ins(
-    root: Path, behaviour: Mapping[Cell, str], *, step_seconds: float = 0.0
+    root: Path, behaviour: Mapping[Cell, str] | Mapping[str, str], *, step_seconds: float = 0.0
 ) -> None:
     """Tell the stand-ins of the runs in ``root`` what to do; see ``stand_in.py``."""
     root.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from ablations.runs.attempts import (
     attempt_number,
     clear_failures,
     is_given_up,
+    leave_pruned,
     locate,
     read_ended,
     record_failure,
@@ -51,7 +52,7 @@ from tests.ablations.samples import (
     started,
     when,
 )
-from tests.ablations.search.samples import journal, small_search
+from tests.ablations.search.samples import journal, leave, small_search
 from tests.ablations.search.samples import work_on as work_on_trials
 from tests.samples import new_run
 from transformer.config import to_dict
@@ -306,6 +307,39 @@ def test_a_poor_trial_ends_where_it_was_found_poor_however_long_it_takes(
     trial, known = read_trials(search, tmp_path)[6], journal(tmp_path)[6]
     assert (trial.state, trial.step, trial.perplexity) == ("pruned", search.rungs[0], 99.0)
     assert (known.state.name, known.last_step) == ("PRUNED", search.rungs[0])
+
+
+def test_a_trial_ends_early_by_a_file_when_it_diverges_or_with_a_result_that_came_first(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "search"
+    search = small_search(root, trials=3)
+    early, diverges, first = search.names
+    prepare_stand_ins(tmp_path, {early: "hang", diverges: "diverge"})
+    leave(search, root / f"{first}.attempt-1", search.first() | {"learning_rate_factor": 0.7})
+    leave_pruned(locate(root / first), 668, 9.0)
+
+    def trains() -> bool:
+        progress = read_progress(locate(root / early))
+        return progress is not None and progress.step == 40
+
+    thread = when(trains, lambda: leave_pruned(locate(root / early), 40, 9.0))
+    driver = Driver(
+        SearchCells(root),
+        LocalExecutor(TWO, start_stand_in),
+        search.names,
+        Options(),
+        note=(told := list[str]()).append,
+        show=lambda: None,
+    )
+    assert driver.run() is None
+    thread.join()
+    assert sorted(started(tmp_path)) == [early, diverges]  # once each
+    trials = read_trials(search, root)
+    assert [(trial.state, trial.step) for trial in trials[:2]] == [("pruned", 40), ("diverged", 7)]
+    assert trials[2].state == "done" and not (root / first / "pruned.json").exists()
+    assert [trial.state.name for trial in journal(root)] == ["PRUNED", "PRUNED", "COMPLETE"]
+    assert any(line.startswith(f"{early}: ended early after ") for line in told)
 
 
 def begin_attempt(stem: Path) -> Path:
