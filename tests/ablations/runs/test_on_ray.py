@@ -204,7 +204,7 @@ def test_the_driver_leaves_the_cluster_only_after_its_last_attempts(
 )
 def test_a_node_has_as_many_places_as_its_resources_allow(
     nodes: list[dict[str, float]],
-    settings: dict[str, int],
+    settings: dict[str, Any],
     threads: int,
     places: list[str],
     monkeypatch: pytest.MonkeyPatch,
