@@ -106,7 +106,6 @@ def run(
             check_text(directory, experiment.config.data.corpus)
             return result
         data = _prepare(experiment, directory, display)
-        (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
         with closing(Tracking(experiment, directory, log)) as tracking:
             trainer, clock = _train(
                 experiment, directory, data, tracking, display, world, accumulate, limits
@@ -148,6 +147,7 @@ def _train(
     config = experiment.config.training
     with explain_out_of_memory(lambda: "reading the last checkpoint", "give the run more"):
         step, checkpoint = newest_sound(directory) or (0, None)
+    (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
     max_steps = limits.steps(config.max_steps)
     display.start(RunState.TRAIN, max_steps, step)
     clock = Clock()

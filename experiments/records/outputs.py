@@ -12,6 +12,7 @@ from pathlib import Path
 
 from experiments.records.experiment import CHECKPOINTS
 from transformer.config import from_dict
+from transformer.errors import InputError
 from transformer.files import read_json, rename
 
 METRICS_FILE = "metrics.csv"
@@ -25,6 +26,8 @@ _LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
 _CHECKPOINT = re.compile(r"step-(\d+)(-stop)?\.ckpt")
 # Of an OSError: zipfile's own have none, and a wrong offset or a bad sector have these.
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO, errno.ENOENT)
+# torch's reader, which may refuse the list of contents although the checksums hold.
+_OF_CONTENTS = "PytorchStreamReader"
 
 
 def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
@@ -69,19 +72,30 @@ def to_average(directory: Path, count: int) -> list[Path]:
 
 
 def _is_sound(checkpoint: Path) -> bool:
+    """Whether a checkpoint is as it was written.
+
+    Raises:
+        InputError: if it is, but this torch does not read it.
+    """
     import torch
 
+    is_whole = False
     try:
         with zipfile.ZipFile(checkpoint) as archive:
-            if archive.testzip() is not None:
-                return False
-        # torch may refuse the list of contents although the checksums hold.
-        torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-        return True
+            is_whole = archive.testzip() is None
+        if is_whole:
+            torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+        return is_whole
     except Exception as error:  # a damaged byte makes zipfile and torch raise almost anything
         is_short = isinstance(error, MemoryError) or "annot allocate memory" in str(error)
         if is_short or (isinstance(error, OSError) and error.errno not in _OF_DAMAGE):
             raise  # lack of memory or of rights, or a file server that is away: no damage
+        if is_whole and not isinstance(error, OSError) and _OF_CONTENTS not in str(error):
+            reason = str(error).rpartition("WeightsUnpickler error: ")[2].split(". ")[0].strip()
+            raise InputError(
+                f"{checkpoint} is not damaged, but torch {torch.__version__} does not read it "
+                f"({reason or type(error).__name__}): use the version of torch that wrote it"
+            ) from error
         return False
 
 

@@ -22,6 +22,7 @@ from experiments.callbacks import checkpoints
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.callbacks.metrics import Clock, ShowTraining
 from experiments.callbacks.stopping import RankVote, StoppedError
+from experiments.evaluate.trained import load_trained
 from experiments.records.experiment import Experiment, Limits, load_experiment
 from experiments.records.outputs import newest_sound, read_metrics, step_checkpoints, to_average
 from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
@@ -272,7 +273,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_damaged(
 
 
 def test_damage_is_noticed(unfinished: Path):
-    """Unless it has no meaning; and so is what torch reads only with ``weights_only=False``."""
+    """Unless it has no meaning."""
     random = Random(1)
     (_, older), (_, newest) = step_checkpoints(unfinished)
     content, expected = newest.read_bytes(), torch.load(newest, weights_only=True)["state_dict"]
@@ -289,9 +290,31 @@ def test_damage_is_noticed(unfinished: Path):
         if found == (40, newest):
             loaded = torch.load(newest, weights_only=True)["state_dict"]
             assert all(torch.equal(expected[name], loaded[name]) for name in expected)
-    torch.save({"path": newest}, newest)
-    with pytest.warns(UserWarning, match="00000040.ckpt is damaged: continuing from"):
-        assert newest_sound(unfinished) == (30, older)
+
+
+def test_a_whole_checkpoint_that_torch_refuses_is_no_damage(
+    unfinished: Path, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+):
+    before = step_checkpoints(unfinished)
+    newest = before[-1][1]
+    content = torch.load(newest, weights_only=True)
+    said = rf"{newest} is not damaged, but torch \S+ does not read it \("
+    torch.save(content | {"path": newest}, newest)  # as another version may write it
+    with pytest.raises(InputError, match=rf"{said}Unsupported global: GLOBAL pathlib\.\w+ was not"):
+        run(experiment, unfinished)
+    assert (unfinished / "SHA256SUMS").is_file()
+    with pytest.raises(InputError, match=said):
+        load_trained(unfinished)
+    torch.save(content, newest)
+    version = "[enforce fail at inline_container.cc:230] . Attempted to read a file of version 99"
+
+    def refuse(*_: object, **_more: object) -> None:
+        raise RuntimeError(version)
+
+    monkeypatch.setattr(torch, "load", refuse)
+    with pytest.raises(InputError, match=said):
+        newest_sound(unfinished)
+    assert step_checkpoints(unfinished) == before
 
 
 @pytest.mark.parametrize(
