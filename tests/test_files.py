@@ -45,6 +45,13 @@ def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, 
         read_json(path)
 
 
+def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path):
+    with (tmp_path / "file.json").open("wb") as file:
+        file.truncate(2**40)  # without taking as much of the disk
+    with pytest.raises(InputError, match="it has more than 100 MB"):
+        read_json(tmp_path / "file.json")
+
+
 def test_a_number_that_is_not_finite_is_valid_json_and_comes_back(tmp_path: Path):
     given = Measured(here=math.inf, there={"a": (-math.inf, 1.5)}, unknown=None, name="NaN")
     write_json(tmp_path / "file.json", to_dict(given))

@@ -24,6 +24,7 @@ _UNFINISHED = ".part"
 # What a file system says that cannot sync a folder.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
 _POLL_SECONDS = 0.1
+_MOST_BYTES = 100_000_000  # of a file that has settings or figures
 _MOST_DIGITS = 20  # as many as a seed of 64 bits has
 
 
@@ -183,7 +184,11 @@ def to_json(value: object, *, indent: int | None = 2) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Read an object that :func:`write_json` wrote."""
     try:
-        text = path.read_bytes().decode()
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_BYTES / 1e6:.0f} MB")
+        text = content.decode()
         value = json.loads(text, parse_int=_integer)
         if not isinstance(value, dict):
             raise ValueError("it is not an object")

@@ -30,6 +30,7 @@ _MARKS = re.compile(
     r"[\\`*<>\[\]$]|~(?=[~\w])|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)"
     r"|^#(?=#{0,5}(\s|$))|^[-+](?=\s|$|-+$)"
 )
+_LONGEST = 2_000  # letters of a line for a terminal
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 _SYMBOLS = {
     "N": "$N$",
@@ -157,7 +158,14 @@ def write_files(
     html = render(template, layout="html.j2", drawn=drawn, vega=vega, **values)
     write_atomically(directory / HTML_FILE, html)
     width = shutil.get_terminal_size((120, 24)).columns
-    return _single_spaced(render(template.with_suffix(".txt.j2"), width=width, **values))
+    text = _single_spaced(render(template.with_suffix(".txt.j2"), width=width, **values))
+    return "\n".join(map(_for_terminal, text.split("\n")))
+
+
+def _for_terminal(line: str) -> str:
+    """A line without what files of others could do to a terminal."""
+    line = printable(line)
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def _single_spaced(text: str) -> str:
@@ -207,7 +215,7 @@ def escape_markdown(text: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Text for LaTeX; the settings of Table 3 as its symbols."""
-    return _SYMBOLS.get(text) or text.translate(_SPECIAL)
+    return _SYMBOLS.get(text) or printable(text).translate(_SPECIAL)
 
 
 def markdown_table(grid: Grid) -> str:

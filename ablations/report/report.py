@@ -16,6 +16,7 @@ from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.sentences import facts, order_of_rows, regime, regime_warning, verdicts
 from ablations.runs.attempts import attempt_number
 from ablations.tables.warn import warnings_of
+from experiments.records.progress import printable
 from experiments.records.result import RESULT_FILE
 from transformer import formats
 from transformer.variant import class_name, has_changed
@@ -84,7 +85,7 @@ def _to_latex(table: TableNumbers, results: Grid) -> str:
     row, *others = results.columns
     figures = ("setting", "ours", "theirs")
     kept = [x for x in others if x.style in figures and not x.name.startswith("Δ")]
-    title = f"{table.plan.title}, scale {table.plan.scale}".replace("\n", " ")
+    title = printable(f"{table.plan.title}, scale {table.plan.scale}")
     grid = replace(results, columns=[row, *kept])
     return render(TEMPLATES / "table.tex.j2", title=title, grid=grid)
 

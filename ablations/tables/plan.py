@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE
+from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE, check_name
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
@@ -36,6 +36,10 @@ class PlannedRow(Row):
     scaled: dict[str, Value]
     seeds: tuple[int, ...]
     corpus: Corpus | None = None
+
+    def __post_init__(self) -> None:
+        if not self.published:  # its runs have folders of this name
+            check_name("row", self.name)
 
     @property
     def is_base(self) -> bool:

@@ -6,6 +6,7 @@ import errno
 import re
 import warnings
 import zipfile
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ VALIDATION_COLUMNS: tuple[str, ...] = ("valid_loss", "valid_perplexity")
 COLUMNS: tuple[str, ...] = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
 
 _NUMBER = r"-?(\d+(\.\d+)?(e[-+]\d+)?|inf|nan)"
+_LONGEST_LINE = 65_536
 _LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
 # "-stop" marks a checkpoint that was written at a stop or at the end, between two regular ones.
 _CHECKPOINT = re.compile(r"step-(\d+)(-stop)?\.ckpt")
@@ -138,11 +140,21 @@ def read_metrics(directory: Path) -> list[list[str]]:
     Lines are left out that a full disk or a power cut damaged, or that are still being written.
     """
     try:
-        content = (directory / METRICS_FILE).read_bytes()
+        lines = _whole_lines(directory / METRICS_FILE)
+        return [line.split(",") for line in lines if _LINE.fullmatch(line)]
     except FileNotFoundError:
         return []
-    lines = content.decode(errors="replace").replace("\r\n", "\n").split("\n")
-    return [line.split(",") for line in lines[1:-1] if _LINE.fullmatch(line)]
+
+
+def _whole_lines(path: Path) -> Iterator[str]:
+    """The lines that have an end, but those that are longer than a line of figures."""
+    with path.open("rb") as file:
+        is_whole = True
+        while part := file.readline(_LONGEST_LINE):
+            ends = part.endswith(b"\n")
+            if is_whole and ends:
+                yield part.decode(errors="replace").rstrip("\r\n")
+            is_whole = ends
 
 
 def training_losses(directory: Path) -> dict[int, float]:

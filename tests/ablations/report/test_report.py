@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree
@@ -31,6 +32,7 @@ from tests.ablations.report.samples import (
     FILES,
     FOLDER,
     GOLDEN,
+    SIGNS,
     drawn,
     fill,
     html_tables,
@@ -179,6 +181,20 @@ def test_a_label_covers_no_point_and_no_other_label() -> None:
     found = draw_agreement(rows, MEASURES["perplexity"]).spec["data"]["values"]
     assert [x["side"] for x in found[:3]] == [1, -1, 1]
     assert [x["below"] == 0 for x in found] == [True, True, True, False]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_others_wrote_cannot_change_or_flood_a_terminal(tmp_path: Path) -> None:
+    odd = "\x1b]0;title\x07\x1b[2J\0\r"
+    strange = {"device": f"H200{odd}", "commit": odd, "bleu_signature": "s" * 100_000}
+    table = replace(SIGNS, title=f"Signs{odd}")
+    runs = {"base": {1: 8.0, 2: 8.2}, "agrees": {1: 9.0}}
+    fill(tmp_path, runs, table, {("base", 1): strange, ("base", 2): {"device": "d" * 100_000}})
+    text = write_report(tmp_path)
+    assert all(line.isprintable() and len(line) < 3_000 for line in text.split("\n"))
+    assert "different devices, so means say little: H200" in text
+    latex = (tmp_path / "table.tex").read_text("utf-8")
+    assert "Signs , scale tiny\n" in latex and latex.replace("\n", "").isprintable()
 
 
 def test_a_terminal_shows_each_row_at_any_width(reported: Callable[[str], Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -117,6 +118,20 @@ def documented_tables() -> dict[str, Table]:
         exec(code, names)
         found.append(names["TABLE"])
     return {table.name: table for table in found}
+
+
+@pytest.mark.parametrize("name", ["../other", "a\0b", "\x1b[2J", "a" * 100_000, "", "figures"])
+def test_a_row_whose_name_is_no_folders_is_refused_in_a_plan_too(tmp_path: Path, name: str) -> None:
+    claim_plan(tmp_path, small_plan())
+    path = tmp_path / "table.json"
+    written = json.loads(path.read_text())
+    written["rows"][1]["name"] = name
+    path.write_text(json.dumps(written))
+    with pytest.raises(InputError, match=r"table\.json does not fit .*: row name .* may have only"):
+        load_plan(tmp_path)
+    written["rows"][1] |= {"published": True, "seeds": []}  # which has no folder
+    path.write_text(json.dumps(written))
+    assert load_plan(tmp_path).rows[1].name == name
 
 
 def test_a_directory_above_that_of_a_table_is_told_apart(tmp_path: Path) -> None:

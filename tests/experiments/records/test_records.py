@@ -131,6 +131,7 @@ _LATER = b"30,3.7,4,0.3,1,,\r\n"
         (_HEADER + b"".join(_ROWS) + b"\0" * 18, 30, _ROWS),  # a power cut
         (_HEADER + _ROWS[0] + _ROWS[1].replace(b"3.9", b"\xff.9") + _ROWS[2], 30, _ROWS[::2]),
         (_HEADER + _ROWS[0] + b'"\n10,4\n20,\n', 30, _ROWS[:1]),
+        (_HEADER + b"\0" * 65_536 + _LATER + _ROWS[0], 30, _ROWS[:1]),  # a line of no length
     ],
 )
 def test_metrics_that_are_damaged_or_of_later_steps_are_dropped(
