@@ -18,7 +18,7 @@ from experiments.records.ownership import is_first_rank
 from experiments.records.provenance import commit
 from experiments.records.result import Result, valid_scores
 from transformer.config import to_dict
-from transformer.errors import require
+from transformer.errors import require, without_secrets
 from transformer.files import write_atomically
 
 if TYPE_CHECKING:
@@ -259,8 +259,8 @@ def _finish(run: Any) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """The message of an error without line breaks."""
-    return " ".join(str(error).split())
+    """The message of an error without line breaks, and without the password of a proxy."""
+    return without_secrets(" ".join(str(error).split()))
 
 
 def project() -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
+from urllib.parse import urlsplit
 
-from transformer.errors import InputError
+from transformer.errors import InputError, without_secrets
 from transformer.files import expand_user
 
 Task = Literal["translation", "parsing"]
@@ -21,6 +24,19 @@ def _check_count(name: str, value: object) -> None:
 def _check_strings(*values: object) -> None:
     if not all(isinstance(value, str) for value in values):
         raise InputError(f"name, languages and licence of a corpus are strings, not {values}")
+
+
+def check_address(address: str, what: str) -> None:
+    """Check that one can tell the password of an address, which the message does not repeat."""
+    try:
+        is_sound = urlsplit(address).port != 0 and not re.search(r"\s", address)
+    except ValueError:  # as if a password with a slash was a port
+        is_sound = False
+    if not is_sound:
+        raise InputError(
+            f"{what} cannot be read: write a password's special characters in per cent, such as "
+            "%2F for /, %40 for @ and %20 for a space"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +56,9 @@ class TextFile:
     Files ending in .gz, .xz or .bz2 are decompressed on reading. ``sha256``, which a download
     requires, and ``bytes`` are of the file as stored. If ``location`` is an archive, ``member`` is
     the name of the text in it.
+
+    A user, a password and a query of an address are not kept in ``location``, which is recorded and
+    shown: this process, and those that it starts, have them for the download.
     """
 
     location: str
@@ -49,8 +68,8 @@ class TextFile:
 
     def __post_init__(self) -> None:
         _check_count("bytes", self.bytes)
-        if self.is_download and self.sha256 is None:
-            raise InputError(f"{self.location} is a download and needs its sha256")
+        if self.is_download:
+            self._put_secrets_away()
         if "://" in self.location and not self.is_download:
             raise InputError(f"{self.location} is no https:// address: fetch it, and give its path")
         if self.location.encode(errors="replace").decode() != self.location:  # JSON cannot hold it
@@ -61,6 +80,26 @@ class TextFile:
                 raise InputError(f"{self.name} leads out of the cache: name no '..' or root")
         if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
             raise InputError(f"{self.name} has sha256={self.sha256!r}, not 64 digits, 0-9 and a-f")
+
+    def _put_secrets_away(self) -> None:
+        check_address(self.location, "an address of the corpus")
+        if self.sha256 is None:
+            raise InputError(f"{self.location} is a download and needs its sha256")
+        if (location := without_secrets(self.location)) != self.location:
+            address = self.location
+            object.__setattr__(self, "location", location)
+            os.environ[self._variable] = address
+
+    @property
+    def _variable(self) -> str:
+        """The variable of the environment with the whole address, which no file should hold."""
+        key = hashlib.sha256(f"{self.location} {self.sha256}".encode()).hexdigest()
+        return f"DATA_ADDRESS_{key[:16]}"
+
+    @property
+    def address(self) -> str:
+        """Where to download it from."""
+        return os.environ.get(self._variable) or self.location.partition("?")[0]
 
     @property
     def is_download(self) -> bool:

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import re
 from collections.abc import Iterable
+
+# An address: its beginning, a user with a password, host and path, and a query, whose ending may
+# say how to unpack the file.
+_ADDRESS = re.compile(
+    r"((?:[a-z][a-z0-9+.-]*:/|https?:)/)(?:[^\s/?#]*@)?([^\s?#]*)"
+    r"([?#]\S*?(\.gz|\.xz|\.bz2)?(?=\s|$))?",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """``text`` with its addresses as they may be shown and recorded: without a user and a password,
+    and with ``?…`` in place of a query, which may hold a token.
+    """
+    return _ADDRESS.sub(lambda x: f"{x[1]}{x[2]}{(x[3] and '?…' + (x[4] or '')) or ''}", text)
 
 
 class InputError(Exception):
     """Invalid input from the user. The message is one line: what is wrong, where, what to do.
 
-    The command lines print it without a traceback and exit with code 2.
+    The command lines print it without a traceback and exit with code 2. Its addresses lose their
+    passwords.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(without_secrets(message))
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:

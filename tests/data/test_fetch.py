@@ -12,9 +12,12 @@ import socket
 import tarfile
 import threading
 import time
+import traceback
+from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,8 +31,10 @@ from tests.data.scripted_server import (
     other,
     stalled,
     status,
+    whole,
 )
 from tests.samples import archive
+from transformer.config import from_dict, to_dict
 from transformer.corpus import TextFile
 from transformer.data.corpora import cldr
 from transformer.data.fetch import download as download_module
@@ -261,6 +266,65 @@ def test_from_a_mirror_only_an_altered_download_is_fetched_again(
     assert server.paths == ["/data.example.org/corpus/train.en.gz"] * 2
     path.write_bytes(CONTENT[:-1] + b"\r")
     assert fetch(FILE).read_bytes() == CONTENT
+
+
+SECRET = "S3CR3T"
+
+
+def needs_secrets(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+    """The content, for those who know a password and a token."""
+    is_known = handler.headers["Authorization"] == f"Basic {b64encode(b'me:S3CR3T').decode()}"
+    (whole if is_known and SECRET in handler.path else status(401))(handler, content)
+
+
+def test_secrets_of_an_address_are_for_the_download_alone(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DATA_MIRROR")
+    server.script = [needs_secrets] * 4
+    address = server.url.replace("://", f"://me:{SECRET}@")
+    one, other = (
+        TextFile(location=f"{address}/get?token={SECRET}&name={name}.gz", sha256=sha256)
+        for name, sha256 in (("a", SHA256), ("b", "0" * 64))
+    )
+    read = from_dict(TextFile, to_dict(one))  # as by a run of a table
+    assert read == one and SECRET not in f"{one} {one.name} {to_dict(one)}"
+    assert one.location == f"{server.url}/get?….gz"
+    path = fetch(read)
+    assert path.read_bytes() == CONTENT and path.suffix == ".gz"
+    assert not [name for name in kept() if SECRET in name or "me" in name]
+    assert server.paths == [f"/get?token={SECRET}&name=a.gz"]
+    with pytest.raises(InputError, match=r"get\?….gz is not the declared file: .*0000, found"):
+        fetch(other)
+    assert fetch(one) == path, "files of two queries have places of their own"
+    path.unlink()
+    for variable in [name for name in os.environ if name.startswith("DATA_ADDRESS_")]:
+        monkeypatch.delenv(variable)
+    refused(one, r"/get cannot be downloaded \(HTTP 401, as no file keeps a password or a que")
+    assert SECRET not in "".join(capsys.readouterr())
+
+
+def test_secrets_of_an_address_do_not_reach_the_mirror(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = TextFile(location=f"https://me:{SECRET}@a.org/b.gz?{SECRET}", sha256=SHA256)
+    assert fetch(file).read_bytes() == CONTENT
+    assert server.paths == ["/a.org/b.gz"]
+    for mirror in (server.url.replace("://", f"://me:{SECRET}@"), f"http://me:{SECRET}/ x@a.org"):
+        monkeypatch.setenv("DATA_MIRROR", mirror)
+        server.script = [status(404)]
+        with pytest.raises(InputError, match=r"HTTP 404|DATA_MIRROR cannot be read") as error:
+            fetch(replace(file, sha256="0" * 64))
+        assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize("proxy", [f"http://me:{SECRET}@127.0.0.1:1", f"socks9://me:{SECRET}@x"])
+def test_a_password_of_a_proxy_is_not_shown(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATA_MIRROR", raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(InputError, match=r"train\.en\.gz cannot be downloaded \(") as error:
+        fetch(FILE)
+    assert SECRET not in "".join(traceback.format_exception(error.value))
 
 
 def test_without_a_network_address_and_mirror_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

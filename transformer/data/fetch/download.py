@@ -11,7 +11,7 @@ from pathlib import Path
 import requests
 from urllib3.exceptions import HTTPError
 
-from transformer.corpus import TextFile
+from transformer.corpus import TextFile, check_address
 from transformer.data.fetch.cache import (
     cache_directory,
     check_sha256,
@@ -28,19 +28,27 @@ _TIMEOUT = (10, 60)
 _CHUNK = 2**20
 # Smaller downloads show no progress: a corpus may have many.
 _LARGE = 10**7
+# Of a file whose size neither the corpus nor the server gives.
+_MOST_BYTES = 10**10
 # Attempts in a row that bring no byte, with pauses of 1, 2, 4 and 8 s between them.
 _ATTEMPTS, _BACKOFF = 5, 0.5
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_FORBIDDEN = frozenset({401, 403})
 _WAY_OUT = "set DATA_MIRROR to a URL or a folder that holds host/path of it"
 
 
 def cached_path(file: TextFile) -> Path:
-    """The place of the download of ``file``."""
-    return cache_directory() / "downloads" / _address(file)
+    """The place of the download of ``file``, without what is secret in its address."""
+    place = cache_directory() / "downloads" / _host_and_path(file)
+    _, query, ending = file.location.partition("?…")
+    if not query:
+        return place
+    # Its query may be all that tells it from others.
+    return place.parent / str(file.sha256)[:16] / f"{place.name}{ending}"
 
 
-def _address(file: TextFile) -> str:
-    return file.location.partition("://")[2]
+def _host_and_path(file: TextFile) -> str:
+    return file.location.partition("://")[2].partition("?")[0]
 
 
 def fetch_download(file: TextFile) -> Path:
@@ -52,10 +60,11 @@ def fetch_download(file: TextFile) -> Path:
             return path
         mirror = os.environ.get("DATA_MIRROR", "").rstrip("/")
         if not mirror or mirror.startswith(("http://", "https://")):
-            address = f"{mirror}/{_address(file)}" if mirror else file.location
+            check_address(mirror, "the address in DATA_MIRROR")
+            address = f"{mirror}/{_host_and_path(file)}" if mirror else file.address
             download(address, path, sha256, file.bytes)
             return path
-        origin = expand_user(mirror) / _address(file)
+        origin = expand_user(mirror) / _host_and_path(file)
         if not origin.is_file():
             raise InputError(f"{origin} does not exist: DATA_MIRROR lacks {file.location}")
         check_space(path.parent, origin.stat().st_size, path.name)
@@ -92,19 +101,22 @@ def _size(part: Path) -> int:
 
 def _complete(origin: str, part: Path, size: int | None) -> None:
     """Receive everything that is missing, however often the connection breaks in between."""
-    failures = 0
+    failures, furthest = 0, _size(part)
     while True:
-        before = _size(part)
         try:
             _receive(origin, part, size)
             return
-        except (requests.RequestException, HTTPError) as error:
-            failures = 0 if _size(part) > before else failures + 1
+        except (requests.RequestException, HTTPError, ValueError) as error:
+            failures = 0 if _size(part) > furthest else failures + 1
+            furthest = max(furthest, _size(part))
             response = error.response if isinstance(error, requests.RequestException) else None
             reason = type(error).__name__ if response is None else f"HTTP {response.status_code}"
+            if response is not None and response.status_code in _FORBIDDEN:
+                reason += ", as no file keeps a password or a query: prepare it by its declaration"
             is_final = response is not None and response.status_code not in _RETRIED_STATUS
             if is_final or failures == _ATTEMPTS:
-                raise InputError(f"{origin} cannot be downloaded ({reason}); {_WAY_OUT}") from error
+                # From None, as the message of the error may hold a password of a proxy.
+                raise InputError(f"{origin} cannot be downloaded ({reason}); {_WAY_OUT}") from None
         time.sleep(_BACKOFF * 2**failures if failures else 0)
 
 
@@ -119,7 +131,8 @@ def _receive(origin: str, part: Path, size: int | None) -> None:
         sent = response.headers.get("Content-Range", "")
         if response.status_code != 206 or not sent.startswith(f"bytes {done}-"):
             done = 0
-        length = int(response.headers.get("Content-Length", 0))
+        announced = response.headers.get("Content-Length", "")
+        length = int(announced) if announced.isdecimal() else 0
         # What was received must not be replaced by, say, a network's log-in page.
         if length and size is not None and done + length != size:
             kind = response.headers.get("Content-Type", "of unknown type")
@@ -127,15 +140,32 @@ def _receive(origin: str, part: Path, size: int | None) -> None:
                 f"{origin} is not the declared file: expected {size} bytes, found {done + length} "
                 f"({kind}); {_WAY_OUT}"
             )
-        name = part.stem.removeprefix(".")
-        check_space(part.parent, length, name)
-        progress = show_progress(f"fetch {name}", done + length, done)
-        with (
-            part.open("ab" if done else "wb") as out,
-            progress if length > _LARGE else nullcontext(lambda _: None) as show,
-        ):
+        _write(response, part, done, size or (done + length if length else None))
+
+
+def _write(response: requests.Response, part: Path, done: int, size: int | None) -> None:
+    """Write the body of a response to ``part`` after its first ``done`` bytes, up to its size."""
+    name, limit = part.stem.removeprefix("."), size or _MOST_BYTES
+    missing = size - done if size else 0
+    check_space(part.parent, missing, name)
+    progress = show_progress(f"fetch {name}", limit, done)
+    with (
+        part.open("ab" if done else "wb") as out,
+        progress if missing > _LARGE else nullcontext(lambda _: None) as show,
+    ):
+        try:
             # read1 returns whatever has arrived; read() would lose it if the connection broke.
             while chunk := response.raw.read1(_CHUNK):
+                done += len(chunk)
+                if done > limit:
+                    raise InputError(
+                        f"{response.url} is not the declared file: it has more than {limit:,} "
+                        f"bytes (of a file as large, declare them); {_WAY_OUT}"
+                    )
                 out.write(chunk)
                 out.flush()  # so that a kill loses nothing that has arrived
-                show(done := done + len(chunk))
+                show(done)
+        except (InputError, OSError):
+            if done > limit or not size:  # it may have no end, and would fill the disk again
+                part.unlink()
+            raise
