@@ -31,7 +31,7 @@ from experiments.evaluate.scoring import score_run
 from experiments.records.checksums import SUMS_FILE, record_checksums
 from experiments.records.data import check_text, record_data, recorded_data
 from experiments.records.experiment import Experiment, Limits, Log
-from experiments.records.outputs import newest_sound
+from experiments.records.outputs import newest_sound, step_checkpoints
 from experiments.records.ownership import (
     LOST_RANK,
     STARTER,
@@ -51,6 +51,7 @@ from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
 from transformer.files import make_directory
 from transformer.kernels.threads import torch_threads
+from transformer.training.checkpoints import check_trainings
 from transformer.training.module import TransformerModule
 from transformer.training.optimizer import NonFiniteError
 from transformer.variant import load
@@ -147,6 +148,8 @@ def _train(
     config = experiment.config.training
     with explain_out_of_memory(lambda: "reading the last checkpoint", "give the run more"):
         step, checkpoint = newest_sound(directory) or (0, None)
+        # All of them, as those that are not continued may be averaged in the end.
+        check_trainings((path for _, path in step_checkpoints(directory)), experiment.config)
     (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
     max_steps = limits.steps(config.max_steps)
     display.start(RunState.TRAIN, max_steps, step)

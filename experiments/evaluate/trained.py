@@ -33,7 +33,7 @@ from transformer.evaluation.perplexity import Decode, translate
 from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
 from transformer.model.encoder_decoder import Transformer
 from transformer.pretrained import WEIGHTS_FILE, load_weights
-from transformer.training.checkpoints import average_weights, check_training
+from transformer.training.checkpoints import average_weights, check_trainings
 from transformer.variant import build
 
 Text = tuple[list[str], list[str]]
@@ -152,9 +152,7 @@ def load_average(
     experiment: Experiment, checkpoints: list[Path], vocabulary: Vocabulary, device: torch.device
 ) -> TrainedModel:
     """The model with the mean of the checkpoints' weights, all of the experiment's training."""
-    for path in checkpoints:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        check_training(content, experiment.config, path)
+    check_trainings(checkpoints, experiment.config)
     model = build(experiment.config.model)
     model.load_state_dict(average_weights(checkpoints))
     model.to(device).eval()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,20 @@ from transformer.errors import InputError
 ACCUMULATE = "accumulate_grad_batches"
 #: Where it says which training it is of.
 TRAINING = "training_digest"
+
+
+def check_trainings(checkpoints: Iterable[Path], config: Config) -> None:
+    """Refuse checkpoints of another training, without reading their weights.
+
+    Raises:
+        InputError: with the first one's name.
+    """
+    for path in checkpoints:
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except Exception:  # as of a damaged one, which is named when its weights are read
+            continue
+        check_training(content, config, path)
 
 
 def check_training(checkpoint: Mapping[str, Any], config: Config, name: object) -> None:

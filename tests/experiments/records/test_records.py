@@ -230,13 +230,28 @@ def test_a_checkpoint_of_another_training_is_refused(
         path.unlink()
     for _, path in step_checkpoints(tmp_path / "other"):
         shutil.copy(path, directory / "checkpoints")
-    refused = r"step-00000030.*\.ckpt is of another training, with another seed or other settings"
+    refused = r"step-000000.*\.ckpt is of another training, with another seed or other settings"
     with pytest.raises(InputError, match=refused):
         run(ours, directory)
     assert step_checkpoints(directory) and not (directory / "result.json").exists()
     for verb in ("evaluate", "translate"):
         ended = call(verb, directory)
         assert ended.code == 2 and "is of another training" in ended.stderr
+
+
+def test_a_checkpoint_of_another_training_to_be_averaged_is_refused_at_the_start(
+    own_run: tuple[Path, Path], tmp_path: Path
+):
+    own, directory = own_run
+    ours = tiny_experiment(own)
+    other = replace(ours, config=override(ours.config, seed=2))
+    run(other, tmp_path / "other", limits=Limits(max_steps=30))
+    for _, path in step_checkpoints(tmp_path / "other"):
+        shutil.copy(path, directory / "checkpoints" / "step-00000030.ckpt")
+    for path in (directory / "checkpoints").glob("step-00000040*"):
+        path.rename(path.with_name("step-00000035-stop.ckpt"))
+    with pytest.raises(InputError, match=r"step-00000030\.ckpt is of another training"):
+        run(ours, directory)
 
 
 def test_a_checkpoint_that_does_not_say_its_training_is_continued(own_run: tuple[Path, Path]):
