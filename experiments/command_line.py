@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import signal
 import sys
 import warnings
@@ -111,10 +112,10 @@ class Program:
 
 
 def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
-    """As cyclopts does, but 1.5 is no whole number, and an empty path is not this folder."""
+    """As cyclopts does, but 1.5 and 2e-1 are no whole numbers, and an empty path is no folder."""
     kinds = (kind, *get_args(kind))
     for token in tokens:
-        if int in kinds and "." in token.value:
+        if int in kinds and not re.fullmatch(r"[+-]?\d+", token.value):
             raise ValueError(f"{token.value} is no whole number")
         if Path in kinds and not token.value:
             raise ValueError("a path is empty")

@@ -176,6 +176,7 @@ REFUSED = [
     ("train cldr --sed 1", "Unknown option: --sed. Did you mean --seed?"),
     ("train cldr --seed one", 'Invalid value for --seed: unable to convert "one" into int'),
     ("train cldr --seed 1.5", "Invalid value for --seed: 1.5 is no whole number"),
+    ("train cldr --seed 2e-1", "Invalid value for --seed: 2e-1 is no whole number"),
     ("train cldr --max-steps 10.0", "Invalid value for --max-steps: 10.0 is no whole number"),
     ("train cldr --directory=", "Invalid value for --directory: a path is empty"),
     ("train cldr --variant=", "Invalid value for --variant: a path is empty"),
