@@ -111,11 +111,15 @@ class Program:
             return 128 + signal.SIGINT
 
 
+# Numbers with a point or an exponent.
+_WITH_POINT = re.compile(r"[+-]?(\d*\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+)", re.IGNORECASE)
+
+
 def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
     """As cyclopts does, but 1.5 and 2e-1 are no whole numbers, and an empty path is no folder."""
     kinds = (kind, *get_args(kind))
     for token in tokens:
-        if int in kinds and not re.fullmatch(r"[+-]?\d+", token.value):
+        if int in kinds and _WITH_POINT.fullmatch(token.value):  # which cyclopts would round
             raise ValueError(f"{token.value} is no whole number")
         if Path in kinds and not token.value:
             raise ValueError("a path is empty")
