@@ -265,7 +265,7 @@ def translate(
     """Translate standard input to standard output, line by line; a parser writes trees in brackets.
 
     The input is plain UTF-8 text, one sentence per line; for a parser with spaces around words and
-    punctuation.
+    punctuation. A line is translated as soon as it arrives, together with those that came with it.
     """
     from experiments.evaluate.trained import translate_stream
 

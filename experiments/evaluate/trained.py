@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +22,7 @@ from transformer.data.fetch.texts import fetch
 from transformer.data.languages import language_of
 from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest
-from transformer.data.text import MAX_LINE, decode_line, lines_of, read_aligned
+from transformer.data.text import MAX_LINE, arriving_lines, decode_line, read_aligned
 from transformer.data.trees import delinearise, escape, to_penn
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint
@@ -176,22 +175,27 @@ def with_ctranslate2(trained: TrainedModel, folder: Path | None = None) -> Train
 def translate_stream(
     directory: Path, stream: IO[bytes], options: DecodingOptions = DecodingOptions()
 ) -> Iterator[str]:
-    """Translate each line, in order, some hundred at a time, or as it is typed in a terminal; a
-    parser makes a tree of it, where words and punctuation have spaces between them.
+    """Translate each line, in order, those that have arrived together, up to some hundred; a parser
+    makes a tree of it, where words and punctuation have spaces between them.
     """
-    trained = load_trained(directory, **asdict(options))
-    numbered, first_line = enumerate(lines_of(stream), start=1), 1
-    at_once = 1 if stream.isatty() else _LINES_AT_ONCE
-    while read := [_read_line(*line) for line in itertools.islice(numbered, at_once)]:
-        read = [line and escape(line) for line in read] if trained.is_parser else read
-        lines = [line or "" for line in read]
-        for line, found in zip(read, trained.decode(lines, first_line=first_line), strict=True):
-            # A sentence that is too long gets no tree, an empty one gets the empty tree.
-            if trained.is_parser and line is not None and (found or not line):
-                yield to_penn(delinearise(found, line.split()))
-            else:
-                yield found
-        first_line += len(lines)
+    trained, first_line = load_trained(directory, **asdict(options)), 1
+    for arrived in arriving_lines(stream):
+        for start in range(0, len(arrived), _LINES_AT_ONCE):
+            numbered = enumerate(arrived[start : start + _LINES_AT_ONCE], first_line)
+            read = [_read_line(*line) for line in numbered]
+            yield from _translate(trained, read, first_line)
+            first_line += len(read)
+
+
+def _translate(trained: TrainedModel, read: Sequence[str | None], first_line: int) -> Iterator[str]:
+    read = [line and escape(line) for line in read] if trained.is_parser else read
+    lines = [line or "" for line in read]
+    for line, found in zip(read, trained.decode(lines, first_line=first_line), strict=True):
+        # A sentence that is too long gets no tree, an empty one gets the empty tree.
+        if trained.is_parser and line is not None and (found or not line):
+            yield to_penn(delinearise(found, line.split()))
+        else:
+            yield found
 
 
 def _read_line(number: int, line: bytes) -> str | None:

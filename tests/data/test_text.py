@@ -14,7 +14,7 @@ import pytest
 
 from tests.samples import number_pairs
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from transformer.data.text import MAX_LINE, aligned_lines, lines_of, read_text
+from transformer.data.text import MAX_LINE, aligned_lines, arriving_lines, lines_of, read_text
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.errors import InputError
 
@@ -75,6 +75,21 @@ def test_a_line_without_end_takes_no_memory_and_the_next_ones_follow() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert lines == [bytes(MAX_LINE + 1), b"next"] and peak < 10 * MAX_LINE
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 3, 100])
+def test_lines_are_the_same_however_they_arrive(at_a_time: int) -> None:
+    class Slow(io.BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            return super().read1(at_a_time)
+
+    text = b"\xef\xbb\xbfone\r\n\n \xef\xbb\xbftwo\rthree\nfour"
+    lines = [b"one", b"", b" \xef\xbb\xbftwo\rthree", b"four"]
+    assert list(lines_of(Slow(text))) == lines
+    assert list(lines_of(Slow(text + b"\r\n"))) == lines
+    assert list(lines_of(Slow(text[:3]))) == list(lines_of(Slow(b""))) == []
+    together = [lines[:3], lines[3:]] if at_a_time == 100 else [[line] for line in lines]
+    assert at_a_time == 3 or list(arriving_lines(Slow(text))) == together
 
 
 @pytest.mark.parametrize(("source", "target"), [(7, 5), (0, 3), (3, 0), (5, 6)])

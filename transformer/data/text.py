@@ -9,6 +9,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -20,7 +21,7 @@ _ENDING = re.compile(r"(\.gz|\.xz|\.bz2)(\?.*)?$")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # In bytes; no sentence is that long.
 MAX_LINE = 2**16
-# The most bytes that are read of a line, with a mark before it and its end.
+# The most bytes that are read at a time, and kept of a line, with a mark before it and its end.
 _PART = MAX_LINE + len(_BYTE_ORDER_MARK) + len(b"\r\n")
 
 
@@ -55,12 +56,20 @@ def lines_of(file: IO[bytes]) -> Iterator[bytes]:
     A line of more than ``MAX_LINE`` bytes is cut, but stays longer than that, so that a caller can
     tell; the rest of it is skipped in constant memory.
     """
-    mark = _BYTE_ORDER_MARK
-    while part := file.readline(_PART):
-        yield part.removeprefix(mark).removesuffix(b"\n").removesuffix(b"\r")
-        mark = b""
-        while len(part) == _PART and not part.endswith(b"\n"):
-            part = file.readline(_PART)
+    return itertools.chain.from_iterable(arriving_lines(file))
+
+
+def arriving_lines(file: IO[bytes]) -> Iterator[list[bytes]]:
+    """The lines of :func:`lines_of`, those together that can be read without waiting for more."""
+    mark, rest = _BYTE_ORDER_MARK, b""
+    while part := cast(BufferedReader, file).read1(_PART):
+        *lines, rest = (rest + part).split(b"\n")
+        rest = rest[:_PART]
+        if lines:
+            lines[0], mark = lines[0].removeprefix(mark), b""
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest := rest.removeprefix(mark):
+        yield [rest.removesuffix(b"\r")]
 
 
 def normalise(line: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,18 +136,23 @@ def test_a_line_that_is_too_long_stays_empty_and_the_others_are_translated(finis
         found = _translate(finished, b"\n".join(lines))
     first, second = _translate(finished, b"one two\nthree\n")
     assert found == [first, "", second, "", "", first]
-    four, five, two = (str(warning.message) for warning in warned)
+    two, four, five = sorted(str(warning.message) for warning in warned)
     assert two.startswith("line 2 has ") and two.endswith(" 2,048: left empty")
     assert four == "line 4 has more than 65,536 bytes: left empty"
     assert five == "line 5 has more than 65,536 bytes: left empty"
 
 
-def test_a_line_is_translated_as_soon_as_it_is_typed_in_a_terminal(finished: Path):
-    keyboard, terminal = pty.openpty()
-    with os.fdopen(terminal, "rb") as stream:
-        os.write(keyboard, b"one two\n")
-        assert [next(translate_stream(finished, stream))] == _translate(finished, b"one two\n")
-        os.close(keyboard)
+@pytest.mark.parametrize("channel", [pty.openpty, lambda: os.pipe()[::-1]], ids=["tty", "pipe"])
+def test_a_line_is_translated_as_soon_as_it_is_there(
+    channel: Callable[[], tuple[int, int]], finished: Path
+):
+    writing, reading = channel()
+    with os.fdopen(reading, "rb") as stream:
+        found = translate_stream(finished, stream)
+        for lines in (b"one two\n", b"three\nfour\n"):
+            os.write(writing, lines)
+            assert [next(found) for _ in lines.splitlines()] == _translate(finished, lines)
+        os.close(writing)
 
 
 def test_no_lines_are_translated_to_none_and_only_utf8_is_accepted(finished: Path):
