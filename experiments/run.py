@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ from experiments.devices import (
 )
 from experiments.display import Display
 from experiments.evaluate.scoring import score_run
-from experiments.records.checksums import SUMS_FILE, record_checksums
+from experiments.records.checksums import SUMS_FILE, record_checksums, verify_files
 from experiments.records.data import check_text, record_data, recorded_data
-from experiments.records.experiment import Experiment, Limits, Log
+from experiments.records.experiment import Experiment, Limits, Log, load_experiment
 from experiments.records.outputs import newest_sound, step_checkpoints
 from experiments.records.ownership import (
     LOST_RANK,
@@ -105,7 +105,7 @@ def run(
         result = load_result(directory)
         if result is not None and limits.reached(result, experiment.config.training.max_steps):
             check_text(directory, experiment.config.data.corpus)
-            return result
+            return _record_place(experiment, directory, result)
         data = _prepare(experiment, directory, display)
         with closing(Tracking(experiment, directory, log)) as tracking:
             trainer, clock = _train(
@@ -119,6 +119,22 @@ def run(
             save_result(directory, result)
             display.start(RunState.DONE)
             tracking.summarise(result)
+    return result
+
+
+def _record_place(experiment: Experiment, directory: Path, result: Result) -> Result:
+    """Record where the text of a finished run lies now, if it has moved."""
+    found = load_experiment(directory)
+    moved = replace(found, config=experiment.config)
+    if moved == found or not is_first_rank():
+        return result
+    if problems := [f"{path} {problem}" for path, problem in verify_files(directory) if problem]:
+        raise InputError("; ".join(problems))
+    has_sums = (directory / SUMS_FILE).exists()
+    claim(directory, moved)
+    if has_sums:
+        result = record_checksums(directory, result)
+        save_result(directory, result)
     return result
 
 

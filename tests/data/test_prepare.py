@@ -353,6 +353,21 @@ def test_changed_text_is_not_prepared(tiny_config: Config, monkeypatch: pytest.M
         prepare(tiny_config, expected=noted)
 
 
+def test_the_prepared_copy_of_a_text_that_is_gone_serves_the_run_that_recorded_it(
+    tiny_config: Config,
+) -> None:
+    corpus = prepare(tiny_config)
+    gone = Path(tiny_config.data.corpus.train[0].target.location)
+    gone.rename(gone.with_name("elsewhere"))
+    assert prepare(tiny_config, expected=corpus.manifest) == corpus
+    assert not any(problem for _, problem in verify(tiny_config, corpus.manifest))
+    with pytest.raises(InputError, match=f"{gone} does not exist"):
+        prepare(tiny_config)
+    shutil.rmtree(corpus.directory)
+    with pytest.raises(InputError, match=f"{gone} does not exist"):
+        prepare(tiny_config, expected=corpus.manifest)
+
+
 def test_other_prepared_files_of_the_same_text_are_refused(tiny_config: Config) -> None:
     corpus = prepare(tiny_config)
     other = prepared_module.Checksum(bytes=1, sha256="0" * 64)

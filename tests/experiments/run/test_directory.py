@@ -16,6 +16,8 @@ import experiments.run
 from experiments.callbacks.checkpoints import Checkpoints
 from experiments.callbacks.metrics import LogMetrics
 from experiments.catalog.find import EXPERIMENTS
+from experiments.evaluate.trained import text_of_split
+from experiments.records.checksums import verify_files
 from experiments.records.data import recorded_data
 from experiments.records.experiment import Experiment, load_experiment
 from experiments.records.outputs import read_metrics
@@ -24,7 +26,7 @@ from experiments.records.progress import read_progress
 from experiments.records.result import load_result
 from experiments.run import execute, run
 from tests.experiments.samples import last_checkpoint, tiny_experiment
-from tests.samples import new_run
+from tests.samples import flip_a_bit, new_run
 from transformer.config import override
 from transformer.data.module import TranslationDataModule
 from transformer.errors import InputError
@@ -108,6 +110,23 @@ def test_a_variant_that_is_refused_claims_no_directory(
     with pytest.raises(InputError, match="has training_step, which nobody calls"):
         run(dataclasses.replace(experiment, config=config), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_run_records_where_its_text_lies_now(
+    copy: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    moved = shutil.copytree(folder, tmp_path / "moved" / folder.name)
+    there = tiny_experiment(moved)
+    flip_a_bit(copy / "metrics.csv")
+    with pytest.raises(InputError, match=r"metrics\.csv changed since the run finished"):
+        run(there, copy)
+    assert load_experiment(copy) == tiny_experiment(folder)
+    flip_a_bit(copy / "metrics.csv")
+    run(there, copy)
+    assert load_experiment(copy) == there
+    assert [problem for _, problem in verify_files(copy) if problem] == []
+    monkeypatch.setenv("DATA_CACHE", str(tmp_path / "empty"))  # so that the text is read
+    assert len(text_of_split(load_experiment(copy), "test", recorded_data(copy))[0]) == 11
 
 
 @pytest.mark.parametrize("below", ["base/seed-1", "trial-0003"])

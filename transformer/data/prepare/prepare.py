@@ -78,7 +78,7 @@ def prepare(config: Config, *, expected: Manifest | None = None) -> PreparedCorp
         expected: the data of the run that needs the corpus; other data is refused
     """
     corpus = config.data.corpus
-    contents = _source_contents(corpus)
+    contents = _source_contents(corpus, expected)
     if expected is not None:  # before any work is done on changed text
         refuse_changed(_changed_sources(corpus, contents, expected))
     directory = prepared_directory(config, contents)
@@ -115,7 +115,7 @@ def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[P
         if file.sha256 is not None and path.exists():  # a download may have been removed
             sound = sha256_of(path) == file.sha256
             yield path, "" if sound else "not as declared; restore it, or remove it from the cache"
-    contents = _source_contents(corpus)
+    contents = _source_contents(corpus, expected)
     changed = [] if expected is None else _changed_sources(corpus, contents, expected)
     yield from ((name, _CHANGED) for name in changed)
     directory = prepared_directory(config, contents)
@@ -133,9 +133,20 @@ def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[P
         yield directory / name, remedy if name in damaged else _CHANGED if differs else ""
 
 
-def _source_contents(corpus: Corpus) -> list[str]:
-    """The SHA-256 of each file of a corpus: declared, or else computed."""
-    return [file.sha256 or sha256_of(fetch(file)) for file in corpus.files]
+def _source_contents(corpus: Corpus, expected: Manifest | None) -> list[str]:
+    """The SHA-256 of each file of a corpus: declared, or else computed, or of one that is gone as
+    the run recorded it: its prepared copy may still be there.
+    """
+    recorded = [None] * len(corpus.files) if expected is None else [x for _, x in expected.sources]
+    contents: list[str] = []
+    for file, before in zip(corpus.files, recorded, strict=False):
+        try:
+            contents.append(file.sha256 or sha256_of(fetch(file)))
+        except InputError:
+            if before is None:
+                raise
+            contents.append(before)
+    return contents
 
 
 def _changed_sources(corpus: Corpus, contents: Sequence[str], expected: Manifest) -> list[str]:
