@@ -16,10 +16,10 @@ from transformer.config import to_dict
 from transformer.data.fetch.cache import sha256_of
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require
-from transformer.files import making, read_json, remove, write_json
+from transformer.files import making, read_json, remove, rename, write_json
 from transformer.pretrained import WEIGHTS_FILE, save_weights
 
-# What each format writes: a folder that holds nothing else may be replaced.
+# What each format writes: a folder that holds these and nothing else may be replaced.
 _FILES = {
     "ctranslate2": {
         "model.bin", "config.json", "shared_vocabulary.json", VOCABULARY_FILE, EXPORT_FILE,
@@ -28,6 +28,8 @@ _FILES = {
         WEIGHTS_FILE, CONFIG_FILE, VOCABULARY_FILE, DATA_FILE, EXPORT_FILE, "attention.html",
     },
 }  # fmt: skip
+# Those that an export of an earlier version, or of a run without them, does not have.
+_OPTIONAL = {EXPORT_FILE, DATA_FILE, "attention.html"}
 
 
 def export_run(
@@ -51,12 +53,13 @@ def export_run(
     require(format)
     trained = load_trained(directory, average, device=torch.device("cpu"))
     output = output or directory / (f"{format}-{quantization}" if quantization else format)
-    _check_replaceable(output, _FILES[format])
+    place = output.resolve()  # a link stays one
+    _take_back(place)
+    _check_replaceable(output, format)
     # Read before anything is written: the text may be missing, or the output be the run itself.
     data = recorded_data(directory)
     lines = [] if check is None else text_of_split(trained.experiment, "valid", data)[0][:check]
-    place = output.resolve()  # a link stays one
-    with making(place) as folder:
+    with making(_new(place)) as folder:
         folder.mkdir()
         shutil.copyfile(directory / VOCABULARY_FILE, folder / VOCABULARY_FILE)
         if format == "safetensors":
@@ -71,7 +74,11 @@ def export_run(
         files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
         weights = _weights(directory, trained.averaged)
         write_json(folder / EXPORT_FILE, {"weights": weights, "files": files})
-        remove(place)  # an earlier export, which a rename would not replace
+    _check_replaceable(output, format)  # once more, as files may have come meanwhile
+    if place.exists():  # which a rename would not replace
+        rename(place, _earlier(place))
+    rename(_new(place), place)
+    remove(_earlier(place))
     size = sum(file.stat().st_size for file in output.iterdir())
     print(f"{output}  {size / 2**20:.1f} MiB")
     if lines:
@@ -107,12 +114,30 @@ def verify_export(export: Path, run: Path | None = None) -> Iterator[tuple[Path,
         yield export, "" if same else "made from other weights than the run has: export it again"
 
 
-def _check_replaceable(output: Path, files: set[str]) -> None:
+def _new(place: Path) -> Path:
+    return place.with_name(f".{place.name}.new")
+
+
+def _earlier(place: Path) -> Path:
+    return place.with_name(f".{place.name}.earlier")
+
+
+def _take_back(place: Path) -> None:
+    """Give an earlier export its name back, and remove the new one, if a kill has left them so."""
+    if _earlier(place).exists() and not place.exists():
+        rename(_earlier(place), place)
+    for left in (_earlier(place), _new(place)):
+        remove(left)
+
+
+def _check_replaceable(output: Path, format: str) -> None:
+    """Check that ``output`` can be made, or is an empty folder or an export and nothing else."""
     if not output.parent.is_dir():
         raise InputError(f"{output.parent} is not a folder: --output cannot be written")
-    if output.exists() and not (
-        output.is_dir() and {entry.name for entry in output.iterdir()} <= files
-    ):
+    if not output.exists():
+        return
+    found = {entry.name for entry in output.iterdir()} if output.is_dir() else {output.name}
+    if found and not (_FILES[format] - _OPTIONAL <= found <= _FILES[format]):
         raise InputError(
             f"{output} exists and is no earlier export of this kind: "
             "choose another --output, or remove it"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import ctranslate2
 import pytest
@@ -14,7 +15,9 @@ import torch
 
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
+from experiments.export import export as export_module
 from experiments.export.engine import CTranslate2Decoder, write_ctranslate2_model
+from experiments.export.export import _take_back
 from tests.experiments.conftest import Command
 from tests.samples import TINY_MODEL, flip_a_bit, random_sentences, tiny_model
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, Positions
@@ -153,7 +156,7 @@ FORMATS = {
 def test_an_export_is_written_beside_the_checkpoints_and_replaced(
     format: str, copy: Path, finished: Path, call: Command
 ):
-    (copy / f".{format}.part").mkdir()  # left by an export that was killed
+    (copy / f"..{format}.new.part").mkdir()  # left by an export that was killed
     for _ in range(2):
         ended = call("export", copy, "--format", format)
         if format == "safetensors":
@@ -165,6 +168,51 @@ def test_an_export_is_written_beside_the_checkpoints_and_replaced(
         (line,) = call("evaluate", copy / format).lines
         assert "is an export for CTranslate2: give the run, with --engine ctranslate2" in line
     assert names(copy) == sorted([*names(finished), format])
+
+
+@pytest.mark.parametrize("moment", ["write_json", "making", "rename-1", "rename-2", "remove-3"])
+def test_an_export_that_is_killed_leaves_the_earlier_one_or_the_new_one(
+    moment: str, copy: Path, call: Command, monkeypatch: pytest.MonkeyPatch
+):
+    export, words = copy / "safetensors", ("export", copy, "--format", "safetensors")
+    assert call(*words).code == 0
+    (export / "attention.html").write_text("earlier")
+    name, _, number = moment.partition("-")
+    original, count = getattr(export_module, name), itertools.count(1)
+
+    def kill(*given: Any) -> Any:
+        if next(count) == int(number or 1):
+            raise KeyboardInterrupt
+        return original(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(export_module, name, kill)
+        assert call(*words).code == 130
+    _take_back(export)  # as the next export does first
+    files = FORMATS["safetensors"]
+    assert names(export) == (files if name == "remove" else sorted([*files, "attention.html"]))
+    assert call(*words).code == 0
+    assert names(export) == files and names(copy).count("safetensors") == 1
+    assert not list(copy.glob(".*safetensors*"))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["config.json"],
+        ["config.json", "model.safetensors"],  # as other programs write them
+        ["config.json", "data.json", "vocabulary.model"],
+        ["config.json", "model.safetensors", "vocabulary.model", "mine.txt"],
+    ],
+)
+def test_what_is_no_export_is_not_replaced(
+    files: list[str], finished: Path, tmp_path: Path, call: Command
+):
+    for name in files:
+        (tmp_path / name).write_text("mine")
+    ended = call("export", finished, "--format", "safetensors", "--output", tmp_path)
+    assert ended.code == 2 and "exists and is no earlier export of this kind" in ended.stderr
+    assert [(tmp_path / name).read_text() for name in files] == ["mine"] * len(files)
 
 
 @pytest.mark.parametrize("format", FORMATS)
