@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 Behaviour = Callable[[BaseHTTPRequestHandler, bytes], None]
@@ -52,9 +52,20 @@ def stalled(size: int) -> Behaviour:
     return behave
 
 
-def ignoring_ranges(handler: BaseHTTPRequestHandler, content: bytes) -> None:
-    """All of it, whatever range was requested."""
-    _send(handler, content)
+def ignoring_ranges(
+    handler: BaseHTTPRequestHandler, content: bytes, most: int | None = None
+) -> None:
+    """It from its start, whatever range was requested, but at most so many bytes."""
+    _send(handler, content, most=most)
+
+
+def endless(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+    """The content over and over, until nobody reads it, without its length."""
+    handler.send_response(200)
+    handler.end_headers()
+    with suppress(OSError):
+        while True:
+            handler.wfile.write(content)
 
 
 def other(content: bytes) -> Behaviour:

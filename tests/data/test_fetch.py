@@ -27,6 +27,7 @@ from tests.data.scripted_server import (
     Behaviour,
     ScriptedServer,
     cut,
+    endless,
     ignoring_ranges,
     other,
     stalled,
@@ -43,6 +44,7 @@ from transformer.data.fetch.cache import cache_directory, exclusive, write_once
 from transformer.data.fetch.download import download
 from transformer.data.fetch.texts import fetch
 from transformer.errors import InputError
+from transformer.files import part_of
 
 CONTENT = b"one\ntwo\n" * 4_001
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -214,6 +216,42 @@ def test_what_was_received_is_kept_when_a_server_is_given_up(
     assert len(server.paths) == 1 + requests
     download(server.url, tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("size", [len(CONTENT), None])
+@pytest.mark.parametrize("begun", [0, 100])
+def test_a_download_without_an_end_stops_and_leaves_nothing(
+    begun: int, size: int | None, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download_module, "_MOST_BYTES", len(CONTENT))
+    file = replace(FILE, bytes=size)
+    path = download_module.cached_path(file)
+    path.parent.mkdir(parents=True)
+    part_of(path).write_bytes(CONTENT[:begun])
+    server.script = [endless]
+    refused(file, "is not the declared file: it has more than 32,008 bytes")
+    assert len(server.paths) == 1
+
+
+def test_a_download_of_unknown_size_does_not_keep_the_disk_full(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    part = tmp_path / ".file.part"
+    part.symlink_to("/dev/full")
+    server.script = [endless]
+    with pytest.raises(OSError, match="No space left"):
+        download(server.url, tmp_path / "file", SHA256)
+    assert not part.is_symlink()
+
+
+def test_a_server_that_starts_over_is_given_up(server: ScriptedServer, tmp_path: Path) -> None:
+    def broken(size: int) -> Behaviour:
+        return lambda handler, content: ignoring_ranges(handler, content, size)
+
+    server.script = [broken(size) for size in (7, 5) * 10]
+    with pytest.raises(InputError, match=r"cannot be downloaded \(ProtocolError\)"):
+        download(server.url, tmp_path / "file", SHA256)
+    assert len(server.paths) == 6
 
 
 @pytest.mark.usefixtures("server")
