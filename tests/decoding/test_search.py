@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -239,6 +241,19 @@ def test_keys_and_values_fit_into_memory(beam_size: int, monkeypatch: pytest.Mon
     found = dict(decode_sentences(model, sources, config))
     assert len(found) == 20
     assert 0.3 * room < max(figures) <= room
+
+
+def test_on_a_gpu_keys_and_values_take_a_quarter_of_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    total = 80 * 10**9
+    properties = SimpleNamespace(total_memory=total)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    weight = SimpleNamespace(is_cuda=True, device="cuda:0", element_size=lambda: 2)
+    model: Any = SimpleNamespace(embedding=SimpleNamespace(weight=weight), config=LARGE)
+    widths = LARGE.num_layers * LARGE.num_heads * (LARGE.d_k + LARGE.d_v)
+    taken = search._positions_in_memory(model) * widths * 2
+    assert taken == pytest.approx(total / 4, rel=1e-6)
 
 
 def test_a_step_on_a_gpu_waits_for_no_result() -> None:
