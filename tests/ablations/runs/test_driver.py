@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from ablations.runs.driver import Driver
 from ablations.runs.lock import name_of, own_name
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
-from ablations.runs.supervise import AttemptEnd, LocalExecutor, Wish, _end_orphan
+from ablations.runs.supervise import AttemptEnd, LocalExecutor, Wish, _end_orphan, supervise
 from ablations.search.cells import SearchCells
 from ablations.search.trials import read_trials
 from ablations.tables.cells import TableCells
@@ -233,6 +234,50 @@ def test_an_orphan_is_left_to_end_by_itself_after_its_checkpoint(tmp_path: Path)
     assert notes == ["the process of an earlier attempt was ended first"]
     ended.join()
     assert orphan.returncode == 0
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_an_orphan_that_takes_too_long_is_killed_and_one_that_is_paused_goes_on(
+    paused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ablations.runs.supervise.GRACE_SECONDS", 30 if paused else 0.3)
+    seconds = "0.3" if paused else "1000"
+    orphan = subprocess.Popen(["sleep", seconds], start_new_session=True)
+    if paused:
+        orphan.send_signal(signal.SIGSTOP)
+    (tmp_path / ".process").write_text(name_of(orphan.pid))
+    begun = time.monotonic()
+    assert _end_orphan(tmp_path, lambda: Wish.CONTINUE)
+    assert orphan.wait() == (0 if paused else -signal.SIGKILL)
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "end"), [("hang", "stopped after a checkpoint"), ("stubborn", "stopped")]
+)
+def test_a_driver_that_fails_ends_its_runs_first(
+    behaviour: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a checkpoint, and those that do not end so by force."""
+    monkeypatch.setattr("ablations.runs.supervise.GRACE_SECONDS", 0.5 if end == "stopped" else 30)
+    prepare_stand_ins(tmp_path, {BASE: behaviour})
+    claim_plan(tmp_path, small_plan())
+    ends = list[AttemptEnd]()
+
+    def supervise_and_tell(*arguments: Any) -> AttemptEnd:
+        ends.append(supervise(*arguments))
+        return ends[-1]
+
+    def fail() -> None:
+        if hangs(tmp_path, BASE):
+            raise KeyError("a fault of the driver")
+
+    monkeypatch.setattr("ablations.runs.supervise.supervise", supervise_and_tell)
+    executor, cells = LocalExecutor([Place(0)], start_stand_in), TableCells(tmp_path)
+    driver = Driver(cells, executor, [str(BASE)], Options(), note=lambda _: None, show=fail)
+    with pytest.raises(KeyError):
+        driver.run()
+    assert [found.text for found in ends] == [end]
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
