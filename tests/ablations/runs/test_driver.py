@@ -259,7 +259,7 @@ def test_a_driver_that_fails_ends_its_runs_first(
     behaviour: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a checkpoint, and those that do not end so by force."""
-    monkeypatch.setattr("ablations.runs.supervise.GRACE_SECONDS", 0.5 if end == "stopped" else 30)
+    monkeypatch.setattr("ablations.runs.supervise.GRACE_SECONDS", 0.5 if end == "stopped" else 10)
     prepare_stand_ins(tmp_path, {BASE: behaviour})
     claim_plan(tmp_path, small_plan())
     ends = list[AttemptEnd]()
