@@ -31,6 +31,8 @@ from ablations.tables.find import Wanted, find_scale, load_table
 from ablations.tables.plan import claim_plan, load_plan, settle_plan
 from ablations.tables.warn import warnings_of
 from ablations.tracking.push import track_table_run
+from experiments.devices import check_parts
+from transformer.config import Config
 from transformer.errors import InputError, require
 
 
@@ -44,9 +46,8 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
     names = {str(cell) for cell in plan.cells}
     check_free(root, PLAN_FILE)
     settled = settle_plan(earlier or root, plan, options.precision, options.threads)
-    threads = settled.base.training.threads or 1
     # These may refuse it, before a directory is made.
-    executor = _executor(options, threads)
+    executor = _executor(options, settled.base)
     if earlier is not None:
         load_plan(earlier)
     with lock_runs(root, options.shard):
@@ -85,8 +86,9 @@ def run_search(
     root = directory or Path("runs") / search.name
     check_free(root, SEARCH_FILE)
     search = settle_search(root, search, options.precision, options.threads)
-    threads = search.base.training.threads or 1
-    executor = _executor(options, threads)
+    if confirm is not None and confirm > search.trials:
+        raise InputError(f"--confirm is {confirm}, but there are {search.trials} trials in all")
+    executor = _executor(options, search.base)
     with lock_runs(root, options.shard):
         claim_search(root, search)
         print(search.describe_rungs())
@@ -97,7 +99,7 @@ def run_search(
             return code
         plan = plan_confirmation(search, read_trials(search, root), confirm, root)
         claim_plan(root / CONFIRM, plan)
-        again, executor = TableCells(root / CONFIRM), _executor(options, threads)
+        again, executor = TableCells(root / CONFIRM), _executor(options, search.base)
         code = max(code, _carry_out(again, again.names, executor, options, write_report))
         print_page(write_search_report(root), root)
         return code
@@ -155,8 +157,10 @@ def _carry_out(
     return 1 if given_up else 0
 
 
-def _executor(options: Options, threads: int) -> Executor:
-    """Where runs of so many threads are carried out; refused if there is no room for one."""
+def _executor(options: Options, base: Config) -> Executor:
+    """Where runs like the ``base`` are carried out; refused if there is no room for one."""
+    check_parts(options.accumulate, options.devices_per_trial, base.data.tokens_per_batch)
+    threads = base.training.threads or 1
     if options.ray is None:
         return LocalExecutor(options.here(threads))
     require("ray", extra="ray")

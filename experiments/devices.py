@@ -47,6 +47,27 @@ _PEAK_TFLOPS: dict[str, tuple[float, float | None]] = {
 _OUT_OF_MEMORY = ("out of memory", "an't allocate memory", "annot allocate memory", "ALLOC_FAILED")
 
 
+MOST = 100_000  # of anything that is counted: beyond it a number is a typing error
+_MOST_PER_UNIT = 64  # processes, or runs, on a core or a GPU
+
+
+def check_count(option: str, count: int, units: int) -> None:
+    """Check that ``units`` cores or GPUs can take as many processes as the option asks for."""
+    most = min(MOST, _MOST_PER_UNIT * units)
+    if count > most:
+        raise InputError(f"{option} is {count}, but may be at most {most:,} for what there is here")
+
+
+def check_parts(accumulate: int, devices: int, tokens: int) -> None:
+    """Check that a batch of so many tokens can be divided by ``accumulate`` on each device."""
+    most = tokens // devices
+    if not 1 <= accumulate <= most:
+        raise InputError(
+            f"accumulate is {accumulate}, but must be at least 1, and at most {most:,} for a batch "
+            "to have a token for each part"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """The processes of one run: ``local`` on each of ``nodes`` machines."""
@@ -92,6 +113,7 @@ def find_world(devices: int | None) -> World:
     gpus = torch.cuda.device_count()
     if 0 < gpus < world.local:  # without GPUs, several processes share the CPU
         raise InputError(f"devices is {world.local}, but this machine has {gpus} GPU(s) to give")
+    check_count("devices", world.local, os.cpu_count() or 1)
     return world
 
 

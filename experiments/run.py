@@ -22,6 +22,7 @@ from experiments.callbacks.stopping import StopEarly, StoppedError
 from experiments.devices import (
     OutOfMemoryError,
     World,
+    check_parts,
     default_device,
     explain_out_of_memory,
     find_world,
@@ -48,7 +49,6 @@ from experiments.tracking import Tracking
 from transformer.config import ModelConfig
 from transformer.data.module import TranslationDataModule
 from transformer.decoding.incremental import check_cache
-from transformer.errors import InputError
 from transformer.files import make_directory
 from transformer.kernels.threads import torch_threads
 from transformer.training.checkpoints import check_trainings
@@ -89,8 +89,7 @@ def run(
     """
     limits = limits or Limits()
     world = find_world(devices)
-    if accumulate < 1:
-        raise InputError(f"accumulate is {accumulate}, but must be at least 1")
+    check_parts(accumulate, world.size, experiment.config.data.tokens_per_batch)
     if (variant := experiment.config.model.model) is not None:
         load(variant)  # refused, if it must be, before the directory is claimed for it
     if is_first_rank():

@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 
 from ablations.runs.lock import WHOLE, Shard
 from ablations.runs.process import Place
+from experiments.devices import MOST, check_count
 from experiments.records.experiment import Log
 from transformer.errors import InputError
 
@@ -50,6 +51,8 @@ class Places:
             for first in range(0, len(devices) - ranks + 1, ranks)
         ] or [()] * max(1, cores // (ranks * (threads or 1)))
         count = self.workers or len(groups) * self.trials_per_device
+        option = "--workers" if self.workers else "runs at a time by --trials-per-device"
+        check_count(option, count, len(devices) or cores)
         return tuple(Place(number, groups[number % len(groups)], ranks) for number in range(count))
 
 
@@ -83,6 +86,11 @@ class Options(Places):
     """what logs the metrics"""
 
     def __post_init__(self) -> None:
+        for name in ("accumulate", "retries", "threads", "devices_per_trial"):
+            if (getattr(self, name) or 0) > MOST:
+                raise InputError(f"--{name.replace('_', '-')} may be at most {MOST:,}")
+        if self.ray is not None:  # a node has so many runs for each of its GPUs
+            check_count("--trials-per-device", self.trials_per_device, 1)
         if self.ray is not None and self.workers is not None:
             raise InputError("--workers is for this machine: a Ray cluster has its own resources")
         if self.ray is not None and self.devices_per_trial > 1 < self.trials_per_device:

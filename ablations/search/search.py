@@ -18,6 +18,7 @@ from ablations.tables.changes import Value, columns
 from ablations.tables.plan import check_same, share_arithmetic
 from ablations.tables.scale import Scale
 from ablations.tables.table3 import BASE
+from experiments.devices import MOST
 from experiments.records.experiment import Experiment
 from transformer.config import Config, Precision, from_dict, override, to_dict
 from transformer.errors import InputError
@@ -174,8 +175,9 @@ class Search(SearchOptions):
 
 def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
     """The search of ``space`` at ``scale``."""
-    if asked.trials < 1:
-        raise InputError(f"--trials is {asked.trials}, but must be at least 1")
+    if not 1 <= asked.trials <= MOST:
+        most = f" and at most {MOST:,}" if asked.trials > 1 else ""
+        raise InputError(f"--trials is {asked.trials}, but must be at least 1{most}")
     if asked.sampler == "cmaes" and all(each.choices for each in space.parameters):
         raise InputError(
             f"space {space.name!r} has choices alone, and CMA-ES models numbers: take --sampler "

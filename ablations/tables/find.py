@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from ablations.tables.table import Declaration, Row, Table
 from ablations.tables.table2 import TABLE as TABLE2
 from ablations.tables.table3 import TABLE as TABLE3
 from ablations.tables.table4 import TABLE as TABLE4
+from experiments.devices import MOST
 from transformer.config import Config, fits
 from transformer.errors import InputError, unknown_name
 from transformer.files import load_file
@@ -47,7 +49,10 @@ class Wanted:
     def plan(self, table: Table) -> tuple[Plan, Path]:
         """The plan of these runs of ``table``, and their directory."""
         rows = select_rows(table, self.rows)
-        plan = make_plan(table, find_scale(table, self.scale), rows, parse_seeds(self.seeds))
+        seeds = parse_seeds(self.seeds)
+        if len(rows) * len(seeds) > MOST:
+            raise InputError(f"{len(rows)} rows with {len(seeds):,} seeds are over {MOST:,} runs")
+        plan = make_plan(table, find_scale(table, self.scale), rows, seeds)
         return plan, self.directory or Path("runs") / plan.name
 
 
@@ -116,6 +121,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
                 f"most {_MOST_SEEDS:,} seeds"
             )
         seeds += range(first, last + 1)
-    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+        if len(seeds) > MOST:
+            raise InputError(f"--seeds holds more than {MOST:,} seeds")
+    if twice := [seed for seed, count in Counter(seeds).items() if count > 1]:
         raise InputError(f"--seeds holds {twice[0]} twice")
     return tuple(sorted(seeds))

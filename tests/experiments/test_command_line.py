@@ -187,6 +187,8 @@ REFUSED = [
     ("train cldr --max-minutes nan", "max_minutes is nan, but must be above 0"),
     ("train cldr --devices 0", "devices is 0, but must be at least 1"),
     ("train cldr --accumulate 0", "accumulate is 0, but must be at least 1"),
+    ("train cldr --accumulate 100000", "accumulate is 100000, but must be at least 1, and at most"),
+    ("train cldr --devices 100001", "devices is 100001, but may be at most"),
     ("train cldr --set dropout", "--set dropout: write FIELD=VALUE, such as dropout=0.2"),
     ("train cldr --set dropot=0.2", "unknown setting 'dropot': did you mean 'dropout'?"),
     ("train cldr --set training.dropout=0", "'training.dropout': did you mean 'model.dropout'?"),

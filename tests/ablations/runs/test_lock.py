@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ablations.runs.lock import WHOLE, Shard, is_running, lock_runs, name_of, own_name
+from ablations.runs.lock import WHOLE, Shard, is_running, lock_runs, name_of, own_name, pid_of
 from ablations.runs.options import Places, count_cores, gpus
 from transformer.errors import InputError
 
@@ -102,6 +102,18 @@ def test_another_process_with_the_same_number_is_not_taken_for_it() -> None:
     assert is_running(f"{host}:{pid}:{int(start) - 1}:{machine}") is False
     elsewhere = own_name()[:-1] + "z"
     assert [is_running(x) for x in (elsewhere, "", "nonsense")] == [None] * 3
+    for number in ("0", "-1", "-4", "٣", "9" * 30, "1 ", "1.0", ""):  # 0 would be our own group
+        name = f"{host}:{number}:0:{machine}"
+        assert pid_of(name) is is_running(name) is None
+
+
+def test_no_more_runs_at_a_time_than_a_machine_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    assert len(Places(trials_per_device=19).here(1)) == 19
+    assert len(Places(workers=64).here(1)) == 64
+    for places in (Places(workers=65), Places(workers=10**12), Places(trials_per_device=65)):
+        with pytest.raises(InputError, match=r"but may be at most 64"):
+            places.here(1)
 
 
 def test_without_proc_a_process_that_has_ended_is_known_by_its_number(

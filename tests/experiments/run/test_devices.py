@@ -184,6 +184,11 @@ def test_a_wrong_number_of_devices_is_refused(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InputError, match="devices is 0, but must be at least 1"):
         find_world(0)
     with monkeypatch.context() as patch:
+        patch.setattr("os.cpu_count", lambda: 3)
+        assert find_world(192) == World(192)
+        with pytest.raises(InputError, match="devices is 193, but may be at most 192"):
+            find_world(193)
+    with monkeypatch.context() as patch:
         patch.setattr("torch.cuda.device_count", lambda: 2)
         with pytest.raises(InputError, match=r"devices is 3, but this machine has 2 GPU"):
             find_world(3)
