@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ablations.files import STUDY_FILE
 from ablations.runs.attempts import Ended
 from experiments.records.experiment import Experiment
-from transformer.files import making
+from transformer.files import making, rename
 
 
 class Cells(Protocol):
@@ -103,6 +104,8 @@ class Study:
         A trial that was running when its driver ended waits again, under the same number.
         """
         restored = self._cells.restore(self._read(path))
+        if path.is_dir() and not path.is_symlink():
+            rename(path, path.with_name(f"{path.name}.{os.urandom(4).hex()}.broken"))
         with making(path) as new:
             study = self._cells.create_study(_journal(new))
             for trial in restored:
@@ -110,12 +113,15 @@ class Study:
         return _journal(path)
 
     def _read(self, path: Path) -> list[FrozenTrial]:
+        """The trials in the journal, none if it cannot be read; the files are believed first."""
+        if not path.exists():
+            return []
         try:
+            if not path.is_file():
+                raise ValueError("it is no file")
             if not path.read_bytes().endswith(b"\n"):
                 return []  # empty, or cut in its last line
             return self._cells.create_study(_journal(path)).get_trials(deepcopy=False)
-        except FileNotFoundError:
-            return []
         except Exception as error:  # Optuna raises many kinds for a damaged file
             warnings.warn(f"{path} is damaged, and made again ({error})", stacklevel=2)
             return []

@@ -38,7 +38,6 @@ from experiments.records.experiment import CONFIG_FILE, Experiment
 from experiments.records.progress import RunState
 from transformer.errors import InputError
 
-_ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 # For each bracket of Hyperband, which has a TPE model: ten would be most of a search.
 _STARTUP_TRIALS = 5
 _MODEL_DRAWS = 20
@@ -86,10 +85,13 @@ class SearchCells:
         ended = to_optuna(self.search, trial)
         # One that a killed driver had not yet published waits, and is published as it begins again.
         if ended is not None and read_ended(stem):
-            return known if known is not None and known.state in _ENDED else ended
-        values = dict(trial.values or (known.params if known else {}))
+            if known is not None:
+                ended.system_attrs = _of_journal(known, trial.curve)
+            return ended
+        values = dict(trial.values)
         if name == self.names[0]:
             values = values or self.search.first()
+        values = values or self._known_values(known)
         if trial.state == RunState.FAILED:
             if is_given_up(stem) or read_ended(stem):
                 return create_trial(state=TrialState.FAIL)
@@ -102,6 +104,16 @@ class SearchCells:
             return None
         of_space = {x: y for x, y in distributions(self.search).items() if x in values}
         return create_trial(state=TrialState.WAITING, params=values, distributions=of_space)
+
+    def _known_values(self, known: FrozenTrial | None) -> dict[str, Any]:
+        """The values of a trial in the journal; empty if the space does not hold them."""
+        values = {} if known is None else dict(known.params)
+        if values.keys() != distributions(self.search).keys():
+            return {}
+        try:
+            return values if self.search.contains(self.search.configure(values)) else {}
+        except InputError:
+            return {}
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         known = study.get_trials(deepcopy=False)
@@ -117,6 +129,16 @@ class SearchCells:
 
     def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None:
         return to_optuna(self.search, ended_trial(name, ended))
+
+
+def _of_journal(known: FrozenTrial, curve: Mapping[int, float]) -> dict[str, Any]:
+    """What only the journal has of a trial that ended: the rungs that it passed, each with a value
+    of its ``curve``, and the state of CMA-ES.
+    """
+    found = known.system_attrs.items()
+    rungs = {name: value for name, value in found if name.startswith("completed_rung")}
+    passed = {name: value for name, value in rungs.items() if value in curve.values()}
+    return passed | {name: value for name, value in found if name.startswith("cma:")}
 
 
 def _pruner(search: Search) -> BasePruner:

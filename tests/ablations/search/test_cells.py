@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +174,52 @@ def test_a_trial_under_way_whose_configuration_is_damaged_continues_with_that_of
     (tmp_path / STUDY_FILE).unlink()
     with pytest.raises(InputError, match=rf"{damaged}, which cannot be read, nor in study.log"):
         Study(SearchCells(tmp_path))
+
+
+def told(root: Path) -> list[tuple[Any, ...]]:
+    return [(x.state, x.params, x.values, x.intermediate_values) for x in journal(root)]
+
+
+def other_search(root: Path) -> None:
+    """Leave the journal of a search whose trials have other numbers, states and values."""
+    small_search(root, trials=5)
+    work_on(root, lambda _: 2.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*study.log is damaged")
+@pytest.mark.parametrize(
+    "damage", ["garbage", "strange", "directory", "pipe", "contradicts", "other", "unsuitable"]
+)
+def test_whatever_is_wrong_with_the_journal_the_files_decide(tmp_path: Path, damage: str) -> None:
+    root = tmp_path / "search"
+    small_search(root, trials=4, pruner="hyperband")
+    work_on(root, bowl, count=3)
+    Study(SearchCells(root))
+    expected, path = told(root), root / STUDY_FILE
+    content = path.read_bytes()
+    if damage == "garbage":
+        path.write_bytes(content + b"\xff\x00{[\n" + content)
+    elif damage == "strange":
+        path.write_bytes(content + b'{"op_code": 999}\n{"op_code": []}\nnull\n')
+    elif damage in ("directory", "pipe"):
+        path.unlink()
+        (path.mkdir if damage == "directory" else lambda: os.mkfifo(path))()
+        if damage == "directory":
+            (path / "mine.txt").touch()
+    elif damage == "contradicts":
+        other_search(tmp_path / "other")
+        path.write_bytes((tmp_path / "other" / STUDY_FILE).read_bytes())
+    elif damage == "other":
+        path.write_bytes(content.replace(b"base_lr-tiny", b"base_lr-tinx"))
+    else:  # a trial that has not begun, with values that the space does not have
+        Study(SearchCells(root)).begin("trial-0003")
+        path.write_bytes(re.sub(rb"(warmup_steps\W+\w+_internal\W+)[\d.]+", rb"\g<1>9e9", content))
+    Study(SearchCells(root))
+    assert told(root)[:3] == expected[:3]
+    if damage == "directory":
+        assert [x.name for x in root.glob("study.log.*.broken/*")] == ["mine.txt"]
+    work_on(root, bowl)
+    assert best(read_trials(SearchCells(root).search, root)) is not None
 
 
 def test_a_trial_that_diverges_is_pruned_for_the_sampler(tmp_path: Path) -> None:
