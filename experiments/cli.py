@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,7 +21,7 @@ from experiments.records.experiment import (
     Limits,
     load_experiment,
 )
-from transformer.errors import InputError
+from transformer.errors import InputError, VocabularySizeError
 from transformer.variant import trust
 
 PROGRAM = Program(
@@ -45,6 +46,15 @@ Quantization = Literal[
     "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
     "float16", "bfloat16", "float32",
 ]  # fmt: skip
+
+
+@contextmanager
+def _naming_the_option() -> Generator[None]:
+    """Name the option that sets the size of a vocabulary, which other programs do not have."""
+    try:
+        yield
+    except VocabularySizeError as error:
+        raise InputError(f"{error} (--vocab-size)") from error
 
 
 @command("list")
@@ -74,7 +84,8 @@ def prepare(name: Name, /, *, vocab_size: VocabSize = None) -> None:
     """
     from transformer.data.prepare.prepare import prepare as prepare_corpus
 
-    corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config)
+    with _naming_the_option():
+        corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config)
     for entry in corpus.report():
         reasons = "".join(f", {n:,} dropped: {reason}" for reason, n in entry.dropped.items())
         print(
@@ -179,9 +190,10 @@ def train(
     from experiments.records.result import load_result, result_lines
     from experiments.run import execute
 
-    outcome = execute(
-        experiment, directory, devices=devices, accumulate=accumulate, limits=limits, log=log
-    )
+    with _naming_the_option():
+        outcome = execute(
+            experiment, directory, devices=devices, accumulate=accumulate, limits=limits, log=log
+        )
     if outcome.state != RunState.DONE:
         if outcome.message and (outcome.signal is None or is_first_rank()):
             print(outcome.message, file=sys.stderr)

@@ -49,6 +49,7 @@ from experiments.tracking import Tracking
 from transformer.config import ModelConfig
 from transformer.data.module import TranslationDataModule
 from transformer.decoding.incremental import check_cache
+from transformer.errors import InputError
 from transformer.files import make_directory
 from transformer.kernels.threads import torch_threads
 from transformer.training.checkpoints import check_trainings

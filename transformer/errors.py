@@ -34,6 +34,16 @@ class InputError(Exception):
         super().__init__(without_secrets(message))
 
 
+class BlockedError(InputError):
+    """What a run needs is missing, has changed or is in use: once it is as it should be, the same
+    command continues.
+    """
+
+
+class VocabularySizeError(InputError):
+    """The text does not allow a vocabulary of this size."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """An error for a name that is not ``known``, which suggests the closest known one."""
     names = sorted(known)

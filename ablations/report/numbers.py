@@ -14,7 +14,7 @@ from ablations.tables.changes import COLUMNS, Value
 from ablations.tables.collect import finished_result
 from ablations.tables.plan import Plan, PlannedRow, load_plan
 from ablations.tables.table import Cell, Reported
-from experiments.records.progress import Progress, RunState, read_progress
+from experiments.records.progress import FINAL, Progress, RunState, read_progress
 from experiments.records.result import MEASURES, Measure, Result
 from transformer.config import DataConfig, text_settings
 from transformer.errors import InputError
@@ -174,7 +174,7 @@ def _state(progress: Progress | None) -> tuple[str, str]:
         return "missing", ""
     if progress.stage in (RunState.TRAIN, RunState.STOPPED):
         return f"step {progress.step:,} of {progress.max_steps:,}", ""
-    failed = progress.stage in (RunState.REFUSED, RunState.DIVERGED, RunState.FAILED)
+    failed = progress.stage in FINAL and progress.stage != RunState.DONE
     return str(progress.stage), (progress.message or "no reason recorded") * failed
 
 

@@ -7,6 +7,7 @@ Finishing renames it to the run's own name, which works once.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
@@ -18,10 +19,17 @@ from datetime import datetime
 from math import isfinite
 from pathlib import Path
 
-from ablations.runs.lock import own_name
+from ablations.runs.lock import is_running, own_name
 from experiments.records.attempt import ATTEMPT_FILE, Attempt, Failure, read_attempt, write_attempt
 from experiments.records.experiment import CONFIG_FILE
-from experiments.records.progress import Progress, RunState, read_progress, write_progress
+from experiments.records.progress import (
+    FINAL,
+    SILENT_SECONDS,
+    Progress,
+    RunState,
+    read_progress,
+    write_progress,
+)
 from experiments.records.result import RESULT_FILE, Result, load_result
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
@@ -47,6 +55,35 @@ def attempt_number(directory: Path) -> int:
     return int(match[1]) if match else 0
 
 
+def refuse_foreign(stem: Path) -> None:
+    """Check that only a run has the name of the run ``stem``."""
+    if stem.parent.is_file():
+        raise InputError(
+            f"{stem.parent} cannot be made, as a file is in its place: remove that file"
+        )
+    files = (CONFIG_FILE, ATTEMPT_FILE, RESULT_FILE, PRUNED_FILE)
+    is_run = any((stem / name).exists() for name in files) and locate(stem) == stem
+    if os.path.lexists(stem) and not is_run:
+        raise InputError(f"{stem} has the name of a run and is none: rename it, or remove it")
+
+
+def is_elsewhere(stem: Path) -> bool:
+    """Whether another driver works on the run ``stem``: it is alive, or the run has just reported
+    from another machine.
+    """
+    directory = locate(stem)
+    attempt, progress = read_attempt(directory), read_progress(directory)
+    if directory == stem or attempt is None or attempt.worker == own_name():
+        return False
+    if progress is not None and progress.updated_at < attempt.started_at:
+        progress = None  # of an earlier attempt
+    if progress is not None and progress.stage in FINAL:
+        return False
+    lives = is_running(attempt.worker)
+    reported_at = progress.updated_at if progress else attempt.started_at
+    return time.time() - reported_at < SILENT_SECONDS if lives is None else lives
+
+
 def take_over(stem: Path) -> Path | None:
     """Begin the next attempt with all files of the one before.
 
@@ -66,21 +103,19 @@ def take_over(stem: Path) -> Path | None:
             rename(found, target)
         for lock in target.glob(".lock-*"):  # of earlier attempts: records/ownership.py
             lock.unlink(missing_ok=True)
-    except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
-        if target.parent.is_file():
-            raise InputError(
-                f"{target.parent} cannot be made, as a file is in its place: remove that file"
-            ) from error
+    except (FileNotFoundError, FileExistsError, NotADirectoryError):
         return None
     return target
 
 
-def next_attempt(directory: Path, name: str, devices: tuple[int | str, ...], ranks: int) -> Attempt:
+def next_attempt(
+    directory: Path, name: str, driver: str, devices: tuple[int | str, ...], ranks: int
+) -> Attempt:
     """The record of the attempt in ``directory``, with the failures and kills of earlier ones."""
     attempt = Attempt(
         cell=name,
         number=attempt_number(directory),
-        worker=own_name(),
+        worker=driver,
         host=socket.gethostname(),
         devices=devices,
         ranks=ranks,
@@ -176,8 +211,8 @@ def record_failure(
 ) -> bool:
     """Record why the attempt in ``directory`` failed; whether the run is now given up.
 
-    A kill is usually not the run's fault, so kills count only when many in a row make no progress,
-    as those of a run that always exhausts the memory.
+    A kill, or a stop, is usually not the run's fault, so they count only when many in a row make no
+    progress, as those of a run that always exhausts the memory.
     """
     attempt = read_attempt(directory)
     if attempt is None:
@@ -192,6 +227,7 @@ def record_failure(
     final = kills >= _MOST_KILLS or len(attempt.failures) > retries
     with suppress(FileNotFoundError):  # another attempt has just taken the run over
         write_attempt(directory, replace(attempt, given_up=final))
-        if final:
-            write_progress(directory, replace(progress, stage=RunState.FAILED, message=reason))
+        if final or killed:  # whose process has left no word
+            stage = RunState.FAILED if final else RunState.STOPPED
+            write_progress(directory, replace(progress, stage=stage, message=reason))
     return final

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import Protocol
 
-from ablations.runs.attempts import attempt_number, leave_pruned, locate
+from ablations.runs.attempts import (
+    attempt_number,
+    clear_failures,
+    is_elsewhere,
+    leave_pruned,
+    locate,
+    refuse_foreign,
+)
 from ablations.runs.options import Options
 from ablations.runs.process import GRACE_SECONDS, Job, Place
 from ablations.runs.study import Cells, Study
 from ablations.runs.supervise import AttemptEnd, Wish
 from experiments.records.outputs import valid_perplexities
-from experiments.records.progress import RunState, stop_signals
+from experiments.records.progress import RunState, read_progress, stop_signals
+from experiments.records.result import RESULT_FILE
 from transformer.errors import InputError
 
 _POLL_SECONDS = 0.05
+_AGAIN_SECONDS = 0.5  # before a run is tried again that was taken away
+_ELSEWHERE_SECONDS = 2.0  # between looks at a run that another driver has
+_MOST_IN_VAIN = 9
+_MOST_ALIKE = 10  # rows, or trials, that are refused for one reason before any trains
 _PRUNE_SECONDS = 0.5
 
 
@@ -38,6 +50,11 @@ class Executor(Protocol):
     def ended(self) -> Sequence[tuple[str, AttemptEnd]]: ...
     def stop(self, wish: Wish) -> None: ...
     def close(self) -> None: ...
+
+
+def _row(name: str) -> str:
+    """The row of a run; a trial is its own."""
+    return name.rpartition("/")[0] or name
 
 
 class Driver:
@@ -62,6 +79,8 @@ class Driver:
         note: Callable[[str], None],
         show: Callable[[], None],
     ) -> None:
+        for name in names:
+            refuse_foreign(cells.root / name)
         self._cells, self._executor, self._options = cells, executor, options
         self._study = Study(cells, in_memory=options.shard.count > 1)
         self._note, self._show = note, show
@@ -73,6 +92,11 @@ class Driver:
         self._received: list[signal.Signals] = []
         self._handled = 0  # of the received signals
         self._refusal: InputError | None = None
+        self._rows = {_row(name) for name in names}
+        self._refused: dict[str, AttemptEnd] = {}  # or blocked
+        self._in_vain: Counter[str] = Counter()  # attempts that nobody asked to stop
+        self._not_before: dict[str, float] = {}
+        self._is_stranded = False
         self.given_up: list[str] = []
 
     def run(self) -> signal.Signals | None:
@@ -91,7 +115,11 @@ class Driver:
                 signal.signal(number, handler)
         if self._refusal:
             raise self._refusal
-        return self._received[0] if self._received else None
+        if self._received:
+            return self._received[0]
+        if blocked := [x for x, end in self._refused.items() if end.state == RunState.BLOCKED]:
+            raise self._refusal_of(blocked)
+        return None
 
     def _turn(self) -> None:
         for name, end in self._executor.ended():
@@ -123,10 +151,34 @@ class Driver:
             self._stop()
 
     def _fill(self) -> None:
-        taken = set(self._running.values())
-        for place in self._executor.places() if self._waiting else ():
-            if place not in taken and self._waiting and self._kill_at is None:
-                self._start(self._waiting.popleft(), place)
+        if not self._waiting:
+            return
+        taken, places = set(self._running.values()), self._executor.places()
+        if not places and not self._running and not self._is_stranded:
+            self._note(f"no node with room is left: {len(self._waiting)} runs wait for one")
+        self._is_stranded = not places
+        for place in places:
+            if place not in taken and self._kill_at is None and (name := self._next()):
+                self._start(name, place)
+
+    def _next(self) -> str | None:
+        """The next run, which waits no longer; one of a row that was not refused, if there is one.
+
+        A run that another driver works on is left to it, and looked at again later.
+        """
+        now = time.monotonic()
+        ready = [name for name in self._waiting if self._not_before.get(name, now) <= now]
+        refused = {_row(name) for name in self._refused}
+        for name in sorted(ready, key=lambda name: _row(name) in refused):
+            if not is_elsewhere(self._cells.root / name):
+                self._waiting.remove(name)
+                return name
+            if name not in self._not_before:
+                self._note(f"{name}: another driver works on it, and this one waits for its end")
+            self._not_before[name] = now + _ELSEWHERE_SECONDS
+            if self._cells.is_search:  # whose trials begin in their order
+                break
+        return None
 
     def _start(self, name: str, place: Place) -> None:
         try:
@@ -157,14 +209,48 @@ class Driver:
         if end.ended is not None:
             self._study.end(name, end.ended)
         elif end.state == RunState.GIVEN_UP:
-            self._study.end(name, None)
-            self.given_up.append(name)
-        elif end.state == RunState.REFUSED:
-            self._refuse(InputError(f"{name}: {end.text}"))
+            self._give_up(name)
+        elif end.state in (RunState.REFUSED, RunState.BLOCKED):
+            self._set_aside(name, end)
         elif end.state == RunState.FAILED:
             self._waiting.appendleft(name)
-        else:  # stopped by this driver or somebody else, or another driver has its directory
+        elif self._kill_at is None and self._in_vain[name] >= _MOST_IN_VAIN:
+            self._note(f"{name}: that was so {_MOST_IN_VAIN + 1} times; given up")
+            self._give_up(name)
+        else:  # stopped by this driver, or another one or nobody has its directory now
+            self._in_vain[name] += 1
+            self._not_before[name] = time.monotonic() + _AGAIN_SECONDS
             self._waiting.append(name)
+
+    def _give_up(self, name: str) -> None:
+        self._study.end(name, None)
+        self.given_up.append(name)
+
+    def _set_aside(self, name: str, end: AttemptEnd) -> None:
+        """Leave a run that cannot begin, unless none can for the same reason: then stop."""
+        self._refused[name] = end
+        if end.state == RunState.REFUSED:
+            self._give_up(name)
+        rows = {_row(name) for name in self._refused}
+        reasons = {each.reason for each in self._refused.values()}
+        if len(reasons) > 1 or len(rows) < min(_MOST_ALIKE, len(self._rows)) or self._any_trains():
+            return
+        self._refuse(self._refusal_of([*self._refused]))
+        for each in self._refused:
+            clear_failures(self._cells.root / each)
+
+    def _any_trains(self) -> bool:
+        """Whether a run of the table has finished, or trains now."""
+        root = self._cells.root
+        if any((root / name / RESULT_FILE).exists() for name in self._cells.names):
+            return True
+        found = (read_progress(locate(root / name)) for name in self._running)
+        return any(progress and progress.stage == RunState.TRAIN for progress in found)
+
+    def _refusal_of(self, names: Sequence[str]) -> InputError:
+        """An error with the reason of the first of these runs."""
+        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        return InputError(f"{names[0]}{more}: {self._refused[names[0]].reason}")
 
     def _prune(self) -> None:
         """End the trials that Optuna prunes: their supervisors find the step in a file."""

@@ -23,8 +23,15 @@ from experiments.command_line import BAD_INPUT, is_bad_input, prepare_streams
 from experiments.devices import launched_world
 from experiments.records.experiment import Log, load_experiment
 from experiments.records.ownership import is_first_rank
-from experiments.records.progress import STOPPED_EXIT_CODE, RunState, record_end, stop_signals
+from experiments.records.progress import (
+    BLOCKED_EXIT_CODE,
+    STOPPED_EXIT_CODE,
+    RunState,
+    record_end,
+    stop_signals,
+)
 from experiments.run import Outcome, execute
+from transformer.errors import BlockedError, InputError
 
 _POLL_SECONDS = 1.0
 
@@ -32,7 +39,8 @@ _POLL_SECONDS = 1.0
 def main(arguments: Sequence[str]) -> int:
     """Carry the run out until the driver's end of its standard input closes.
 
-    Exit codes: 0 done, 2 bad input, 75 stopped after a checkpoint, 1 failed or diverged.
+    Exit codes: 0 done, 2 bad input, 74 blocked by its surroundings, 75 stopped after a checkpoint,
+    1 failed or diverged.
     """
     folder, accumulate, log = arguments
     _exit_on_signals()
@@ -54,7 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     if state == RunState.STOPPED:
         # With another code the launcher would kill the other ranks before they are finished.
         return STOPPED_EXIT_CODE if launched_world() is None else 0
-    return {RunState.DONE: 0, RunState.REFUSED: BAD_INPUT}.get(state, 1)
+    codes = {RunState.DONE: 0, RunState.REFUSED: BAD_INPUT, RunState.BLOCKED: BLOCKED_EXIT_CODE}
+    return codes.get(state, 1)
 
 
 def _carry_out(directory: Path, accumulate: int, log: Log) -> Outcome:
@@ -63,16 +72,20 @@ def _carry_out(directory: Path, accumulate: int, log: Log) -> Outcome:
         return execute(experiment, directory, accumulate=accumulate, fenced=True, log=log)
     except SystemExit as error:
         if error.code not in (STOPPED_EXIT_CODE, *(128 + number for number in stop_signals())):
+            traceback.print_exc()
+            if isinstance(error.__context__, KeyboardInterrupt):  # for which Lightning exits
+                return Outcome(RunState.FAILED, "KeyboardInterrupt in the model's code")
             return Outcome(RunState.FAILED, f"the model's code called exit({error.code!r})")
         message = "stopped outside of training; the same command continues"
         return Outcome(RunState.STOPPED, message)
-    except Exception as error:
-        if is_bad_input(error):
-            return Outcome(RunState.REFUSED, str(error))
+    except BaseException as error:  # code of the user's may raise even GeneratorExit
+        if isinstance(error, Exception) and is_bad_input(error):
+            is_own = isinstance(error, InputError) and not isinstance(error, BlockedError)
+            return Outcome(RunState.REFUSED if is_own else RunState.BLOCKED, str(error))
         if directory.is_dir():
             traceback.print_exc()
         first = next(iter(str(error).splitlines()), "")
-        return Outcome(RunState.FAILED, f"{type(error).__name__}: {first}")
+        return Outcome(RunState.FAILED, f"{type(error).__name__}: {first}".removesuffix(": "))
 
 
 def _exit_on_signals() -> None:

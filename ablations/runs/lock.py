@@ -33,7 +33,7 @@ class Shard:
     @classmethod
     def parse(cls, text: str) -> Shard:
         """The shard that the user wrote as ``2/8``."""
-        found = re.fullmatch(r"(\d+)/(\d+)", text)
+        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         number, count = (int(part) for part in found.groups()) if found else (0, 0)
         if not 1 <= number <= count:
             raise InputError(f"--shard is {text}, but must be like 2/8, the second of eight")
@@ -104,24 +104,25 @@ def own_name() -> str:
     return name_of(os.getpid())
 
 
-def pid_of(name: str) -> int:
-    """The process number in a process's name."""
-    return int(name.rsplit(":", 3)[1])
-
-
 def is_running(name: str) -> bool | None:
     """Whether that process has not ended; None if it is unknown, on another machine."""
-    _, *parts = name.rsplit(":", 3)
-    if len(parts) < 3 or parts[2] != _machine() or not parts[0].isdecimal():
+    pid = pid_of(name)
+    if pid is None or not name.endswith(f":{_machine()}"):
         return None
     try:
-        os.kill(int(parts[0]), 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
-    state, start = _look(int(parts[0]))
-    return state != "Z" and start == parts[1]  # a zombie has ended
+    state, start = _look(pid)
+    return state != "Z" and start == name.split(":")[-2]  # a zombie has ended
+
+
+def pid_of(name: str) -> int | None:
+    """The process number in a process's name; None if there is none in it."""
+    found = re.fullmatch(r".*:([1-9][0-9]{0,8}):[^:]*:[^:]*", name, re.DOTALL)
+    return int(found[1]) if found else None
 
 
 def _look(pid: int) -> tuple[str, str]:

@@ -116,7 +116,9 @@ class RayExecutor:
             return end
         self._unfit.add(place.node)
         text = f"node {place.host} of the Ray cluster is not used: {end}"
-        return AttemptEnd(state=RunState.FAILED if self.places() else RunState.REFUSED, text=text)
+        if not self.places():
+            raise InputError(f"{job.name}: {text}")
+        return AttemptEnd(state=RunState.FAILED, text=text)
 
     def stop(self, wish: Wish) -> None:
         if wish > self._wish:

@@ -18,6 +18,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+from ablations.runs.lock import own_name
 from experiments.records import ownership
 from experiments.records.experiment import Experiment, Log
 from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE, printable
@@ -61,7 +62,8 @@ class Job:
 
     ``accumulate`` and ``log`` are as for :func:`experiments.run.run`. A run that fails more than
     ``retries`` times is given up. One that diverged has failed; a trial of a search
-    (``may_diverge``) has ended. The process works in ``folder`` with the variables ``environment``.
+    (``may_diverge``) has ended. The process works in ``folder`` with the variables ``environment``,
+    and is one of the ``driver`` of that name.
     """
 
     root: Path
@@ -71,6 +73,7 @@ class Job:
     accumulate: int = 1
     log: Log = "wandb"
     may_diverge: bool = False
+    driver: str = field(default_factory=own_name)
     folder: Path = field(default_factory=Path.cwd)
     environment: dict[str, str] = field(default_factory=dict[str, str])
 

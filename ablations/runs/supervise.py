@@ -49,12 +49,14 @@ class Wish(IntEnum):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptEnd:
     """How an attempt ended: ``DONE`` or ``PRUNED`` (published, with ``ended``), ``STOPPED``,
-    ``FAILED`` (to be tried again), ``GIVEN_UP`` or ``REFUSED``; ``text`` is for the user.
+    ``FAILED`` (to be tried again), ``GIVEN_UP``, ``REFUSED`` (given up too) or ``BLOCKED`` (left to
+    the next command); ``text`` is for the user, and ``reason`` why it was refused or blocked.
     """
 
     state: RunState
     text: str
     ended: attempts.Ended | None = None
+    reason: str = ""
 
 
 class LocalExecutor:
@@ -105,7 +107,7 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
     try:
         begun = _begin(job, place, start, notes)
     except InputError as error:
-        return AttemptEnd(state=RunState.REFUSED, text=str(error))
+        return _blocked(str(error))
     if begun is None:
         return AttemptEnd(state=RunState.STOPPED, text="another driver was first")
     end = _end(job, begun, _wait(begun, wish))
@@ -124,19 +126,33 @@ def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
     """End the process that an earlier attempt may have left here; notes for the user.
 
     It ends by itself after a checkpoint, as its driver is gone; a signal would be the second, which
-    ends it at once. It is killed if it takes too long. One on another machine cannot be reached,
-    and can write nothing once its directory is renamed.
+    ends it at once. It is killed if it takes too long. One on another machine, or of another
+    directory, cannot be reached, and can write nothing once this directory is renamed.
     """
-    name = process_of(directory)
+    name, deadline = process_of(directory), time.monotonic() + GRACE_SECONDS
     if not is_running(name):
         return []
-    pid, deadline = pid_of(name), time.monotonic() + GRACE_SECONDS
-    signal_group(pid, signal.SIGCONT)  # a paused process would not notice
+    _signal_orphan(directory, name, signal.SIGCONT)  # a paused process would not notice
     while is_running(name) and wish() < Wish.KILL:
-        if time.monotonic() > deadline:
-            signal_group(pid, signal.SIGKILL)
+        if time.monotonic() > deadline and not _signal_orphan(directory, name, signal.SIGKILL):
+            return []
         time.sleep(_POLL_SECONDS)
     return ["the process of an earlier attempt was ended first"]
+
+
+def _signal_orphan(directory: Path, name: str, number: signal.Signals) -> bool:
+    """Signal the process ``name`` if it writes the log in ``directory``; whether it does.
+
+    The name was read from a file, which may be damaged, or copied from another directory.
+    """
+    pid = pid_of(name)
+    try:
+        is_here = Path(f"/proc/{pid}/fd/1").samefile(directory / process.LOG_FILE)
+    except OSError:
+        return False
+    if is_here and pid is not None:
+        signal_group(pid, number)
+    return is_here
 
 
 def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
@@ -150,9 +166,9 @@ def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
     if directory != stem:
         try:
             rename(directory, stem)
-        except OSError:
+        except OSError as error:
             if directory.exists():
-                raise
+                return _blocked(f"{directory} has ended, but cannot be renamed to {stem}: {error}")
             return None
     if ended.result is None:
         return AttemptEnd(state=RunState.PRUNED, text=how, ended=ended)
@@ -181,7 +197,7 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
     try:
         broken = attempts.set_aside_broken(directory)
         notes += [f"{name} cannot be read, and is now {name}.broken" for name in broken]
-        record = attempts.next_attempt(directory, job.name, place.devices, place.ranks)
+        record = attempts.next_attempt(directory, job.name, job.driver, place.devices, place.ranks)
         claim(directory, job.experiment)
         others = job.root.glob("*/" * len(Path(job.name).parts) + DATA_FILE)
         share_data(directory, (x.parent for x in others if x.parent != directory))
@@ -231,23 +247,37 @@ def _end(job: Job, begun: _Begun, sent: Wish) -> AttemptEnd:
         text = "its directory was removed, or taken over by another attempt"
         return AttemptEnd(state=RunState.STOPPED, text=text)
     lines = last_log_lines(directory, _LOG_LINES, start=begun.log_start)
-    if state == RunState.REFUSED:
-        return AttemptEnd(state=state, text=lines[-1] if lines else "it refused its input")
-    if state == RunState.STOPPED or sent:
+    if sent and state != RunState.REFUSED:
         kept = " after a checkpoint" if state == RunState.STOPPED else ""
         return AttemptEnd(state=RunState.STOPPED, text=f"stopped{kept}")
-    killed = code == -signal.SIGKILL
     reason = _reason(begun, state, code, lines)
-    # Training is deterministic, so one that diverged would diverge again.
-    retries = 0 if state == RunState.DIVERGED else job.retries
-    return failed(directory, reason, lines, killed=killed, retries=retries)
+    if state == RunState.BLOCKED:
+        return _blocked(reason)
+    # Nobody asked a run to stop that stopped by itself: it may do so each time.
+    killed = code == -signal.SIGKILL or state == RunState.STOPPED
+    # Training is deterministic, so one that diverged or was refused would be again.
+    is_final = state in (RunState.DIVERGED, RunState.REFUSED)
+    end = failed(directory, reason, lines, killed=killed, retries=0 if is_final else job.retries)
+    if state != RunState.REFUSED:
+        return end
+    return AttemptEnd(state=state, text=f"refused, {reason}; given up", reason=reason)
+
+
+def _blocked(reason: str) -> AttemptEnd:
+    """The end of an attempt that is left to a later command."""
+    text = f"{reason}; left for now"
+    return AttemptEnd(state=RunState.BLOCKED, text=text, reason=reason)
 
 
 def _reason(begun: _Begun, state: RunState, code: int, lines: Sequence[str]) -> str:
     """Why the process failed: its own message, or else its exit code and its last line."""
     killed, progress = code == -signal.SIGKILL, read_progress(begun.directory)
+    if state == RunState.STOPPED:
+        return "a signal from elsewhere, or its own code, stopped it"
     if progress and progress.updated_at >= begun.started_at and progress.message and not killed:
         return progress.message
+    if state in (RunState.REFUSED, RunState.BLOCKED):  # as by a full disk
+        return lines[-1] if lines else "it refused its input"
     how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
     how += " (out of memory?)" if killed else ""
     return ": ".join(["it left no result" if state == RunState.DONE else how, *lines[-1:]])

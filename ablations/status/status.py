@@ -16,13 +16,12 @@ from ablations.runs.lock import is_driven, is_running
 from ablations.search.search import is_search, load_search
 from ablations.tables.plan import load_plan
 from experiments.records.attempt import Attempt, Failure, read_attempt
-from experiments.records.progress import Progress, RunState, read_progress
+from experiments.records.progress import SILENT_SECONDS, Progress, RunState, read_progress
 from experiments.records.result import valid_scores
 from transformer.config import Config
 
 ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP)
-_FAILED = (RunState.FAILED, RunState.DIVERGED, RunState.REFUSED)
-_SILENT_SECONDS = 60.0  # runs report each second
+_FAILED = (RunState.FAILED, RunState.DIVERGED, RunState.REFUSED, RunState.BLOCKED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,9 +109,14 @@ class DirectoryReader:
             self._read(name) if name in begun else Run(name=name, state=RunState.WAITING)
             for name in names
         ]
-        runs, left = _with_time_left(runs, configs)
         # A search's driver also trains its best trials again, in a directory below.
         driven = any(map(is_driven, (self._directory, self._directory.absolute().parent)))
+        if driven:  # which continues what was stopped
+            runs = [
+                replace(x, state=RunState.WAITING) if x.state == RunState.STOPPED else x
+                for x in runs
+            ]
+        runs, left = _with_time_left(runs, configs)
         return Status(title=title, runs=tuple(runs), seconds_left=left, is_driven=driven)
 
     def _begun(self, names: Iterable[str]) -> set[str]:
@@ -168,7 +172,7 @@ def _unfinished(name: str, directory: Path) -> Run:
         state=state,
         attempt=attempt,
         progress=progress,
-        silent_seconds=silent if state == RunState.RUNNING and silent > _SILENT_SECONDS else None,
+        silent_seconds=silent if state == RunState.RUNNING and silent > SILENT_SECONDS else None,
     )
 
 

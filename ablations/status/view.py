@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ablations.status.status import DirectoryReader, Run, Status
+from ablations.status.status import ENDED, DirectoryReader, Run, Status
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
 from transformer.config import to_dict
@@ -87,7 +87,12 @@ def describe_time(status: Status) -> str:
     is_silent = status.is_driven and RunState.RUNNING in status.counts
     if is_silent or any(run.is_live for run in status.runs):
         return "time left not known yet"
-    return "the driver is starting" if status.is_driven else "none in progress"
+    if not status.is_driven:
+        return "none in progress"
+    left = [run for run in status.runs if run.state not in ENDED]
+    if any(run.attempt for run in left):
+        return f"{len(left)} wait for a place to run"
+    return "the driver is starting"
 
 
 def failed(status: Status) -> list[Run]:

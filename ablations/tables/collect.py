@@ -40,6 +40,10 @@ def copy_finished(source: Path, target: Path) -> list[Cell]:
         for row in plan.rows
     )
     plan = replace(plan, rows=tuple(rows))
+    if (target / PLAN_FILE).exists():  # which may have more rows
+        ours = {row.name: row for row in plan.rows}
+        there = {row.name: row for row in load_plan(target).rows}
+        plan = replace(plan, rows=tuple((there | ours).values()))
     claim_plan(target, plan)
     with locked(target / LOCK_FILE):  # shards copy the same runs
         missing = [cell for cell in plan.cells if not locate(cell.directory(target)).exists()]

@@ -35,7 +35,7 @@ class Failure:
 class Attempt:
     """The ``number``-th attempt at the run ``cell``.
 
-    The ``worker``, a process of that unique name, started it on ``host``, with ``devices``
+    The driver, a process of the unique name ``worker``, started it on ``host``, with ``devices``
     (numbers or UUIDs of GPUs; none on the CPU) and ``ranks`` processes, at ``started_at``, in
     seconds since the epoch. ``failures`` are those of earlier attempts, oldest first; ``given_up``
     if there will be no more attempts. ``kills`` counts the attempts in a row that were killed

@@ -18,14 +18,17 @@ from transformer.data.prepared import (
     refuse_changed,
 )
 from transformer.data.vocabulary import Vocabulary
-from transformer.errors import InputError
+from transformer.errors import BlockedError, InputError
 from transformer.files import write_atomically, write_json
 
 
 def recorded_data(directory: Path) -> Manifest | None:
     """The data that the run in ``directory`` started with; None before its first step."""
     path = directory / DATA_FILE
-    return read_manifest(path) if path.exists() else None
+    try:
+        return read_manifest(path) if path.exists() else None
+    except InputError as error:
+        raise BlockedError(str(error)) from error
 
 
 def record_data(directory: Path, corpus: PreparedCorpus) -> None:

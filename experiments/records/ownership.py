@@ -10,7 +10,7 @@ from pathlib import Path
 from experiments.records.attempt import read_attempt
 from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
 from transformer.config import differences, to_dict
-from transformer.errors import InputError
+from transformer.errors import BlockedError, InputError
 from transformer.files import locked, remove_unfinished, write_json
 
 # A run whose process has just been killed may hold its lock for a moment longer.
@@ -99,7 +99,7 @@ def lock_directory(directory: Path) -> Generator[None]:
         try:
             stack.enter_context(locked(lock, seconds=_LOCK_SECONDS))
         except BlockingIOError as error:
-            raise InputError(f"{directory} is in use by another process") from error
+            raise BlockedError(f"{directory} is in use by another process") from error
         remove_unfinished(directory)
         yield
 

@@ -17,6 +17,7 @@ from transformer.files import read_json, write_json
 PROGRESS_FILE = "progress.json"
 # A run's process exits with this after a signal and a checkpoint (EX_TEMPFAIL of sysexits.h).
 STOPPED_EXIT_CODE = 75
+BLOCKED_EXIT_CODE = 74  # EX_IOERR
 # Ctrl-C, SIGTERM, a closed terminal, and what SLURM can send before it takes a machine away: the
 # first one ends a run after a checkpoint.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
@@ -39,14 +40,28 @@ class RunState(StrEnum):
     DONE = "done"
     STOPPED = "stopped"  # by a signal, after a checkpoint
     REFUSED = "refused"  # bad input
+    BLOCKED = "blocked"  # by a full disk, missing or changed text: the same command continues
     DIVERGED = "diverged"
     FAILED = "failed"
     GIVEN_UP = "given up"  # after too many failures
     PRUNED = "pruned"  # by a search, before its last step
 
 
-_FINAL = {"done", "stopped", "refused", "diverged", "failed"}
-_EXIT_STATES = {0: RunState.DONE, 2: RunState.REFUSED, STOPPED_EXIT_CODE: RunState.STOPPED}
+FINAL = (
+    RunState.DONE,
+    RunState.STOPPED,
+    RunState.REFUSED,
+    RunState.BLOCKED,
+    RunState.DIVERGED,
+    RunState.FAILED,
+)
+SILENT_SECONDS = 60.0  # of a run in progress, which reports each second, that are too many
+_EXIT_STATES = {
+    0: RunState.DONE,
+    2: RunState.REFUSED,
+    BLOCKED_EXIT_CODE: RunState.BLOCKED,
+    STOPPED_EXIT_CODE: RunState.STOPPED,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +114,7 @@ def record_end(
     the errors of the others are its consequences.
     """
     last = read_progress(directory) or Progress(stage=state)
-    if last.stage in _FINAL and last.updated_at >= started_at:
+    if last.stage in FINAL and last.updated_at >= started_at:
         return
     step = last.step if step is None else step
     end = replace(last, stage=state, message=message, step=step, seconds_left=None)
@@ -118,7 +133,7 @@ def final_state(directory: Path, exit_code: int, started_at: float) -> RunState:
         started_at: seconds since the epoch
     """
     progress = read_progress(directory)
-    if progress is not None and progress.updated_at >= started_at and progress.stage in _FINAL:
+    if progress is not None and progress.updated_at >= started_at and progress.stage in FINAL:
         return progress.stage
     return _EXIT_STATES.get(exit_code, RunState.FAILED)
 

@@ -5,9 +5,10 @@ It is deterministic, writes checkpoints, resumes from the newest, and behaves li
 when its parent is gone, and no write into a directory that another attempt has taken over.
 
 ``stand-ins.json`` in the directory of the runs has the seconds of a step, a result, and for some
-runs by name another behaviour: ``crash``, ``diverge``, ``refuse``, ``kill``, ``slow``, ``hang``,
-``stubborn`` (it ignores signals), ``abort`` (a crash after the result) or ``remove`` (its directory
-is removed, once). It imports nothing of the project, so it starts at once.
+runs by name another behaviour: ``crash``, ``diverge``, ``refuse``, ``block`` (its text is missing),
+``kill``, ``leave`` (it stops though nobody asked), ``slow``, ``hang``, ``stubborn`` (it ignores
+signals), ``abort`` (a crash after the result), ``remove`` (its directory is removed, once) or
+``vanish`` (each time). It imports nothing of the project, so it starts at once.
 """
 
 import hashlib
@@ -58,10 +59,15 @@ def misbehave(directory: Path, cell: str, behaviour: str) -> int | None:
     if behaviour == "refuse":
         print("toy is missing: fetch it")
         return 2
+    if behaviour == "block":
+        print("text.en does not exist")
+        return 74
+    if behaviour == "leave":
+        return _STOPPED
     if behaviour == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     starts = (directory.parents[1] / STARTED_FILE).read_text().count(f"{cell} ")
-    if behaviour == "remove" and starts == 1:
+    if behaviour == "vanish" or (behaviour == "remove" and starts == 1):
         shutil.rmtree(directory)
         return 2
     if behaviour == "slow":

@@ -109,6 +109,38 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
             "on a Ray cluster runs share a GPU (--trials-per-device) or have several "
             "(--devices-per-trial), but not both",
         ),
+        ("QUICK --retries 100001", "--retries may be at most 100,000"),
+        ("QUICK --workers 577", "--workers is 577, but may be at most 576 for what there is here"),
+        (
+            "QUICK --trials-per-device 65",
+            "runs at a time by --trials-per-device is 585, but may be at most 576 for what there "
+            "is here",
+        ),
+        (
+            "QUICK --ray auto --trials-per-device 65",
+            "--trials-per-device is 65, but may be at most 64 for what there is here",
+        ),
+        (
+            f"QUICK --ray auto --devices-per-trial {10**400}",
+            "--devices-per-trial may be at most 100,000",
+        ),
+        (
+            "QUICK --accumulate 99999",
+            "accumulate is 99999, but must be at least 1, and at most 200 for a batch to have a "
+            "token for each part",
+        ),
+        (
+            f"QUICK --seeds {','.join(f'{n}001-{n + 1}000' for n in range(1, 7))}",
+            "20 rows with 6,000 seeds are over 100,000 runs",
+        ),
+        (
+            "search base_lr --scale quick --trials 100001",
+            "--trials is 100001, but must be at least 1 and at most 100,000",
+        ),
+        (
+            "search base_lr --scale quick --trials 4 --confirm 5",
+            "--confirm is 5, but there are 4 trials in all",
+        ),
         ("QUICK --ray auto", "ray is not installed: pip install '.[ray]' in the project's folder"),
         ("search base_lr --scale quick --trials 0", "--trials is 0, but must be at least 1"),
         (
@@ -125,6 +157,8 @@ def test_bad_input_is_one_line_and_exit_code_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("ablations.runs.options.count_cores", lambda: 9)
     arguments = arguments.replace("QUICK", "run table3 --scale quick")
     assert call(arguments) == (2, f"python -m ablations: error: {message}\n")
     assert not list(tmp_path.iterdir())
@@ -196,6 +230,44 @@ def test_a_table_adds_to_finished_runs_of_another_directory(out: Path, call: Cal
     assert not out.with_name("less").exists()
 
 
+def test_a_table_continues_from_another_with_fewer_rows_after_a_kill(
+    out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    less = SMALL_TABLE.rows[:1]
+    (out.parent / "less.py").write_text(
+        "from dataclasses import replace\n"
+        "from tests.ablations.samples import SMALL_TABLE\n"
+        "TABLE = replace(SMALL_TABLE, rows=SMALL_TABLE.rows[:1])\n"
+    )
+    prepare_stand_ins(out.with_name("few"), {})
+    command = "run less.py --scale tiny --seeds 1,2 --workers 1 --directory few"
+    assert call(command)[0] == 0 and [x.name for x in load_plan(out.with_name("few")).rows] == [
+        row.name for row in less
+    ]
+    prepare_stand_ins(out, {NARROW: "refuse"})
+    assert call(f"{RUN} --from few")[0] == 1  # in place of a kill, which leaves as much behind
+    plan = load_plan(out)
+    prepare_stand_ins(out, {})
+    code, shown = call(f"{RUN} --from few --retry-failed")
+    assert code == 0 and "0 finished runs taken from few" in shown, shown
+    assert load_plan(out) == plan and [row.name for row in plan.rows] == ["base", "narrow", "free"]
+    assert started(out) == ["narrow/seed-1", "narrow/seed-1"]
+
+
+def test_two_drivers_do_not_take_a_run_from_each_other(out: Path, call: Call) -> None:
+    """Which shards of different seeds may both have."""
+    prepare_stand_ins(out, {}, step_seconds=0.001)
+    run = RUN.replace("base,narrow", "base")
+    command = [sys.executable, "-m", "tests.ablations.with_stand_ins", *run.split()]
+    first = subprocess.Popen(
+        [*command, "--seeds", "2", "--shard", "1/2"], stdout=subprocess.DEVNULL
+    )
+    when(lambda: bool(started(out)), lambda: None).join()
+    code, shown = call(f"{run} --seeds 1,2 --shard 2/2")
+    assert code == 0 and "seed-2: another driver works on it, and this one waits" in shown
+    assert first.wait(60) == 0 and started(out) == ["base/seed-2"]
+
+
 def test_a_directory_of_something_else_is_refused(out: Path, call: Call) -> None:
     (out / SETTINGS_FILE).unlink()
     search = "search base_lr --scale small --trials 3 --directory out"
@@ -233,15 +305,21 @@ def test_shards_carry_out_every_nth_run(out: Path, call: Call) -> None:
     ("behaviour", "code", "said"),
     [
         ({BASE: "crash"}, 1, "base, seed 1: failed (exit code 1: RuntimeError: it broke)"),
+        ({BASE: "refuse"}, 1, "base, seed 1: failed (toy is missing: fetch it)"),
         (
-            {BASE: "refuse", NARROW: "hang"},
+            {BASE: "block"},
             2,
-            "ablations: error: base/seed-1: toy is missing: fetch it\n",
+            "ablations: error: base/seed-1: text.en does not exist\n",
+        ),
+        (
+            {BASE: "refuse", NARROW: "refuse"},
+            2,
+            "ablations: error: base/seed-1 (and 1 more): toy is missing: fetch it\n",
         ),
     ],
-    ids=["crash", "refuse"],
+    ids=["crash", "refuse", "block", "refuse all"],
 )
-def test_a_run_that_fails_is_told_and_bad_input_stops_all(
+def test_a_run_that_fails_is_told_and_only_what_concerns_all_stops_all(
     out: Path, call: Call, behaviour: dict[Cell, str], code: int, said: str
 ) -> None:
     prepare_stand_ins(out, behaviour)

@@ -15,7 +15,7 @@ from transformer.data.fetch.cache import sha256_of
 from transformer.data.store import EncodedPairs
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
-from transformer.errors import InputError
+from transformer.errors import BlockedError, InputError
 from transformer.files import read_json, write_json
 
 VOCABULARY_FILE = "vocabulary.model"
@@ -58,7 +58,7 @@ def refuse_changed(names: Sequence[str]) -> None:
     """Refuse to continue a run if there are ``names`` of changed files."""
     if names:
         named = ", ".join(list(dict.fromkeys(names))[:_MAX_NAMES])
-        raise InputError(
+        raise BlockedError(
             f"the data is not what this run began with: {named} changed; restore it, or start a "
             "new run in another --directory"
         )

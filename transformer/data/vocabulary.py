@@ -12,7 +12,7 @@ from pathlib import Path
 import sentencepiece
 
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from transformer.errors import InputError
+from transformer.errors import InputError, VocabularySizeError
 
 # Pairs from which a vocabulary is learned; more take longer and hardly change it.
 SAMPLE_PAIRS = 1_000_000
@@ -99,12 +99,12 @@ def train_vocabulary(
         too_high = re.search(r"too high.*?<= (\d+)", message)
         too_small = re.search(r"smaller than required_chars\.? *(\d+) vs (\d+)", message)
         if too_high:
-            hint = f"is more than the text allows: at most {too_high[1]} (--vocab-size)"
+            hint = f"is more than the text allows: at most {too_high[1]}"
         elif too_small:
-            hint = f"is too small: the text's characters alone need {too_small[2]} (--vocab-size)"
+            hint = f"is too small: the text's characters alone need {too_small[2]}"
         else:
             raise next(iter(signalled), error) from None
-        raise InputError(f"vocab_size {size} {hint}") from error
+        raise VocabularySizeError(f"vocab_size {size} {hint}") from error
     path.write_bytes(model.getvalue())
     _warn_of_lost_characters(words, Vocabulary(path))
 

@@ -20,6 +20,7 @@ from ablations.files import STUDY_FILE
 from ablations.runs.attempts import (
     attempt_number,
     clear_failures,
+    is_elsewhere,
     is_given_up,
     leave_pruned,
     locate,
@@ -31,7 +32,15 @@ from ablations.runs.driver import Driver
 from ablations.runs.lock import name_of, own_name
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
-from ablations.runs.supervise import AttemptEnd, LocalExecutor, Wish, _end_orphan, supervise
+from ablations.runs.study import Study
+from ablations.runs.supervise import (
+    AttemptEnd,
+    LocalExecutor,
+    Wish,
+    _end_orphan,
+    _publish,
+    supervise,
+)
 from ablations.search.cells import SearchCells
 from ablations.search.trials import read_trials
 from ablations.tables.cells import TableCells
@@ -39,7 +48,7 @@ from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, read_attempt, write_attempt
 from experiments.records.data import recorded_data
-from experiments.records.experiment import DATA_FILE
+from experiments.records.experiment import DATA_FILE, Experiment
 from experiments.records.ownership import claim
 from experiments.records.progress import Progress, RunState, read_progress, write_progress
 from experiments.records.result import load_result
@@ -112,6 +121,9 @@ def test_all_cells_run_the_longest_first_and_once(tmp_path: Path) -> None:
     [
         ("diverge", 2, 1, "failed, training diverged: nan; given up"),
         ("kill", 0, 3, "failed, killed by SIGKILL (out of memory?); given up"),
+        ("leave", 0, 3, "failed, a signal from elsewhere, or its own code, stopped it; given up"),
+        ("refuse", 2, 1, "refused, toy is missing: fetch it; given up"),
+        ("vanish", 0, 3, "that was so 3 times; given up"),
         ("abort", 0, 1, "finished in"),  # a crash after the result is no failure
         ("remove", 0, 2, "its directory was removed"),
     ],
@@ -125,12 +137,100 @@ def test_how_a_run_fails_says_how_often_it_is_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ablations.runs.attempts._MOST_KILLS", 3)
+    monkeypatch.setattr("ablations.runs.driver._MOST_IN_VAIN", 2)
     outcome, told = work_on(tmp_path, {BASE: behaviour}, retries=retries)
     assert outcome is None
     assert started(tmp_path).count("base/seed-1") == starts
     assert re.search(f"^base/seed-1: .*{re.escape(note)}", told, re.MULTILINE), told
     assert is_done(tmp_path, NARROW)
     assert is_done(tmp_path, BASE) == (behaviour in ("abort", "remove"))
+
+
+def test_a_run_that_was_refused_is_given_up_and_not_tried_by_the_next_command(
+    tmp_path: Path,
+) -> None:
+    work_on(tmp_path, {BASE: "refuse"}, retries=2)
+    left = read_attempt(locate(BASE.directory(tmp_path)))
+    assert left is not None and left.given_up
+    assert [failure.reason for failure in left.failures] == ["toy is missing: fetch it"]
+    assert work_on(tmp_path, {})[0] is None
+    clear_failures(BASE.directory(tmp_path))  # as --retry-failed does
+    work_on(tmp_path, {BASE: "refuse"})
+    assert is_given_up(BASE.directory(tmp_path))  # alone, as the table's other run has finished
+    assert started(tmp_path).count("base/seed-1") == 2
+
+
+def test_if_all_rows_are_refused_for_one_reason_the_table_stops_and_none_is_given_up(
+    tmp_path: Path,
+) -> None:
+    plan = small_plan(["base", "narrow", "free"], range(1, 100))
+    refused = dict.fromkeys(plan.cells, "refuse")
+    with pytest.raises(InputError, match=r"base/seed-1 \(and 2 more\): toy is missing: fetch it"):
+        work_on(tmp_path, refused, plan=plan)
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "free/seed-1"]  # of 297
+    assert not any(is_given_up(cell.directory(tmp_path)) for cell in plan.cells)
+
+
+def test_a_run_whose_text_is_missing_is_left_to_the_next_command(tmp_path: Path) -> None:
+    told = list[str]()
+    with pytest.raises(InputError, match=r"^base/seed-1: text.en does not exist$"):
+        work_on(tmp_path, {BASE: "block"}, told=told)
+    assert "base/seed-1: text.en does not exist; left for now" in told
+    assert is_done(tmp_path, NARROW) and not is_given_up(BASE.directory(tmp_path))
+    work_on(tmp_path, {})
+    assert is_done(tmp_path, BASE)
+
+
+def test_a_run_of_another_driver_is_left_to_it_until_it_ends(tmp_path: Path) -> None:
+    directory = begin_attempt(BASE.directory(tmp_path))
+    with subprocess.Popen(["sleep", "600"]) as other:
+        attempt = read_attempt(directory)
+        assert attempt is not None
+        write_attempt(directory, replace(attempt, worker=name_of(other.pid)))
+        told = list[str]()
+        waits = "base/seed-1: another driver works on it, and this one waits for its end"
+        thread = when(lambda: NARROW.directory(tmp_path).exists(), other.kill)
+        work_on(tmp_path, {}, told=told)
+        thread.join()
+    assert told.count(waits) == 1 and told.index(waits) < told.index("narrow/seed-1: started")
+    assert "base/seed-1: started (attempt 2)" in told and is_done(tmp_path, BASE)
+
+
+def test_a_run_of_another_machine_is_elsewhere_while_it_reports(tmp_path: Path) -> None:
+    stem = BASE.directory(tmp_path)
+    assert not is_elsewhere(stem)
+    directory = begin_attempt(stem)
+    assert not is_elsewhere(stem)  # it began in 1970
+    write_progress(directory, Progress(stage=RunState.TRAIN))
+    assert is_elsewhere(stem)
+    write_progress(directory, Progress(stage=RunState.STOPPED))
+    assert not is_elsewhere(stem)
+
+
+class Stranded(LocalExecutor):
+    """A cluster without a node until the driver has said so."""
+
+    def places(self) -> Sequence[Place]:
+        return super().places() if told_of_no_node else ()
+
+
+told_of_no_node = list[str]()
+
+
+def test_a_driver_without_a_node_says_how_many_runs_wait(tmp_path: Path) -> None:
+    prepare_stand_ins(tmp_path, {})
+    claim_plan(tmp_path, small_plan())
+    told_of_no_node.clear()
+    driver = Driver(
+        TableCells(tmp_path),
+        Stranded([Place(0)], start_stand_in),
+        [str(BASE), str(NARROW)],
+        Options(),
+        note=told_of_no_node.append,
+        show=lambda: None,
+    )
+    assert driver.run() is None and is_done(tmp_path, BASE, NARROW)
+    assert told_of_no_node[0] == "no node with room is left: 2 runs wait for one"
 
 
 def test_a_run_that_is_given_up_tells_why_and_is_tried_again_once_that_is_cleared(
@@ -189,6 +289,39 @@ def test_a_result_is_kept_if_its_driver_died_before_publishing_it(tmp_path: Path
     assert started(tmp_path) == ["narrow/seed-1"] and is_done(tmp_path, BASE)
 
 
+@pytest.mark.parametrize("kind", ["file", "empty", "foreign", "beside an attempt"])
+def test_what_has_the_name_of_a_run_and_is_none_is_refused_before_any_training(
+    tmp_path: Path, kind: str
+) -> None:
+    stem = NARROW.directory(tmp_path)
+    if kind == "file":
+        stem.parent.mkdir()
+        stem.touch()
+    else:
+        stem.mkdir(parents=True)
+        (stem / "config.json" if kind == "beside an attempt" else stem / "thesis.txt").touch()
+    if kind == "empty":
+        (stem / "thesis.txt").unlink()
+    if kind == "beside an attempt":
+        stem.with_name("seed-1.attempt-3").mkdir()
+    with pytest.raises(InputError, match=r"narrow/seed-1 has the name of a run and is none"):
+        work_on(tmp_path, {})
+    assert not started(tmp_path) and stem.exists()
+
+
+def test_a_run_whose_name_is_taken_while_it_trains_keeps_its_result(tmp_path: Path) -> None:
+    stem = BASE.directory(tmp_path)
+    finish(tmp_path, BASE)
+    attempt = stem.rename(stem.with_name("seed-1.attempt-3"))
+    stem.touch()
+    end = _publish(attempt, stem, "")
+    assert end is not None and end.state == RunState.BLOCKED
+    assert f"{attempt} has ended, but cannot be renamed to {stem}" in end.reason
+    stem.unlink()
+    work_on(tmp_path, {})
+    assert started(tmp_path) == ["narrow/seed-1"] and is_done(tmp_path, BASE)
+
+
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "base").touch()
     with pytest.raises(InputError, match=r"base cannot be made, as a file is in its place"):
@@ -207,8 +340,18 @@ def test_a_driver_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     assert outcome is None
 
 
-def test_the_first_signal_after_a_refusal_kills_nothing(tmp_path: Path) -> None:
-    log = tmp_path / "narrow" / "seed-1.attempt-1" / "log.txt"
+def test_the_first_signal_after_a_refusal_kills_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, begin = tmp_path / "base" / "seed-1.attempt-1" / "log.txt", Study.begin
+
+    def refuse(study: Study, name: str) -> Experiment:
+        if name == str(NARROW):
+            when(lambda: hangs(tmp_path, BASE), lambda: None).join()
+            raise InputError("no trial is left")
+        return begin(study, name)
+
+    monkeypatch.setattr(Study, "begin", refuse)
 
     def twice() -> None:
         for _ in range(2):
@@ -217,8 +360,8 @@ def test_the_first_signal_after_a_refusal_kills_nothing(tmp_path: Path) -> None:
 
     thread = when(lambda: log.exists() and "stubborn" in log.read_text(), twice)
     told = list[str]()
-    with pytest.raises(InputError, match="toy is missing"):
-        work_on(tmp_path, {BASE: "refuse", NARROW: "stubborn"}, places=TWO, told=told)
+    with pytest.raises(InputError, match="no trial is left"):
+        work_on(tmp_path, {BASE: "stubborn"}, places=TWO, told=told)
     thread.join()
     assert told[-3] == "stopping after a checkpoint (again to kill)"
     assert told[-2] == "killing the runs"
@@ -242,7 +385,8 @@ def test_an_orphan_that_takes_too_long_is_killed_and_one_that_is_paused_goes_on(
 ) -> None:
     monkeypatch.setattr("ablations.runs.supervise.GRACE_SECONDS", 30 if paused else 0.3)
     seconds = "0.3" if paused else "1000"
-    orphan = subprocess.Popen(["sleep", seconds], start_new_session=True)
+    with (tmp_path / "log.txt").open("w") as log:
+        orphan = subprocess.Popen(["sleep", seconds], stdout=log, start_new_session=True)
     if paused:
         orphan.send_signal(signal.SIGSTOP)
     (tmp_path / ".process").write_text(name_of(orphan.pid))
@@ -278,6 +422,26 @@ def test_a_driver_that_fails_ends_its_runs_first(
     with pytest.raises(KeyError):
         driver.run()
     assert [found.text for found in ends] == [end]
+
+
+@pytest.mark.parametrize("is_of_this_directory", [True, False])
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_only_a_process_of_this_directory_is_killed_whatever_its_file_says(
+    is_of_this_directory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of a directory names the process of the original."""
+    monkeypatch.setattr("ablations.runs.supervise.GRACE_SECONDS", 0.0)
+    (tmp_path / "log.txt").touch()
+    log = tmp_path / ("log.txt" if is_of_this_directory else "other.txt")
+    with log.open("w") as output:
+        orphan = subprocess.Popen(["sleep", "600"], stdout=output, start_new_session=True)
+    (tmp_path / ".process").write_text(name_of(orphan.pid))
+    ended = threading.Thread(target=orphan.wait)
+    ended.start()
+    said = _end_orphan(tmp_path, lambda: Wish.CONTINUE)
+    assert len(said) == is_of_this_directory and (orphan.poll() is None) != is_of_this_directory
+    orphan.kill()
+    ended.join()
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ from tests.ablations.storm.processes import DriverProcess, parent_of
 from tests.experiments.conftest import Start
 from tests.experiments.samples import tiny_experiment
 from tests.samples import new_run
+from transformer.errors import BlockedError, InputError
 
 ROOT = Path(__file__).parents[3]
 _PATIENCE_SECONDS = 240.0
@@ -178,6 +180,34 @@ def test_a_model_that_exits_has_failed_and_a_signal_has_stopped_it(
     monkeypatch.setattr(entry, "execute", leave)
     directory = claimed(tmp_path / "run", folder)
     assert entry._carry_out(directory, 1, "none").state == state
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "message"),
+    [
+        (KeyboardInterrupt(), "failed", "KeyboardInterrupt"),
+        (GeneratorExit("the end"), "failed", "GeneratorExit: the end"),
+        (InputError("no such size"), "refused", "no such size"),
+        (BlockedError("no such text"), "blocked", "no such text"),
+        (OSError(errno.ENOSPC, "full"), "blocked", "[Errno 28] full"),
+    ],
+)
+def test_whatever_the_models_code_raises_ends_a_run_with_a_line(
+    error: BaseException,
+    state: str,
+    message: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    def fail(*_args: Any, **_settings: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(entry, "execute", fail)
+    outcome = entry._carry_out(claimed(tmp_path / "run", folder), 1, "none")
+    assert (outcome.state, outcome.message) == (state, message)
+    assert ("Traceback" in capsys.readouterr().err) == (state == "failed")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,14 @@ def test_a_driver_that_has_begun_is_starting_its_confirmation_too(tmp_path: Path
         silent = begin(tmp_path, "trial-0000", training(4, 185.0), started_at=1.0)
         assert say() == {"time left not known yet", "the driver is starting"}
         silent.rename(tmp_path / "removed")
+    stopped = replace(training(4), stage=RunState.STOPPED)
+    stopped_run = begin(tmp_path, "trial-0001", stopped)
+    with lock_runs(tmp_path, WHOLE):  # as on a cluster without a node
+        assert say() == {"3 wait for a place to run", "the driver is starting"}
+        assert read(tmp_path)[0].counts == {"waiting": 3}
     lock.write_text(own_name().replace(f":{os.getpid()}:", f":{2**22 + 1}:"))
+    assert read(tmp_path)[0].counts == {"stopped": 1, "waiting": 2}
+    stopped_run.rename(tmp_path / "removed-too")
     assert say() == {"none in progress"}
     lock.write_text("process 1 on node-b since today\nnode-b:1:2:3")
     assert say() == {"the driver is starting"}

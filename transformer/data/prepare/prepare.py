@@ -42,7 +42,7 @@ from transformer.data.store import MAX_PIECES, EncodedPairs, write_store
 from transformer.data.text import read_aligned
 from transformer.data.trees import BRACKETS, delinearise
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
-from transformer.errors import InputError
+from transformer.errors import BlockedError, InputError
 from transformer.files import (
     expand_user,
     keep,
@@ -90,7 +90,7 @@ def prepare(config: Config, *, expected: Manifest | None = None) -> PreparedCorp
                 error.filename = error.filename or str(directory)  # name the full disk
                 raise
     if damaged := damaged_files(directory, whole=False):
-        raise InputError(
+        raise BlockedError(
             f"{directory} is damaged: {', '.join(damaged)} changed since it was prepared; "
             "remove the folder and start again, which prepares it again"
         )
@@ -141,12 +141,20 @@ def _source_contents(corpus: Corpus, expected: Manifest | None) -> list[str]:
     contents: list[str] = []
     for file, before in zip(corpus.files, recorded, strict=False):
         try:
-            contents.append(file.sha256 or sha256_of(fetch(file)))
+            contents.append(file.sha256 or sha256_of(_fetch(file)))
         except InputError:
             if before is None:
                 raise
             contents.append(before)
     return contents
+
+
+def _fetch(file: TextFile) -> Path:
+    """The text on this machine; without it the run cannot begin yet."""
+    try:
+        return fetch(file)
+    except InputError as error:
+        raise BlockedError(str(error)) from error
 
 
 def _changed_sources(corpus: Corpus, contents: Sequence[str], expected: Manifest) -> list[str]:
@@ -179,7 +187,7 @@ def _prepare(config: Config, directory: Path) -> None:
     if not part.exists():  # else much of it has been done already
         _announce(corpus)
     own_first = sorted(corpus.files, key=lambda file: file.is_download)
-    paths = {file: fetch(file) for file in own_first}
+    paths = {file: _fetch(file) for file in own_first}
     _check_scored(corpus, paths)  # before hours of the training text
     part.mkdir(exist_ok=True)
     remove_unfinished(part)
