@@ -27,7 +27,7 @@ def check_free(directory: Path, own: str) -> None:
     """Check that ``directory`` has no runs of another kind than those with the file ``own``."""
     for file in (CONFIG_FILE, LAYERS_FILE, PLAN_FILE, SEARCH_FILE):
         if file != own and (directory / file).exists():
-            raise InputError(f"{directory} has other runs ({file}): choose another --directory")
+            raise InputError(f"{directory} has other runs ({file}): choose another directory")
 
 
 def check_name(kind: str, name: str) -> None:

@@ -51,6 +51,7 @@ from transformer.data.module import TranslationDataModule
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
 from transformer.files import make_directory
+from transformer.formats import size
 from transformer.kernels.threads import torch_threads
 from transformer.training.checkpoints import check_trainings
 from transformer.training.module import TransformerModule
@@ -60,6 +61,8 @@ from transformer.variant import load
 # What gloo and NCCL say when the other end of a connection is gone.
 _OF_LOST_RANKS = ("closed by peer", "reset by peer", "pair closure", "remote process exited")
 _NOTICING_SECONDS = 10.0
+_SMALLER_MODEL = "choose a smaller d_model, d_ff, num_layers or vocabulary"
+_BYTES_KEPT = 16  # for each weight: itself, its gradient and Adam's two moments, in fp32
 _SMALLER_STEPS = (
     "divide each step into more parts (--accumulate), share it among more devices (--devices, of a "
     "table --devices-per-trial), or set fewer tokens_per_batch"
@@ -200,12 +203,15 @@ def _train(
     )
     if checkpoint is not None:
         display.say(f"resuming at step {step} of {max_steps}")
-    with explain_out_of_memory(
-        lambda: f"in step {trainer.global_step + 1} of training", _SMALLER_STEPS
-    ):
+    with explain_out_of_memory(lambda: "making the model", _SMALLER_MODEL):
         module = TransformerModule(experiment.config)
         if experiment.config.model.model is not None:
             check_cache(module.model)  # rather than after hours of training
+    kept = size(_BYTES_KEPT * sum(weight.numel() for weight in module.parameters()))
+    with explain_out_of_memory(
+        lambda: f"in step {trainer.global_step + 1} of training",
+        f"{_SMALLER_STEPS}; weights, gradients and moments alone take {kept} of a device",
+    ):
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock
 

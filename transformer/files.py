@@ -54,7 +54,7 @@ def make_directory(path: Path) -> None:
     except OSError as error:
         in_place = isinstance(error, FileExistsError | NotADirectoryError)
         why = "a file is in its place" if in_place else error.strerror
-        raise InputError(f"{path} cannot be made ({why}): choose another --directory") from error
+        raise InputError(f"{path} cannot be made ({why}): choose another directory") from error
 
 
 def check_output(path: Path) -> None:

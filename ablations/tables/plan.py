@@ -215,7 +215,7 @@ def check_same(
         by_name = [x for x in changes if x.startswith(("table:", "space:", "scale:"))]
         raise InputError(
             f"{directory} belongs to another {kind} ({'; '.join(by_name or changes)}): "
-            "choose another --directory, or remove this one"
+            "choose another directory, or remove this one"
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.catalog.parsing import PARSING, TREEBANK, experiment_of_treebank
 from experiments.catalog.translation import TRANSLATION, recipe
-from experiments.records.experiment import BEST_FILE, Experiment, read_experiment
+from experiments.records.experiment import BEST_FILE, CONFIG_FILE, Experiment, read_experiment
 from transformer.config import override
 from transformer.corpus import Corpus
 from transformer.data.corpora.folders import folder_corpus
@@ -106,6 +106,12 @@ def searched() -> dict[Path, Experiment]:
 def _of_search(name: str) -> Experiment:
     every = searched()
     found = [path for path, experiment in every.items() if experiment.name == name]
+    if not found and (Path(name) / CONFIG_FILE).is_file():
+        raise InputError(
+            f"{name} is the directory of a run: its experiment is {name}/{CONFIG_FILE}"
+        )
+    if not found and ("/" in name or Path(name).is_dir()):
+        raise InputError(f"{name} is no experiment, and no run either: it has no {CONFIG_FILE}")
     if not found:
         names = [*EXPERIMENTS, *(experiment.name for experiment in every.values())]
         forms = [f"{FILES}FOLDER", f"{TREEBANK}FOLDER", "FILE.py", "FILE.json"]

@@ -47,7 +47,7 @@ def check_configuration(directory: Path, experiment: Experiment) -> None:
     if changes:
         raise InputError(
             f"{directory} belongs to another configuration ({'; '.join(changes)}): "
-            "choose another --directory, or remove this one"
+            "choose another directory, or remove this one"
         )
 
 

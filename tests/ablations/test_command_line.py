@@ -145,8 +145,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
         ("search base_lr --scale quick --trials 0", "--trials is 0, but must be at least 1"),
         (
             "QUICK --directory /proc/none/here",
-            "/proc/none/here cannot be made (No such file or directory): choose another "
-            "--directory",
+            "/proc/none/here cannot be made (No such file or directory): choose another directory",
         ),
         ("status .", ". is not the directory of a table: it has no table.json"),
         ("report nowhere", "nowhere is not the directory of a table: it has no table.json"),
@@ -274,7 +273,7 @@ def test_a_directory_of_something_else_is_refused(out: Path, call: Call) -> None
     for command, file in ((RUN, "config.json"), (RUN, "search.json"), (search, "table.json")):
         (out / file).touch()
         code, shown = call(command)
-        assert code == 2 and f"out has other runs ({file}): choose another --directory" in shown
+        assert code == 2 and f"out has other runs ({file}): choose another directory" in shown
         assert [path.name for path in out.iterdir()] == [file]
         (out / file).unlink()
 

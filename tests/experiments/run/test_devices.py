@@ -245,9 +245,22 @@ def test_a_step_that_does_not_fit_into_memory_says_what_to_change(
     message = ended.lines[-1]
     assert message.startswith("out of memory in step 1 of training: ")
     assert "Traceback" not in ended.stderr and "--accumulate" in message
+    # Encoder and decoder have 300,000 hidden units each: 32 million weights.
+    assert "; weights, gradients and moments alone take 509 MB of a device" in message
     progress = read_progress(directory)
     assert progress is not None
     assert (progress.stage, progress.message) == ("failed", message)
+
+
+def test_a_model_that_does_not_fit_into_memory_is_to_be_made_smaller(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 TB")
+
+    monkeypatch.setattr("experiments.run.TransformerModule", refuse)
+    outcome = execute(experiment, tmp_path, log="none")
+    assert outcome.message.startswith("out of memory making the model: choose a smaller d_model")
 
 
 UNUSED = """

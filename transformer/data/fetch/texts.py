@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import html
 import json
@@ -32,11 +33,12 @@ from transformer.data.fetch.cache import (
 from transformer.data.fetch.download import cached_path, fetch_download
 from transformer.data.text import read_text
 from transformer.data.trees import Leaves, linearise, read_trees, words
-from transformer.errors import InputError, unknown_name
+from transformer.errors import InputError
 from transformer.files import expand_user
 from transformer.progress import show_progress
 
 _CHUNK = 2**20
+_SPLITS = "there are valid, test, and sets of sacreBLEU such as wmt14/full"
 # Text shrinks to a fifth or a tenth; an archive that grows by more than this holds no text.
 _MOST_GROWTH = 100
 # Incremented when the same trees would give other lines.
@@ -151,7 +153,9 @@ def _text_of_test_set(location: str) -> Path:
     found = _only(given / name, file) or _only(fetched / name, file)
     if found is None:
         if name not in (known := get_available_testsets()):
-            raise unknown_name("split", name, ["valid", "test", *known])
+            near = difflib.get_close_matches(name, ["valid", "test", *known], n=1, cutoff=0.7)
+            hint = f"did you mean {near[0]!r}?" if near else _SPLITS
+            raise InputError(f"unknown split {name!r}: {hint}")
         write_once(fetched, partial(_fetch, name, pair))
         found = _only(fetched / name, file)
     if found is None:
