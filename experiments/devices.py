@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.records.ownership import forget_stray_rank, is_of_torchrun
 from transformer.config import Precision
 from transformer.errors import InputError
 
@@ -82,7 +81,7 @@ class World:
 
 def launched_world() -> World | None:
     """The processes that ``torchrun`` has started, this one included; None without torchrun."""
-    if not is_of_torchrun():
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     local, size = (int(os.environ[name]) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
     if size % local != 0:
@@ -105,10 +104,8 @@ def find_world(devices: int | None) -> World:
             f"devices is {devices}, but torchrun has started {launched.local} processes here: "
             "leave --devices out, or give --nproc-per-node the same number"
         )
-    if launched is None:
-        if os.environ.get("SLURM_STEP_NUM_TASKS", "1") != "1":
-            raise InputError("srun has started several tasks: use srun --ntasks=1, or torchrun")
-        forget_stray_rank()
+    if launched is None and os.environ.get("SLURM_STEP_NUM_TASKS", "1") != "1":
+        raise InputError("srun has started several tasks: use srun --ntasks=1, or torchrun")
     world = launched or World(devices or 1)
     gpus = torch.cuda.device_count()
     if 0 < gpus < world.local:  # without GPUs, several processes share the CPU

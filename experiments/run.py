@@ -39,6 +39,7 @@ from experiments.records.ownership import (
     check_configuration,
     check_not_removed,
     claim,
+    forget_stray_rank,
     is_first_rank,
     is_of_first_rank,
     lock_directory,
@@ -92,6 +93,7 @@ def run(
             and is not made again, so that whatever this process writes after that fails
     """
     limits = limits or Limits()
+    forget_stray_rank()
     world = find_world(devices)
     check_parts(accumulate, world.size, experiment.config.data.tokens_per_batch)
     if (variant := experiment.config.model.model) is not None:

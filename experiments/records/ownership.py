@@ -57,11 +57,6 @@ def is_first_rank() -> bool:
     return int(next(ranks, "0")) == 0
 
 
-def is_of_torchrun() -> bool:
-    """Whether ``torchrun`` has started this process."""
-    return all(name in os.environ for name in _OF_TORCHRUN)
-
-
 def is_of_first_rank() -> bool:
     """Whether the first rank, which is alive, has started this process as another one."""
     return os.environ.get(STARTER) == str(os.getppid())
@@ -73,10 +68,11 @@ def forget_stray_rank() -> None:
     Raises:
         InputError: if the first rank, which gave it, is gone.
     """
-    if STARTER not in os.environ and not is_of_torchrun():
+    if STARTER in os.environ:
+        if not is_of_first_rank():
+            raise InputError(LOST_RANK)
+    elif not all(name in os.environ for name in _OF_TORCHRUN):
         forget_rank()
-    elif STARTER in os.environ and not is_of_first_rank():
-        raise InputError(LOST_RANK)
 
 
 def forget_rank() -> None:

@@ -28,7 +28,7 @@ from experiments.devices import (
 )
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints, training_losses
-from experiments.records.ownership import STARTER, is_first_rank
+from experiments.records.ownership import STARTER, forget_stray_rank, is_first_rank
 from experiments.records.progress import final_state, read_progress
 from experiments.records.result import load_result
 from experiments.run import execute
@@ -58,6 +58,7 @@ def test_torchrun_or_the_user_decides_the_number_of_processes(monkeypatch: pytes
     assert is_first_rank()
     monkeypatch.setenv("SLURM_NTASKS", "2")
     monkeypatch.setenv("SLURM_PROCID", "0")
+    forget_stray_rank()
     assert find_world(2) == World(2)  # in a job's script, where Lightning starts them itself
     assert not SLURMEnvironment.detect()
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
@@ -77,15 +78,15 @@ def test_a_rank_counts_if_torchrun_or_the_first_rank_gave_it(monkeypatch: pytest
         monkeypatch.setenv(name, "7")
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")  # alone it is inherited, too
     assert not is_first_rank()
-    find_world(None)
-    assert is_first_rank() and "MASTER_PORT" not in os.environ
+    forget_stray_rank()
+    assert is_first_rank() and "MASTER_PORT" not in os.environ and find_world(None) == World(1)
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv(STARTER, str(os.getppid()))
-    find_world(2)
+    forget_stray_rank()
     assert not is_first_rank()
     monkeypatch.setenv(STARTER, "1")
     with pytest.raises(InputError, match="a process of this run was killed"):
-        find_world(2)
+        forget_stray_rank()
 
 
 def test_a_lost_rank_is_one_line(
