@@ -134,13 +134,18 @@ def write_wsj(folder: Path) -> Path:
     return folder
 
 
-def archive(files: Mapping[str, bytes], mode: str = "w:gz", kind: bytes = tarfile.REGTYPE) -> bytes:
+def archive(
+    files: Mapping[str, bytes],
+    mode: str = "w:gz",
+    kind: bytes = tarfile.REGTYPE,
+    pax: Mapping[str, str] | None = None,
+) -> bytes:
     """A tar of these files, or of links to /etc/passwd, pipes and so on in their place."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode=mode) as tar:  # pyright: ignore[reportCallIssue,reportArgumentType]
         for name, content in files.items():
             info = tarfile.TarInfo(name)
-            info.type, info.size = kind, len(content)
+            info.type, info.size, info.pax_headers = kind, len(content), dict(pax or {})
             info.linkname = "/etc/passwd" if kind == tarfile.SYMTYPE else ""
             tar.addfile(info, io.BytesIO(content))
     return packed.getvalue()

@@ -18,6 +18,8 @@ from transformer.errors import InputError
 from transformer.evaluation.bleu import sacrebleu_metric
 
 _TRIALS, _SAMPLES = 10_000, 1_000
+# A line takes sacreBLEU 0.1 MB, and each of its words 1 kB.
+_MOST_LINES, _MOST_CHARACTERS = 40_000, 2**24
 # A difference that chance produces more often than this is called noise.
 _LEVEL = 0.05
 
@@ -115,6 +117,11 @@ def compare_lines(
             raise InputError(f"{name} has {len(lines)} lines but the references {len(references)}")
     if not references:
         raise InputError("there are no lines to compare")
+    if len(references) > _MOST_LINES or sum(map(len, references)) > _MOST_CHARACTERS:
+        raise InputError(
+            f"the text is too large to be compared: at most {_MOST_LINES:,} lines and "
+            f"{_MOST_CHARACTERS:,} characters; compare a part of it"
+        )
     test = PairedTest(
         [first, second],
         {"BLEU": sacrebleu_metric(language, references)},

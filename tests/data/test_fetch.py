@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import os
 import random
@@ -13,6 +14,7 @@ import tarfile
 import threading
 import time
 import traceback
+import tracemalloc
 from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -459,12 +462,73 @@ def test_what_another_process_has_unpacked_meanwhile_is_taken(tmp_path: Path) ->
         assert found.result().read_bytes() == b"theirs"
 
 
+def header(kind: bytes, size: int) -> bytes:
+    """One block of a tar that says that ``size`` bytes of this kind follow."""
+    info = tarfile.TarInfo("x.en")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def sparse_header() -> bytes:
+    """One that says that more blocks with the places of its data follow."""
+    block = bytearray(header(tarfile.GNUTYPE_SPARSE, 0))
+    block[482] = 1
+    block[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(block))[0]  # pyright: ignore
+    return bytes(block)
+
+
+# What begins each archive, and the block of 512 bytes that goes on without an end.
+ENDLESS_HEADERS = {
+    "long name": (header(tarfile.GNUTYPE_LONGNAME, 10**10), b"x" * 512),
+    "pax": (header(tarfile.XHDTYPE, 10**10), b"x" * 512),
+    "global": (header(tarfile.XGLTYPE, 10**10), b"x" * 512),
+    "sparse": (sparse_header(), b"\1" * 512),
+    "empty names": (b"", header(tarfile.GNUTYPE_LONGNAME, 0)),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS_HEADERS)
+def test_headers_of_an_archive_take_bounded_memory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "_MOST_HEADERS", 2**18)
+    begin, block = ENDLESS_HEADERS[name]
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(begin + block * 40_000, 1))
+    tracemalloc.start()
+    refused(TextFile(location=str(tmp_path / "a.tgz"), member="x.en"), r"a\.tgz cannot be read")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12_000_000
+
+
+def test_the_files_of_an_archive_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tarfile.TarFile] = []
+
+    def opening(**settings: Any) -> tarfile.TarFile:
+        opened.append(open_tar(**settings))
+        return opened[0]
+
+    files = {f"{number}.en": b"" for number in range(11)} | {"x.en": CONTENT}
+    (tmp_path / "a.tgz").write_bytes(archive(files))
+    open_tar = tarfile.open
+    monkeypatch.setattr(tarfile, "open", opening)
+    file = TextFile(location=str(tmp_path / "a.tgz"), member="x.en")
+    assert fetch(file).read_bytes() == CONTENT
+    assert opened[0].members == []
+
+
 NOISE = {"x.en": random.Random(1).randbytes(9_001)}
 UNUSABLE = {
     **{f"cut.{end}": (archive(NOISE, MODES[end])[:600], "cannot be read") for end in MODES},
     "other.tgz": (archive({"x.de": b"eins\n"}), r"has no file x\.en: it is another"),
     "link.tgz": (archive({"x.en": b""}, kind=tarfile.SYMTYPE), "has no file x"),
     "pipe.tgz": (archive({"x.en": b""}, kind=tarfile.FIFOTYPE), "has no file x"),
+    "map.tgz": (
+        archive({"y": b"", "x.en": b"one\n"}, pax={"GNU.sparse.map": "a,b"}),
+        "cannot be read: inv",
+    ),
     "page.tgz": (b"<html>no</html>" * 99, "cannot be read.*; is it a whole tar"),
     "empty.tgz": (b"", "(cannot be read|has no file)"),
 }

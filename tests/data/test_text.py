@@ -14,6 +14,7 @@ import pytest
 
 from tests.samples import number_pairs
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer.data import text as text_module
 from transformer.data.text import MAX_LINE, aligned_lines, arriving_lines, lines_of, read_text
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
 from transformer.errors import InputError
@@ -90,6 +91,19 @@ def test_lines_are_the_same_however_they_arrive(at_a_time: int) -> None:
     assert list(lines_of(Slow(text[:3]))) == list(lines_of(Slow(b""))) == []
     together = [lines[:3], lines[3:]] if at_a_time == 100 else [[line] for line in lines]
     assert at_a_time == 3 or list(arriving_lines(Slow(text))) == together
+
+
+@pytest.mark.parametrize(("line", "first"), [(b"", 65), (b"x" * 960, 5)])
+def test_a_text_that_memory_should_not_hold_is_refused(
+    line: bytes, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_module, "MAX_TEXT", 4_096)
+    lines = [line + b"\n"] * first
+    path = write(tmp_path / "valid.en.gz", gzip.compress(b"".join(lines[1:])))
+    assert len(read_text(path)) == first - 1
+    write(path, gzip.compress(b"".join(lines * 9)))
+    with pytest.raises(InputError, match=rf"gz is too large to be held .* line {first} on: split"):
+        read_text(path)
 
 
 @pytest.mark.parametrize(("source", "target"), [(7, 5), (0, 3), (3, 0), (5, 6)])

@@ -22,6 +22,7 @@ from transformer.data.corpora.treebanks import (
     leaves_of,
     penn_treebank,
 )
+from transformer.data.fetch import texts
 from transformer.data.fetch.texts import fetch
 from transformer.data.prepare.prepare import prepare
 from transformer.data.text import read_text
@@ -143,6 +144,15 @@ def test_what_is_no_tree_is_refused(line: str, problem: str) -> None:
     with pytest.raises(InputError) as caught:
         delinearise(line, ["a", "b"])
     assert problem in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_treebank_file_that_memory_should_not_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = penn_treebank(write_wsj(tmp_path / "wsj"))
+    monkeypatch.setattr(texts, "MAX_TEXT", 40)
+    with pytest.raises(InputError, match=r"wsj_0200\.mrg has more than 40 bytes: split it"):
+        fetch(corpus.train[0].source)
 
 
 def files(corpus: Corpus, split: str) -> list[str]:

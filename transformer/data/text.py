@@ -21,6 +21,8 @@ _ENDING = re.compile(r"(\.gz|\.xz|\.bz2)(\?.*)?$")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # In bytes; no sentence is that long.
 MAX_LINE = 2**16
+# In bytes, of a text that is held in memory; a line counts as some more, as it takes them there.
+MAX_TEXT, _MORE = 2**26, 64
 # The most bytes that are read at a time, and kept of a line, with a mark before it and its end.
 _PART = MAX_LINE + len(_BYTE_ORDER_MARK) + len(b"\r\n")
 
@@ -31,8 +33,16 @@ def read_text(path: Path) -> list[str]:
     The file is decompressed by its suffix. Lines end with LF or CRLF only; Unicode's other line
     separators do not end a line.
     """
+    lines, size = list[str](), 0
     with _open(path) as stored:
-        return [decode_line(line, str(path), n) for n, line in enumerate(_lines(stored, path), 1)]
+        for number, line in enumerate(_lines(stored, path), 1):
+            lines.append(decode_line(line, str(path), number))
+            size += len(line) + _MORE
+            if size > MAX_TEXT:
+                raise InputError(
+                    f"{path} is too large to be held in memory from line {number:,} on: split it"
+                )
+    return lines
 
 
 def _open(path: Path) -> BinaryIO:

@@ -1,4 +1,4 @@
-"""Rows of a table whose gradient is summed in a fixed order when compiled.
+"""Look up rows; compiled too, their gradient repeats.
 
 Plain form: ``F.embedding(index, table)``.
 """

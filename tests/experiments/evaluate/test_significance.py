@@ -64,6 +64,12 @@ def test_a_few_lines_that_differ_are_no_evidence(better: int, p_value: float) ->
     assert compare_lines(("cut", cut), ("whole", lines), lines).p_value == p_value
 
 
+@pytest.mark.parametrize("lines", [["a b"] * 40_001, ["word " * 10_000] * 400])
+def test_a_text_that_takes_too_much_memory_to_compare_is_refused(lines: list[str]) -> None:
+    with pytest.raises(InputError, match=r"^the text is too large to be compared: at most 40"):
+        compare_lines(("one", lines), ("other", lines), lines)
+
+
 def test_files_of_translations_are_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

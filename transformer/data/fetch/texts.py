@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import difflib
+import gzip
 import hashlib
 import html
 import json
@@ -15,6 +17,7 @@ import tarfile
 import zlib
 from dataclasses import replace
 from functools import partial
+from io import BufferedReader, RawIOBase
 from pathlib import Path, PurePosixPath
 from typing import get_args
 
@@ -31,7 +34,7 @@ from transformer.data.fetch.cache import (
     write_once,
 )
 from transformer.data.fetch.download import cached_path, fetch_download
-from transformer.data.text import read_text
+from transformer.data.text import MAX_TEXT, read_text
 from transformer.data.trees import Leaves, linearise, read_trees, words
 from transformer.errors import InputError
 from transformer.files import expand_user
@@ -39,6 +42,11 @@ from transformer.progress import show_progress
 
 _CHUNK = 2**20
 _SPLITS = "there are valid, test, and sets of sacreBLEU such as wmt14/full"
+# Bytes that an archive may have between the end of a file and the next one, for their names.
+_MOST_HEADERS = 4 * _CHUNK
+_PACKINGS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7z": lzma.open, b"]\0": lzma.open}
+# What tarfile and decompressors raise of nonsense in headers, besides their own errors.
+_BY_HEADERS = (OSError, RecursionError, ValueError)
 # Text shrinks to a fifth or a tenth; an archive that grows by more than this holds no text.
 _MOST_GROWTH = 100
 # Incremented when the same trees would give other lines.
@@ -110,9 +118,11 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
         with (
             archive.open("rb") as raw,
             show_progress(f"unpack {member}", size) as show,
-            tarfile.open(fileobj=raw, mode="r|*", bufsize=_CHUNK) as tar,
+            tarfile.open(fileobj=(stream := _Bounded(raw)), mode="r|", bufsize=_CHUNK) as tar,
         ):
-            for entry in tar:
+            while (entry := tar.next()) is not None:
+                tar.members.clear()  # an archive may have millions
+                stream.limit = tar.offset + _MOST_HEADERS
                 if entry.offset_data + entry.size > max(_MOST_GROWTH * size, 2 * _CHUNK):
                     raise InputError(
                         f"{archive} grows to more than {_MOST_GROWTH} times its size by its "
@@ -128,9 +138,33 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
                         out.write(chunk)
                         show(raw.tell())
                 return
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, *_BY_HEADERS) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # as of a full disk
         raise InputError(f"{archive} cannot be read: {error}; is it a whole tar?") from error
     raise InputError(f"{archive} has no file {member}: it is another archive than the declared one")
+
+
+class _Bounded(RawIOBase):
+    """An archive, decompressed, that can be read up to a limit, which moves on from file to file:
+    what stands between files is read into memory, and might not end.
+    """
+
+    def __init__(self, raw: BufferedReader) -> None:
+        super().__init__()
+        start = raw.peek(2)
+        opens = next((x for magic, x in _PACKINGS.items() if start.startswith(magic)), None)
+        self._file = raw if opens is None else opens(raw)
+        self._read = 0
+        self.limit = _MOST_HEADERS
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes."""
+        chunk = self._file.read(size)
+        self._read += len(chunk)
+        if self._read > self.limit + _CHUNK:  # which is read ahead
+            raise tarfile.ReadError("the names of its files take too much room")
+        return chunk
 
 
 def _text_of_test_set(location: str) -> Path:
@@ -227,6 +261,8 @@ def _write_trees(text: TreebankText, directory: Path) -> None:
 
 
 def _content(path: Path) -> str:
+    if path.stat().st_size > MAX_TEXT:
+        raise InputError(f"{path} has more than {MAX_TEXT:,} bytes: split it")
     try:
         return path.read_text(encoding="utf-8-sig")  # a byte-order mark is no word
     except UnicodeDecodeError as error:
