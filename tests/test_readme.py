@@ -171,7 +171,8 @@ def test_each_error_of_the_questions_is_one_that_the_project_has() -> None:
         for path in (ROOT / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Call)
-        and getattr(node.func, "id", "") in ("InputError", "OutOfMemoryError")
+        and getattr(node.func, "id", "")
+        in ("InputError", "OutOfMemoryError", "VocabularySizeError", "BlockedError")
     ]
     messages = re.findall(r"^### `(.+)`$", page, flags=re.MULTILINE)
     assert len(messages) >= 12

@@ -99,12 +99,14 @@ def train_vocabulary(
         too_high = re.search(r"too high.*?<= (\d+)", message)
         too_small = re.search(r"smaller than required_chars\.? *(\d+) vs (\d+)", message)
         if too_high:
-            hint = f"is more than the text allows: at most {too_high[1]}"
-        elif too_small:
-            hint = f"is too small: the text's characters alone need {too_small[2]}"
-        else:
-            raise next(iter(signalled), error) from None
-        raise VocabularySizeError(f"vocab_size {size} {hint}") from error
+            raise VocabularySizeError(
+                f"vocab_size {size} is more than the text allows: at most {too_high[1]}"
+            ) from error
+        if too_small:
+            raise VocabularySizeError(
+                f"vocab_size {size} is too small: the text's characters alone need {too_small[2]}"
+            ) from error
+        raise next(iter(signalled), error) from None
     path.write_bytes(model.getvalue())
     _warn_of_lost_characters(words, Vocabulary(path))
 
