@@ -163,6 +163,9 @@ def test_the_api_page_is_made_from_the_docstrings() -> None:
     assert api_page.PAGE.read_text("utf-8") == api_page.page()
 
 
+ERRORS = ("InputError", "BlockedError", "VocabularySizeError", "OutOfMemoryError")
+
+
 def test_each_error_of_the_questions_is_one_that_the_project_has() -> None:
     page = (ROOT / "docs" / "faq.md").read_text("utf-8")
     patterns = [
@@ -170,9 +173,7 @@ def test_each_error_of_the_questions_is_one_that_the_project_has() -> None:
         for package in ("transformer", "experiments", "ablations")
         for path in (ROOT / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "id", "")
-        in ("InputError", "OutOfMemoryError", "VocabularySizeError", "BlockedError")
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ERRORS
     ]
     messages = re.findall(r"^### `(.+)`$", page, flags=re.MULTILINE)
     assert len(messages) >= 12

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +34,8 @@ class Call:
         (Call(os.abort), "figures cannot be drawn here: signal 6 ended the process that draws"),
         (Call(signal.raise_signal, signal.SIGTRAP), "signal 5 ended the process that draws them"),
         (Call(time.sleep, 60), "figures cannot be drawn here: it takes more than 1 seconds"),
-        (Call(sys.exit, "Vega: no such mark\n    at line 7"), "here: Vega: no such mark"),
-        (Call(sys.exit, 3), "here: no reason was given"),
+        (Call(exec, "raise SystemExit('Vega: no mark\\n    at line 7')"), "here: Vega: no mark"),
+        (Call(exec, "raise SystemExit(3)"), "here: no reason was given"),
     ],
     ids=lambda x: "" if isinstance(x, Call) else str(x)[-30:],
 )

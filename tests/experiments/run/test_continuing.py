@@ -25,7 +25,7 @@ from experiments.callbacks.stopping import RankVote, StoppedError
 from experiments.evaluate.trained import load_trained
 from experiments.records.experiment import Experiment, Limits, load_experiment
 from experiments.records.outputs import newest_sound, read_metrics, step_checkpoints, to_average
-from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
+from experiments.records.progress import BLOCKED_EXIT_CODE, STOP_SIGNALS, STOPPED_EXIT_CODE
 from experiments.records.result import load_result
 from experiments.run import run
 from tests.experiments.conftest import Command, Start
@@ -204,7 +204,7 @@ def test_a_run_ended_by_max_steps_and_then_by_a_full_disk_continues_as_if_it_had
     _, newest = step_checkpoints(directory)[-1]
     words, size = ("ablations.runs.entry", directory, "1", "none"), newest.stat().st_size
     ended = command(*words, stdin=None, largest_file=size // 2)
-    assert ended.code == 2
+    assert ended.code == BLOCKED_EXIT_CODE
     assert ended.lines[-1] == f"[Errno 27] File too large: '{newest.with_stem('step-00000020')}'"
     assert "Traceback" not in ended.stderr
     assert [step for step, _ in step_checkpoints(directory)] == [10, 13]

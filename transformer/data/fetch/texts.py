@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path, PurePosixPath
-from typing import get_args
+from typing import Any, cast, get_args
 
 from sacrebleu.utils import get_available_testsets
 
@@ -121,7 +121,7 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
             tarfile.open(fileobj=(stream := _Bounded(raw)), mode="r|", bufsize=_CHUNK) as tar,
         ):
             while (entry := tar.next()) is not None:
-                tar.members.clear()  # an archive may have millions
+                cast(Any, tar).members.clear()  # an archive may have millions
                 stream.limit = tar.offset + _MOST_HEADERS
                 if entry.offset_data + entry.size > max(_MOST_GROWTH * size, 2 * _CHUNK):
                     raise InputError(
