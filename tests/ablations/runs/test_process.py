@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -143,6 +144,25 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
     assert plain.stdin is not None
     plain.stdin.close()  # as the operating system does for a parent that is killed
     assert plain.wait(_PATIENCE_SECONDS) == 0 and log.read_text().endswith("\nend\n")
+
+
+def test_a_run_on_several_devices_is_started_by_torchs_launcher(
+    folder: Path, tmp_path: Path
+) -> None:
+    launcher = tmp_path / "torch" / "distributed" / "run.py"
+    launcher.parent.mkdir(parents=True)
+    for package in (launcher.parent.parent, launcher.parent):
+        (package / "__init__.py").touch()
+    launcher.write_text("import sys\nprint(*sys.argv[1:], flush=True)")
+    experiment = tiny_experiment(folder)
+    job = Job(root=tmp_path, name="run", experiment=experiment, log="csv", folder=tmp_path)
+    run = process.fork(tmp_path, job, Place(0, (3, 5), ranks=2))
+    assert isinstance(run, subprocess.Popen)  # and no fork of one process
+    with run:
+        assert ended(run) == 0
+    assert (tmp_path / "log.txt").read_text() == (
+        f"--standalone --nproc-per-node 2 -m ablations.runs.entry {tmp_path} 1 csv\n"
+    )
 
 
 def test_a_run_stops_after_a_checkpoint_when_its_parent_is_gone(
