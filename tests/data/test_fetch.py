@@ -22,7 +22,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -516,7 +516,7 @@ def test_the_files_of_an_archive_are_forgotten(
     monkeypatch.setattr(tarfile, "open", opening)
     file = TextFile(location=str(tmp_path / "a.tgz"), member="x.en")
     assert fetch(file).read_bytes() == CONTENT
-    assert opened[0].members == []
+    assert cast(Any, opened[0]).members == []
 
 
 NOISE = {"x.en": random.Random(1).randbytes(9_001)}
