@@ -87,7 +87,7 @@ def test_another_table_scale_or_row_is_refused(tmp_path: Path) -> None:
     hotter = replace(TINY, settings={**TINY.settings, "warmup_steps": 400})
     changed = Table(name="pair", title="", base=BASE, rows=(row("base"), row("narrow", d_ff=256)))
     for table, scale, difference in (
-        (SMALL_TABLE, hotter, r"base\.training\.warmup_steps: 300 -> 400.*--directory"),
+        (SMALL_TABLE, hotter, r"base\.training\.warmup_steps: 300 -> 400.*choose another"),
         (changed, TINY, r"rows\.narrow\.d_ff: 128 -> 32"),
         (TABLE, TINY, r"another table \(table: 'pair' -> 'table3'\): choose"),
     ):
