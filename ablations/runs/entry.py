@@ -70,12 +70,7 @@ def _carry_out(directory: Path, accumulate: int, log: Log) -> Outcome:
     try:
         experiment = load_experiment(directory)
         return execute(experiment, directory, accumulate=accumulate, fenced=True, log=log)
-    except SystemExit as error:
-        if error.code not in (STOPPED_EXIT_CODE, *(128 + number for number in stop_signals())):
-            traceback.print_exc()
-            if isinstance(error.__context__, KeyboardInterrupt):  # for which Lightning exits
-                return Outcome(RunState.FAILED, "KeyboardInterrupt in the model's code")
-            return Outcome(RunState.FAILED, f"the model's code called exit({error.code!r})")
+    except SystemExit:  # of a signal: execute() has made failures of all others
         message = "stopped outside of training; the same command continues"
         return Outcome(RunState.STOPPED, message)
     except BaseException as error:  # code of the user's may raise even GeneratorExit

@@ -197,7 +197,7 @@ def test_a_model_that_exits_has_failed_and_a_signal_has_stopped_it(
     def leave(*_args: Any, **_settings: Any) -> None:
         raise SystemExit(code)
 
-    monkeypatch.setattr(entry, "execute", leave)
+    monkeypatch.setattr("experiments.run.run", leave)
     directory = claimed(tmp_path / "run", folder)
     assert entry._carry_out(directory, 1, "none").state == state
 
