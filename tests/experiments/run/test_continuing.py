@@ -238,6 +238,7 @@ def test_damaged_newest_checkpoints_cost_only_their_steps(
         run(experiment, unfinished)
     endings = [str(warning.message).partition(".ckpt is damaged: ")[2] for warning in warned]
     assert endings == ["continuing from the one before it", "starting over"][:damaged]
+    assert len(list(unfinished.glob("checkpoints/*.ckpt.damaged"))) == damaged
     assert [step for step, _ in step_checkpoints(unfinished)] == [30, 40]
     assert_same_end(unfinished, finished)
 
