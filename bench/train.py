@@ -21,7 +21,7 @@ from transformer.training.precision import effective_precision
 _WARM_UP_STEPS = 2
 # The side of square matrices: large enough to reach the peak in some hundredths of a second.
 _SIDE = {"cpu": 1_024, "cuda": 8_192}
-# Products that are timed together: on a GPU, the start of a single one takes a third of its time.
+# Products that are timed together: on a GPU, a single one is mostly waited for.
 _PRODUCTS = {"cpu": 1, "cuda": 20}
 
 

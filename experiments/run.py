@@ -167,10 +167,7 @@ def _train(
     """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off."""
     quieten_lightning()
     config = experiment.config.training
-    with explain_out_of_memory(lambda: "reading the last checkpoint", "give the run more"):
-        step, checkpoint = newest_sound(directory) or (0, None)
-        # All of them, as those that are not continued may be averaged in the end.
-        check_trainings((path for _, path in step_checkpoints(directory)), experiment.config)
+    step, checkpoint = _find_start(experiment, directory)
     (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
     max_steps = limits.steps(config.max_steps)
     display.start(RunState.TRAIN, max_steps, step)
@@ -205,10 +202,7 @@ def _train(
     )
     if checkpoint is not None:
         display.say(f"resuming at step {step} of {max_steps}")
-    with explain_out_of_memory(lambda: "making the model", _SMALLER_MODEL):
-        module = TransformerModule(experiment.config)
-        if experiment.config.model.model is not None:
-            check_cache(module.model)  # rather than after hours of training
+    module = _make_module(experiment)
     kept = size(_BYTES_KEPT * sum(weight.numel() for weight in module.parameters()))
     with explain_out_of_memory(
         lambda: f"in step {trainer.global_step + 1} of training",
@@ -216,6 +210,23 @@ def _train(
     ):
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock
+
+
+def _find_start(experiment: Experiment, directory: Path) -> tuple[int, Path | None]:
+    """The step and the checkpoint at which training begins; 0 and None for a new run."""
+    with explain_out_of_memory(lambda: "reading the last checkpoint", "give the run more"):
+        found = newest_sound(directory) or (0, None)
+        # All of them, as those that are not continued may be averaged in the end.
+        check_trainings((path for _, path in step_checkpoints(directory)), experiment.config)
+    return found
+
+
+def _make_module(experiment: Experiment) -> TransformerModule:
+    with explain_out_of_memory(lambda: "making the model", _SMALLER_MODEL):
+        module = TransformerModule(experiment.config)
+        if experiment.config.model.model is not None:
+            check_cache(module.model)  # rather than after hours of training
+    return module
 
 
 class _Ranks(DDPStrategy):

@@ -20,7 +20,12 @@ def without_secrets(text: str) -> str:
     """``text`` with its addresses as they may be shown and recorded: without a user and a password,
     and with ``?…`` in place of a query, which may hold a token.
     """
-    return _ADDRESS.sub(lambda x: f"{x[1]}{x[2]}{(x[3] and '?…' + (x[4] or '')) or ''}", text)
+
+    def shown(address: re.Match[str]) -> str:
+        start, place, query, ending = address.groups(default="")
+        return f"{start}{place}?…{ending}" if query else f"{start}{place}"
+
+    return _ADDRESS.sub(shown, text)
 
 
 class InputError(Exception):

@@ -30,7 +30,7 @@ Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
 
-def _failing(step: Callable[Given, Returned]) -> Callable[Given, Returned]:
+def _without_stop_iteration(step: Callable[Given, Returned]) -> Callable[Given, Returned]:
     """Turn a StopIteration of the model's code into an error: Lightning would take it for the end
     of the data, and begin the next epoch.
     """
@@ -117,7 +117,7 @@ class TransformerModule(lightning.LightningModule):
             return loss_of_halves(self.loss, batch.halves(), trained)
         return self.loss(batch)
 
-    @_failing
+    @_without_stop_iteration
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """This shard's part of the smoothed loss per target word-piece of the global batch."""
         self._seed(self.config.training.seed, batch.number, batch.shard)
@@ -138,12 +138,12 @@ class TransformerModule(lightning.LightningModule):
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    @_failing
+    @_without_stop_iteration
     def backward(self, *args: Any, **kwargs: Any) -> None:
         """As Lightning does."""
         super().backward(*args, **kwargs)
 
-    @_failing
+    @_without_stop_iteration
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """As Lightning does."""
         super().optimizer_step(*args, **kwargs)
@@ -205,7 +205,7 @@ class TransformerModule(lightning.LightningModule):
             check_training(checkpoint, self.config, self.trainer.ckpt_path)
             recount_batches(checkpoint, self.trainer.accumulate_grad_batches)
 
-    @_failing
+    @_without_stop_iteration
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add up the plain loss over the validation set."""
         del batch_idx
