@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -32,7 +33,7 @@ from ablations.tables.plan import claim_plan, load_plan, settle_plan
 from ablations.tables.warn import warnings_of
 from ablations.tracking.push import track_table_run
 from experiments.devices import check_parts
-from transformer.config import Config
+from transformer.config import Config, override
 from transformer.errors import InputError, require
 
 
@@ -43,6 +44,7 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
         earlier: the directory whose finished runs to take
     """
     plan, root = wanted.plan(load_table(table))
+    plan = replace(plan, base=_with_compile(plan.base, options))
     names = {str(cell) for cell in plan.cells}
     check_free(root, PLAN_FILE)
     settled = settle_plan(earlier or root, plan, options.precision, options.threads)
@@ -82,6 +84,7 @@ def run_search(
     """
     declared = load_space(space)
     search = make_search(declared, find_scale(declared, asked.scale), asked)
+    search = replace(search, base=_with_compile(search.base, options))
     check_feasible(search)
     root = directory or Path("runs") / search.name
     check_free(root, SEARCH_FILE)
@@ -103,6 +106,11 @@ def run_search(
         code = max(code, _carry_out(again, again.names, executor, options, write_report))
         print_page(write_search_report(root), root)
         return code
+
+
+def _with_compile(base: Config, options: Options) -> Config:
+    """``base`` with what the options say of torch.compile, if they do."""
+    return base if options.compile is None else override(base, compile=options.compile)
 
 
 def _without_end(cells: Cells, names: Iterable[str]) -> list[str]:

@@ -155,7 +155,7 @@ def train(
     accumulate: int = 1,
     limits: Annotated[Limits, FLAT] = Limits(),
     checkpoint_minutes: float | None = None,
-    compile: bool = False,
+    compile: bool | None = None,
     log: Log = "wandb",
 ) -> int:
     """Train an experiment and score it.
@@ -170,14 +170,14 @@ def train(
         devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
         accumulate: parts of a step, to save memory
         checkpoint_minutes: write a checkpoint every M minutes of training [default: by steps]
-        compile: fuse operations with torch.compile, for GPUs
+        compile: fuse operations with torch.compile [default: on one GPU, where it is faster]
     """
     trust(*variant)
     experiment = find_experiment(
         name,
         seed=seed,
         vocab_size=vocab_size,
-        compile=compile or None,
+        compile=compile,
         checkpoint_every_minutes=checkpoint_minutes,
     )
     experiment = with_settings(experiment, settings)

@@ -82,6 +82,9 @@ class Options(Places):
     threads: Annotated[int | None, AT_LEAST_ONE] = None
     """CPU threads of a run [default: as before, or 1]"""
 
+    compile: bool | None = None
+    """fuse operations with torch.compile [default: on one GPU, where it is faster]"""
+
     log: Log = "wandb"
     """what logs the metrics"""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from experiments.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
 from experiments.display import Display
@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # a translation needs no Lightning, whose import takes second
     from lightning.pytorch import Trainer
 
     from experiments.callbacks.metrics import Clock
+    from transformer.training.module import TransformerModule
 
 # Rows of the embedding with which the parameters add up to the paper's column.
 _PAPER_VOCAB_SIZE = 40_960
@@ -128,6 +129,7 @@ def _result(
         device=device_name(),
         devices=trainer.world_size,
         precision=precision,
+        step_kind=cast("TransformerModule", trainer.lightning_module).step_kind,
         peak_memory_bytes=peak_memory(device),
         data_digest=corpus.manifest.digest,
         corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),

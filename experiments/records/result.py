@@ -61,7 +61,8 @@ class Result:
     is counted as in Table 2, None for a device without a nominal peak. ``train_seconds`` leaves out
     preparation and evaluation. ``peak_memory_bytes`` is reserved on a GPU, else resident.
     ``finished_at`` is UTC. ``files_digest`` is of the checksums of the run's other files
-    (:mod:`experiments.records.checksums`). Fields with a default may be missing in older results.
+    (:mod:`experiments.records.checksums`). ``step_kind`` is how training steps were computed
+    (:mod:`transformer.training.step_kinds`). Fields with a default may be missing in older results.
     """
 
     experiment: str
@@ -99,6 +100,7 @@ class Result:
     test_parses: Parses | None = None
     peak_memory_bytes: int | None = None
     files_digest: str | None = None
+    step_kind: str | None = None
 
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.finished_at)

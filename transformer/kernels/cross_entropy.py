@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
+from transformer.config import PAD_ID
+
 # Elements of logits that exist at a time: few enough for a CPU's cache, enough to fill a GPU.
 _CPU_ELEMENTS = 2**21
 _GPU_ELEMENTS = 2**28
@@ -21,7 +23,12 @@ _SIZES = 8
 
 
 def chunked_cross_entropy(
-    states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, vocab_size: int
+    states: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    vocab_size: int,
+    padded: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Sums over ``targets`` of the smoothed loss and of the negative log-likelihood.
 
@@ -32,7 +39,7 @@ def chunked_cross_entropy(
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     result = _ChunkedCrossEntropy.apply(
-        states, weight, targets, smoothing, vocab_size, dtype, torch.is_grad_enabled()
+        states, weight, targets, smoothing, vocab_size, padded, dtype, torch.is_grad_enabled()
     )
     return cast(tuple[Tensor, Tensor], result)
 
@@ -48,10 +55,14 @@ class _ChunkedCrossEntropy(Function):
         targets: Tensor,
         smoothing: float,
         vocab_size: int,
+        padded: bool,
         dtype: torch.dtype,
         with_gradient: bool,
     ) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(dtype, torch.float32)
+        is_real = targets.ne(PAD_ID)[:, None] if padded else None
+        if is_real is not None:
+            states = states * is_real  # so that padding adds nothing to the gradient of weights
         h_all, w = states.to(dtype), weight.to(dtype)
         grad_states = torch.empty_like(h_all)
         grad_weight = torch.zeros_like(weight)
@@ -74,7 +85,8 @@ class _ChunkedCrossEntropy(Function):
             # of the wide matrix, turns these into probabilities.
             powers = logits.sub_(largest).exp_()
             total = powers.sum(-1, keepdim=True)
-            log_z_sum += (largest + total.log())[:real].sum()
+            log_z = (largest + total.log())[:real]
+            log_z_sum += (log_z if is_real is None else log_z * is_real[part]).sum()
             if with_gradient:
                 powers.scatter_add_(1, y, (smoothing - 1.0) * total)
                 gradient = powers.to(dtype)
@@ -84,6 +96,8 @@ class _ChunkedCrossEntropy(Function):
         if with_gradient:
             # The uniform share of ε is the same for every logit: two vectors, not a matrix.
             grad_states -= smoothing * weight_mean.to(dtype)
+            if is_real is not None:
+                grad_states *= is_real
             grad_weight[:vocab_size] -= (smoothing / vocab_size * states_sum).to(weight.dtype)
             ctx.save_for_backward(grad_states.to(states.dtype), grad_weight)
         nll = log_z_sum - target_logit_sum
@@ -96,4 +110,4 @@ class _ChunkedCrossEntropy(Function):
         grad_smoothed: Tensor = grad_outputs[0]
         grad_states, grad_weight = ctx.saved_tensors
         scale = grad_smoothed.to(grad_states.dtype)
-        return grad_states * scale, grad_weight * grad_smoothed, None, None, None, None, None
+        return grad_states * scale, grad_weight * grad_smoothed, *(None,) * 6

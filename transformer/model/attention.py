@@ -1,7 +1,8 @@
 """Scaled dot-product and multi-head attention (section 3.2).
 
 Masks are additive: 0 where a query may attend to a key and -inf where it may not, or a bias of a
-variant. They broadcast to ``(batch, num_heads, queries, keys)``.
+variant. They broadcast to ``(batch, num_heads, queries, keys)``. In packed batches
+:class:`~transformer.kernels.sentence_attention.Sentences` takes the place of a mask.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer.kernels.key_value_cache import KeyValueCache
+from transformer.kernels.sentence_attention import Sentences, attend_within_sentences
 from transformer.kernels.softmax import softmax_base2
 
 
@@ -27,6 +29,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
     Returns:
         ``(batch, num_heads, queries, d_v)``
     """
+    if isinstance(mask, Sentences):
+        return attend_within_sentences(query, key, value, mask)
     if query.is_cuda:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask.to(query.dtype))
     # On CPUs the fused kernel spends most of its time in its backward pass when sentences are

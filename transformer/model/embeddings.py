@@ -13,6 +13,7 @@ from transformer.config import ModelConfig
 from transformer.kernels.dropout import Dropout
 from transformer.kernels.lookup import lookup
 from transformer.kernels.padded_matrix import PaddedMatrix
+from transformer.model.packed import PackedTokens
 
 
 def sinusoids(length: int, d_model: int, start: int = 0) -> Tensor:
@@ -58,14 +59,18 @@ class Embedding(PaddedMatrix):
             self._sinusoids = sinusoids(len(self._sinusoids), self.d_model).to(self.weight)
         return self
 
-    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
+    def forward(self, tokens: Tensor | PackedTokens, start: int = 0) -> Tensor:
         """Embed ``tokens`` ``(batch, length)`` at the positions from ``start`` on.
 
         Returns:
             ``(batch, length, d_model)``
         """
-        embedded = lookup(self.weight, tokens) * math.sqrt(self.d_model)
-        return self.dropout(embedded + self.encode_positions(start, tokens.size(1)))
+        if isinstance(tokens, PackedTokens):
+            table = self.encode_positions(0, tokens.longest)
+            ids, positions = tokens.ids, lookup(table, tokens.positions)
+        else:
+            ids, positions = tokens, self.encode_positions(start, tokens.size(1))
+        return self.dropout(lookup(self.weight, ids) * math.sqrt(self.d_model) + positions)
 
     def encode_positions(self, start: int, length: int) -> Tensor:
         """What positions from ``start`` on add to their embeddings, ``(length, d_model)``."""

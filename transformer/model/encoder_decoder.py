@@ -15,6 +15,7 @@ from transformer.kernels.key_value_cache import KeyValueCache
 from transformer.kernels.padded_matrix import PaddedMatrix
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.embeddings import Embedding
+from transformer.model.packed import PackedTokens
 
 
 class FeedForward(nn.Module):
@@ -93,8 +94,10 @@ class DecoderLayer(nn.Module):
         return self.feed_forward_norm(tgt, self.feed_forward)
 
 
-def padding_mask(tokens: Tensor) -> Tensor:
+def padding_mask(tokens: Tensor | PackedTokens) -> Tensor:
     """Additive mask ``(batch, 1, 1, length)`` that hides padding from all queries."""
+    if isinstance(tokens, PackedTokens):
+        return tokens.mask(tokens)
     return additive_mask(tokens.eq(PAD_ID))[:, None, None, :]
 
 
@@ -151,27 +154,30 @@ class Transformer(nn.Module):
         """Logits ``(batch, tgt, vocab_size)`` of the word-piece after each of ``tgt``."""
         return self.output.logits(self.states(src, tgt))
 
-    def states(self, src: Tensor, tgt: Tensor) -> Tensor:
+    def states(self, src: Tensor | PackedTokens, tgt: Tensor | PackedTokens) -> Tensor:
         """The decoder's output ``(batch, tgt, d_model)``, before the pre-softmax map.
 
         Args:
-            src: ``(batch, src)``
+            src: ``(batch, src)``, or both sides packed
             tgt: ``(batch, tgt)``, beginning with the begin-of-sentence id
         """
         mask = padding_mask(src)
         return self.decode(tgt, self.encode(src, mask), mask)
 
-    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+    def encode(self, src: Tensor | PackedTokens, src_mask: Tensor) -> Tensor:
         """``(batch, src)`` to the memory ``(batch, src, d_model)``."""
         memory = self.embedding(src)
         for layer in self.encoder:
             memory = layer(memory, src_mask)
         return memory
 
-    def decode(self, tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+    def decode(self, tgt: Tensor | PackedTokens, memory: Tensor, memory_mask: Tensor) -> Tensor:
         """``(batch, tgt)`` to states ``(batch, tgt, d_model)``, all positions at once."""
         states = self.embedding(tgt)
-        tgt_mask = causal_mask(tgt.size(1), tgt.device)
+        if isinstance(tgt, PackedTokens):
+            tgt_mask, memory_mask = tgt.mask(tgt, causal=True), tgt.mask_to(memory_mask)
+        else:
+            tgt_mask = causal_mask(tgt.size(1), tgt.device)
         for layer in self.decoder:
             projected = *layer.cross_attention.keys_values(memory), memory_mask
             states = layer(states, tgt_mask, projected)

@@ -16,6 +16,8 @@ from transformer.errors import InputError
 ACCUMULATE = "accumulate_grad_batches"
 #: Where it says which training it is of.
 TRAINING = "training_digest"
+#: Where it says how its steps were computed; earlier versions' were ``plain`` or ``compiled``.
+STEP_KIND = "step_kind"
 
 
 def check_trainings(checkpoints: Iterable[Path], config: Config) -> None:

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import lightning.pytorch as lightning
 import numpy as np
 import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
+from torch.optim import Optimizer
 
 from transformer.config import PAD_ID, Config, training_digest
 from transformer.data.batches import Batch
 from transformer.kernels.halves import loss_of_halves
 from transformer.training.checkpoints import (
     ACCUMULATE,
+    STEP_KIND,
     TRAINING,
     check_training,
     recount_batches,
 )
-from transformer.training.loss import smoothed_cross_entropy
+from transformer.training.loss import loss_sums
 from transformer.training.optimizer import NonFiniteError, learning_rate, make_optimizer
+from transformer.training.packing import PackedBatch
 from transformer.training.precision import autocast
+from transformer.training.step_kinds import StepKind, takes_whole_batches
+from transformer.training.whole_step import WholeStep, choose_steps
 from transformer.variant import build
 
 Given = ParamSpec("Given")
@@ -60,11 +67,11 @@ class TransformerModule(lightning.LightningModule):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.training.seed)
             self.model = build(config.model)
-        compile = config.training.compile
-        if compile:
-            # Otherwise DDP cuts the graph where its buckets end.
-            torch._dynamo.config.optimize_ddp = False
-        self._compiled_sums = torch.compile(self._sums, dynamic=True) if compile else None
+        self._compiled_sums: Callable[..., tuple[Tensor, Tensor]] | None = None
+        self.step_kind: StepKind = "compiled" if config.training.compile else "plain"
+        self._compile(self.step_kind)
+        self._begun_as: StepKind | None = None  # if training is resumed
+        self._whole_step: WholeStep | None = None
         self._batch_number = 0
         # Norms that have not been read: on a GPU, reading one stalls it.
         self._norms: list[tuple[int, int, Tensor]] = []
@@ -81,6 +88,15 @@ class TransformerModule(lightning.LightningModule):
         """The learning rate of step ``steps + 1``."""
         return learning_rate(steps + 1, self.config.model.d_model, self.config.training)
 
+    def _compile(self, kind: StepKind) -> None:
+        """Compile the loss of padded batches, or not."""
+        if kind != "compiled":
+            self._compiled_sums = None
+        elif self._compiled_sums is None:
+            # Otherwise DDP cuts the graph where its buckets end.
+            torch._dynamo.config.optimize_ddp = False
+            self._compiled_sums = torch.compile(self._sums, dynamic=True)
+
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sums over the target word-pieces of the smoothed loss and of the plain one, in nats."""
         return self._call(self._sums, batch)
@@ -96,14 +112,30 @@ class TransformerModule(lightning.LightningModule):
     def _sums(
         self, src: Tensor, inputs: Tensor, targets: Tensor, real_targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        states = self.model.states(src, inputs).flatten(0, 1)
-        return smoothed_cross_entropy(
-            states.index_select(0, real_targets),
-            self.model.output.weight,
-            targets.flatten().index_select(0, real_targets),
-            self.config.training.label_smoothing,
-            self.config.model.vocab_size,
+        smoothing = self.config.training.label_smoothing
+        return loss_sums(self.model, smoothing, src, inputs, targets, real_targets)
+
+    def setup(self, stage: str) -> None:
+        """Expect the hook of this module to be called, of which Lightning would warn."""
+        hook = "You have overridden `on_before_batch_transfer` in `LightningModule`"
+        warnings.filterwarnings("ignore", hook)
+
+    def on_train_start(self) -> None:
+        """Choose how steps are computed, now that weights and the optimizer's state are loaded."""
+        self.step_kind, self._whole_step = choose_steps(
+            self.model,
+            self.config,
+            self.trainer.optimizers[0],
+            self._begun_as,
+            takes_whole_batches(self.trainer),
         )
+        self._compile(self.step_kind)
+
+    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch | PackedBatch:
+        """Lay the sentences end to end, where steps are packed."""
+        if self._whole_step is None or not self.trainer.training:
+            return batch
+        return self._whole_step.prepare(batch)
 
     def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The same as ``loss``, with the fastest way to its gradient.
@@ -118,17 +150,23 @@ class TransformerModule(lightning.LightningModule):
         return self.loss(batch)
 
     @_without_stop_iteration
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def training_step(self, batch: Batch | PackedBatch, batch_idx: int) -> Tensor:
         """This shard's part of the smoothed loss per target word-piece of the global batch."""
         self._seed(self.config.training.seed, batch.number, batch.shard)
-        smoothed, nll = self.training_loss(batch)
+        self._batch_number = batch.number
+        norm = None
+        if self._whole_step is not None:
+            smoothed, nll, norm = self._whole_step(batch)
+        else:
+            smoothed, nll = self.training_loss(cast(Batch, batch))
         # Lightning averages over ranks and micro-batches, so each scales its sum by their number.
         scale = batch.shards / batch.target_tokens
-        self._batch_number = batch.number
         if self._at_log_step():
             if batch_idx % self.trainer.accumulate_grad_batches == 0:
                 self._train_sums = smoothed.new_zeros(2)
             self._train_sums += torch.stack([smoothed.detach(), nll]) * scale
+        if norm is not None:
+            self._end_step(norm, self.trainer.optimizers[0])
         return smoothed * scale
 
     def _seed(self, *numbers: int) -> None:
@@ -138,19 +176,36 @@ class TransformerModule(lightning.LightningModule):
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
+    # A step in one piece has been taken within training_step, and Lightning only counts it.
+
     @_without_stop_iteration
     def backward(self, *args: Any, **kwargs: Any) -> None:
         """As Lightning does."""
-        super().backward(*args, **kwargs)
+        if self._whole_step is None:
+            super().backward(*args, **kwargs)
+
+    def optimizer_zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """As Lightning does."""
+        if self._whole_step is None:
+            super().optimizer_zero_grad(*args, **kwargs)
 
     @_without_stop_iteration
-    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: Optimizer | LightningOptimizer,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
         """As Lightning does."""
-        super().optimizer_step(*args, **kwargs)
+        if self._whole_step is None:
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        elif optimizer_closure is not None:
+            optimizer_closure()
 
     def configure_gradient_clipping(
         self,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
@@ -164,13 +219,17 @@ class TransformerModule(lightning.LightningModule):
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if (limit := self.config.training.clip_norm) is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        self._end_step(norm, optimizer)
+        super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def _end_step(self, norm: Tensor, optimizer: Optimizer) -> None:
+        """Log a step and check its gradient."""
         self._norms.append((self.global_step, self._batch_number, norm))
         if self._at_log_step():
             self.log("gradient_norm", norm)
             self._log_step(optimizer.param_groups[0]["lr"])
         if self._at_log_step() or not norm.is_cuda:
             self._check_norms()
-        super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def _check_norms(self) -> None:
         """Read all norms since the last time."""
@@ -196,6 +255,7 @@ class TransformerModule(lightning.LightningModule):
         self._check_norms()
         checkpoint[ACCUMULATE] = self.trainer.accumulate_grad_batches
         checkpoint[TRAINING] = training_digest(self.config)
+        checkpoint[STEP_KIND] = self.step_kind
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse the checkpoint of another training, and let the Trainer continue with another
@@ -204,6 +264,7 @@ class TransformerModule(lightning.LightningModule):
         if self._trainer is not None and "optimizer_states" in checkpoint:
             check_training(checkpoint, self.config, self.trainer.ckpt_path)
             recount_batches(checkpoint, self.trainer.accumulate_grad_batches)
+            self.step_kind = self._begun_as = checkpoint.get(STEP_KIND, self.step_kind)
 
     @_without_stop_iteration
     def validation_step(self, batch: Batch, batch_idx: int) -> None:

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from transformer.config import ModelConfig
+from transformer.kernels.sentence_attention import Sentences
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.embeddings import Embedding
 from transformer.model.encoder_decoder import Transformer
+from transformer.model.packed import positions_in
 
 
 class UnpositionedEmbedding(Embedding):
@@ -33,12 +35,15 @@ class NoPositionsTransformer(Transformer):
             layer.self_attention = self.self_attention(*sizes)
 
 
-def positions_of(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def positions_of(query: Tensor, key: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """The positions of ``(…, queries, d_k)`` and ``(…, keys, d_k)`` in their sentence.
 
     While decoding, the queries are the newest position of each hypothesis, and the keys hold an
     entry for each hypothesis and position; at the first position each query sees only its own.
     """
+    if isinstance(mask, Sentences):
+        of_queries = positions_in(mask.seg_q, mask.cu_q)
+        return of_queries, positions_in(mask.seg_k, mask.cu_k)
     queries, keys = query.size(-2), key.size(-2)
     entries = torch.arange(keys, device=key.device) // (1 if keys == queries else queries)
     return entries[-queries:], entries
@@ -48,7 +53,7 @@ class RotaryAttention(MultiHeadAttention):
     """Pairs of query and key rotated by their positions (Su et al. 2021, equation 34)."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        at, entries = positions_of(query, key)
+        at, entries = positions_of(query, key, mask)
         return super().attend(_rotate(query, at), _rotate(key, entries), value, mask)
 
 
@@ -77,7 +82,7 @@ class RelativeAttention(MultiHeadAttention):
         nn.init.xavier_uniform_(self.relative)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        at, entries = positions_of(query, key)
+        at, entries = positions_of(query, key, mask)
         distance = (entries - at[:, None]).clamp(-self.furthest, self.furthest) + self.furthest
         vectors = self.relative[distance].to(query.dtype)
         bias = torch.einsum("bhqd,qkd->bhqk", query, vectors) * self.d_k**-0.5
@@ -94,7 +99,7 @@ class AlibiAttention(MultiHeadAttention):
     """Scores fall with the distance, at another slope in each head (Press et al. 2022)."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        at, entries = positions_of(query, key)
+        at, entries = positions_of(query, key, mask)
         heads = torch.arange(1, self.num_heads + 1, device=query.device)
         slopes = 2.0 ** (-8 * heads / self.num_heads)
         bias = -slopes[:, None, None] * (entries - at[:, None]).abs()

@@ -1,0 +1,52 @@
+"""Sentences laid end to end instead of padded.
+
+So all batches have one shape. A model takes them in place of a padded tensor of ids. Its modules see a batch of one long sentence;
+positions count within each sentence, and the mask of attention keeps sentences apart.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from transformer.kernels.sentence_attention import Sentences
+
+
+class PackedTokens(NamedTuple):
+    """One side of a batch.
+
+    Attributes:
+        ids: ``(1, length)``
+        sentence: ``(length,)``, the number of each token's sentence, int32
+        offsets: ``(sentences + 1,)``, where each sentence begins, and the end, int32
+        longest: the most tokens that a sentence may have
+    """
+
+    ids: Tensor
+    sentence: Tensor
+    offsets: Tensor
+    longest: int
+
+    @property
+    def positions(self) -> Tensor:
+        """``(length,)``, each token's position in its sentence."""
+        return positions_in(self.sentence, self.offsets)
+
+    def mask(self, keys: PackedTokens, causal: bool = False) -> Tensor:
+        """What takes the place of a mask of attention from these tokens to ``keys``."""
+        return cast(
+            Tensor, Sentences(self.sentence, keys.sentence, self.offsets, keys.offsets, causal)
+        )
+
+    def mask_to(self, mask: Tensor) -> Tensor:
+        """The mask of attention from these tokens to the keys of another mask."""
+        keys = cast(Sentences, mask)
+        return cast(Tensor, keys._replace(seg_q=self.sentence, cu_q=self.offsets))
+
+
+def positions_in(sentence: Tensor, offsets: Tensor) -> Tensor:
+    """The position of each token in its sentence, ``(length,)``."""
+    places = torch.arange(len(sentence), device=sentence.device, dtype=offsets.dtype)
+    return places - offsets[sentence]
