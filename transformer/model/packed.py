@@ -1,7 +1,8 @@
 """Sentences laid end to end instead of padded.
 
-So all batches have one shape. A model takes them in place of a padded tensor of ids. Its modules see a batch of one long sentence;
-positions count within each sentence, and the mask of attention keeps sentences apart.
+All batches have one shape then. A model takes them in place of a padded tensor of ids. Its modules
+see a batch of one long sentence; positions count within each sentence, and the mask of attention
+keeps sentences apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ways to compute a training step, and what each needs.
+"""The ways to compute a training step.
 
 ``plain``
     one operation after another on padded batches, on any device

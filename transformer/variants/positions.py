@@ -35,15 +35,12 @@ class NoPositionsTransformer(Transformer):
             layer.self_attention = self.self_attention(*sizes)
 
 
-def positions_of(query: Tensor, key: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def positions_of(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """The positions of ``(…, queries, d_k)`` and ``(…, keys, d_k)`` in their sentence.
 
     While decoding, the queries are the newest position of each hypothesis, and the keys hold an
     entry for each hypothesis and position; at the first position each query sees only its own.
     """
-    if isinstance(mask, Sentences):
-        of_queries = positions_in(mask.seg_q, mask.cu_q)
-        return of_queries, positions_in(mask.seg_k, mask.cu_k)
     queries, keys = query.size(-2), key.size(-2)
     entries = torch.arange(keys, device=key.device) // (1 if keys == queries else queries)
     return entries[-queries:], entries
@@ -53,7 +50,9 @@ class RotaryAttention(MultiHeadAttention):
     """Pairs of query and key rotated by their positions (Su et al. 2021, equation 34)."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        at, entries = positions_of(query, key, mask)
+        at, entries = positions_of(query, key)
+        if isinstance(mask, Sentences):
+            at, entries = positions_in(mask.seg_q, mask.cu_q), positions_in(mask.seg_k, mask.cu_k)
         return super().attend(_rotate(query, at), _rotate(key, entries), value, mask)
 
 
@@ -82,7 +81,7 @@ class RelativeAttention(MultiHeadAttention):
         nn.init.xavier_uniform_(self.relative)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        at, entries = positions_of(query, key, mask)
+        at, entries = positions_of(query, key)
         distance = (entries - at[:, None]).clamp(-self.furthest, self.furthest) + self.furthest
         vectors = self.relative[distance].to(query.dtype)
         bias = torch.einsum("bhqd,qkd->bhqk", query, vectors) * self.d_k**-0.5
@@ -99,7 +98,7 @@ class AlibiAttention(MultiHeadAttention):
     """Scores fall with the distance, at another slope in each head (Press et al. 2022)."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        at, entries = positions_of(query, key, mask)
+        at, entries = positions_of(query, key)
         heads = torch.arange(1, self.num_heads + 1, device=query.device)
         slopes = 2.0 ** (-8 * heads / self.num_heads)
         bias = -slopes[:, None, None] * (entries - at[:, None]).abs()
