@@ -366,7 +366,7 @@ def export(
         format: of the model
         quantization: of CTranslate2's weights [default: float32]
         output: folder to write [default: DIRECTORY/FORMAT]
-        check: translate N lines with both engines and compare [default: no check]
+        check: translate N lines with CTranslate2 and torch and compare [default: no check]
     """
     from experiments.export.export import export_run
 

@@ -97,7 +97,6 @@ ALLOWED = {
     "experiments.catalog": ("transformer", "experiments.records"),
     "experiments.callbacks": ("transformer", "experiments.records", "experiments.display"),
     "experiments.tracking": ("transformer", "experiments.records"),
-    "experiments.export.engine": ("transformer",),
     "experiments.evaluate": (
         "transformer",
         "experiments.records",
@@ -105,7 +104,6 @@ ALLOWED = {
         "experiments.display",
         "experiments.catalog",
         "experiments.callbacks",
-        "experiments.export.engine",
     ),
     "experiments.export": ("transformer", "experiments.records", "experiments.evaluate"),
     "experiments.attention": (
@@ -171,7 +169,7 @@ DOORS = {
     },
     "vl_convert": {"experiments.figures.render"},
     "safetensors": {"transformer.pretrained"},
-    "ctranslate2": {"experiments.export.engine"},
+    "ctranslate2": {"experiments.export.conversion"},
     "babel": {"transformer.data.corpora.cldr", "transformer.data.languages"},
 }
 

@@ -27,8 +27,8 @@ from transformer.data.trees import delinearise, escape, to_penn
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint
 from transformer.decoding.incremental import check_cache
-from transformer.errors import InputError, require
-from transformer.evaluation.perplexity import Decode, translate
+from transformer.errors import InputError
+from transformer.evaluation.perplexity import translate
 from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
 from transformer.model.encoder_decoder import Transformer
 from transformer.pretrained import WEIGHTS_FILE, load_weights
@@ -45,14 +45,13 @@ _LINES_AT_ONCE = 512
 class TrainedModel:
     """A trained model with its experiment and vocabulary.
 
-    ``averaged`` counts the checkpoints in its weights; ``search`` is None for our own.
+    ``averaged`` counts the checkpoints in its weights.
     """
 
     experiment: Experiment
     model: Transformer
     vocabulary: Vocabulary
     averaged: int = 1
-    search: Decode | None = None
 
     @property
     def is_parser(self) -> bool:
@@ -85,7 +84,6 @@ class TrainedModel:
             self.vocabulary,
             lines,
             self.experiment.config.decoding,
-            decode=self.search,
             constrain=self.constrain,
             on_progress=on_progress,
             first_line=first_line,
@@ -96,7 +94,6 @@ def load_trained(
     directory: Path | str,
     average: int | None = None,
     *,
-    engine: str = "torch",
     beam_size: int | None = None,
     length_penalty: float | None = None,
     device: torch.device | None = None,
@@ -105,7 +102,7 @@ def load_trained(
 
     Args:
         average: how many of the last checkpoints to average; None for as many as configured
-        engine, beam_size, length_penalty: as in :class:`DecodingOptions`
+        beam_size, length_penalty: as in :class:`DecodingOptions`
         device: None takes a GPU if there is one
 
     Raises:
@@ -120,14 +117,12 @@ def load_trained(
         if average is not None:
             raise InputError(f"{directory} is an export and holds no checkpoints to average")
         model = load_weights(experiment.config.model, directory).to(device)
-        trained = TrainedModel(experiment, model, run_vocabulary(directory))
-    else:
-        checkpoints = choose_checkpoints(experiment, directory, average)
-        try:
-            trained = load_average(experiment, checkpoints, run_vocabulary(directory), device)
-        except FileNotFoundError as error:
-            raise InputError(f"{error.filename} was removed, as by training: try again") from error
-    return with_ctranslate2(trained) if engine == "ctranslate2" else trained
+        return TrainedModel(experiment, model, run_vocabulary(directory))
+    checkpoints = choose_checkpoints(experiment, directory, average)
+    try:
+        return load_average(experiment, checkpoints, run_vocabulary(directory), device)
+    except FileNotFoundError as error:
+        raise InputError(f"{error.filename} was removed, as by training: try again") from error
 
 
 def choose_checkpoints(
@@ -158,18 +153,6 @@ def load_average(
     if experiment.config.model.model is not None:
         check_cache(model)
     return TrainedModel(experiment, model, vocabulary, len(checkpoints))
-
-
-def with_ctranslate2(trained: TrainedModel, folder: Path | None = None) -> TrainedModel:
-    """The same model searched by CTranslate2, or its export in ``folder``."""
-    if trained.is_parser:
-        raise InputError("CTranslate2 cannot be held to trees: parse with --engine torch")
-    require("ctranslate2")
-    from experiments.export.engine import CTranslate2Decoder
-
-    decoding = trained.experiment.config.decoding
-    engine = CTranslate2Decoder(trained.model, trained.vocabulary, decoding, folder=folder)
-    return replace(trained, search=engine.decode)
 
 
 def translate_stream(

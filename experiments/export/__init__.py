@@ -1,1 +1,1 @@
-"""Trained models for other programs, and search by CTranslate2."""
+"""Trained models for other programs."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from experiments.evaluate.trained import load_trained, text_of_split, with_ctranslate2
+from experiments.evaluate.trained import load_trained, text_of_split
 from experiments.records.data import recorded_data
 from experiments.records.experiment import CONFIG_FILE, DATA_FILE, EXPORT_FILE
 from experiments.records.outputs import to_average
@@ -44,7 +44,7 @@ def export_run(
 
     Args:
         output: the folder to write; None for one in ``directory``
-        check: how many lines to translate with both engines; None for no check
+        check: how many lines to translate with both; None for no check
     """
     if format != "ctranslate2" and not (quantization is None and check is None):
         raise InputError("--quantization and --check are for --format ctranslate2")
@@ -68,7 +68,7 @@ def export_run(
             if data is not None:  # it can be evaluated like a run
                 write_json(folder / DATA_FILE, to_dict(data))
         else:
-            from experiments.export.engine import write_ctranslate2_model
+            from experiments.export.conversion import write_ctranslate2_model
 
             write_ctranslate2_model(trained.model, trained.vocabulary, folder, quantization)
         files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
@@ -82,9 +82,11 @@ def export_run(
     size = sum(file.stat().st_size for file in output.iterdir())
     print(f"{output}  {size / 2**20:.1f} MiB")
     if lines:
-        theirs = with_ctranslate2(trained, output).decode(lines)
-        same = sum(x == y for x, y in zip(trained.decode(lines), theirs, strict=True))
-        print(f"{same:,} of {len(lines):,} lines are translated as by torch")
+        from experiments.export.conversion import compare_greedy
+
+        extra = trained.experiment.config.decoding.max_extra_length
+        same, compared = compare_greedy(trained.model, trained.vocabulary, output, lines, extra)
+        print(f"{same:,} of {compared:,} lines are translated as by torch, by greedy search")
 
 
 def _weights(directory: Path, count: int) -> list[str]:

@@ -81,9 +81,6 @@ class DecodingOptions:
     average: int | None = None
     """last checkpoints to average [default: the experiment's]"""
 
-    engine: Literal["torch", "ctranslate2"] = "torch"
-    """what decodes"""
-
     beam_size: int | None = None
     """1 is greedy [default: the experiment's]"""
 
@@ -102,9 +99,7 @@ def load_experiment(directory: Path) -> Experiment:
             f"{directory} is not the directory of a run: it has no {CONFIG_FILE}{hint}"
         )
     if (directory / "model.bin").is_file():
-        raise InputError(
-            f"{directory} is an export for CTranslate2: give the run, with --engine ctranslate2"
-        )
+        raise InputError(f"{directory} is an export for CTranslate2: give the run")
     return read_experiment(path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,6 @@ from transformer.decoding import Constraint, decode_sentences
 from transformer.errors import InputError
 from transformer.model.encoder_decoder import Transformer, evaluating
 from transformer.training.loss import smoothed_cross_entropy
-
-# Like decode_sentences: from sources to (index, translation), in any order.
-Decode = Callable[[list[list[int]]], Iterable[tuple[int, list[int]]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +86,6 @@ def translate(
     lines: Sequence[str],
     config: DecodingConfig,
     *,
-    decode: Decode | None = None,
     constrain: Callable[[Sequence[str]], Constraint] | None = None,
     on_progress: Callable[[int], Any] | None = None,
     first_line: int = 1,
@@ -99,7 +95,6 @@ def translate(
     So does, with a warning, a line of more than ``MAX_PIECES``.
 
     Args:
-        decode: a search to use instead of :func:`decode_sentences`
         constrain: called with the lines of a batch, gives what may be written for them
         on_progress: called with the number of lines done so far
         first_line: the number of the first one in the text that they are from
@@ -115,10 +110,7 @@ def translate(
         assert constrain is not None
         return constrain([lines[rows[index]] for index in batch])
 
-    if decode is None:
-        decoded = decode_sentences(model, sources, config, constrain=constrain and allow)
-    else:
-        decoded = decode(sources)
+    decoded = decode_sentences(model, sources, config, constrain=constrain and allow)
     for done, (index, hypothesis) in enumerate(decoded, start=1):
         translations[rows[index]] = vocabulary.decode(hypothesis)
         if on_progress is not None:

@@ -1,4 +1,4 @@
-"""Exports as a user uses them; CTranslate2 gives our scores and finds the same translations."""
+"""Exports as a user uses them; CTranslate2 gives our scores and the same greedy translations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import torch
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE
 from experiments.export import export as export_module
-from experiments.export.engine import CTranslate2Decoder, write_ctranslate2_model
+from experiments.export.conversion import compare_greedy, write_ctranslate2_model
 from experiments.export.export import _take_back
 from tests.experiments.conftest import Command
-from tests.samples import TINY_MODEL, flip_a_bit, random_sentences, tiny_model
+from tests.samples import TINY_MODEL, flip_a_bit, random_sentences
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, Positions
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences
@@ -48,15 +48,17 @@ def some_sources(lengths: Sequence[int]) -> list[list[int]]:
     return [random_sentences([length])[0].tolist() for length in lengths]
 
 
+def some_lines(vocabulary: Vocabulary, lengths: Sequence[int]) -> list[str]:
+    """Lines of about so many word-pieces."""
+    return [vocabulary.decode(source[:-1]) or "one" for source in some_sources(lengths)]
+
+
 def check_same(
-    model: Transformer,
-    vocabulary: Vocabulary,
-    decoding: DecodingConfig,
-    sources: Sequence[Sequence[int]],
-) -> dict[int, list[int]]:
-    found = dict(CTranslate2Decoder(model, vocabulary, decoding).decode(sources))
-    assert found == dict(decode_sentences(model, sources, decoding))
-    return found
+    model: Transformer, vocabulary: Vocabulary, folder: Path, lines: Sequence[str], extra: int = 7
+) -> None:
+    write_ctranslate2_model(model, vocabulary, folder)
+    same = compare_greedy(model, vocabulary, folder, lines, extra)
+    assert same == (len(lines), len(lines))
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -79,63 +81,69 @@ def test_each_row_of_table_3_has_our_scores(
         torch.testing.assert_close(torch.tensor(found.log_probs), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
-@pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("positions", get_args(Positions))
-def test_the_same_hypotheses_as_ours(
-    positions: Positions, beam_size: int, alpha: float, vocabulary: Vocabulary
+def test_the_same_greedy_translations_as_ours(
+    positions: Positions, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
-    """One-token sentences among them, more than one batch, and each way through the search."""
+    """One-token sentences among them, and more than one batch."""
     config = dataclasses.replace(TINY_MODEL, positions=positions)
-    decoding = DecodingConfig(beam_size=beam_size, length_penalty=alpha, max_extra_length=7)
-    sources = some_sources([1, 2, *torch.randint(2, 25, (101,)).tolist()])
-    found = check_same(lively_model(config), vocabulary, decoding, sources)
-    assert len({len(hypothesis) for hypothesis in found.values()}) > 2
+    lengths = [1, 2, *torch.randint(2, 25, (101,)).tolist()]
+    check_same(lively_model(config), vocabulary, tmp_path, some_lines(vocabulary, lengths))
 
 
-def test_hypotheses_that_reach_the_length_limit_are_as_ours(vocabulary: Vocabulary) -> None:
-    model, sources = lively_model(TINY_MODEL, end=-3.0), some_sources([3, 11, 2, 7, 3])
-    found = check_same(model, vocabulary, DecodingConfig(max_extra_length=5), sources)
-    assert [len(found[row]) for row in range(5)] == [8, 16, 7, 12, 8]
+def test_translations_that_reach_the_length_limit_are_as_ours(
+    vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    model, lines = lively_model(TINY_MODEL, end=-3.0), some_lines(vocabulary, [3, 11, 2, 7, 3])
+    sources = vocabulary.encode(lines)
+    greedy = DecodingConfig(beam_size=1, max_extra_length=5)
+    for row, translation in decode_sentences(model, sources, greedy):
+        assert len(translation) == len(sources[row]) + 5
+    check_same(model, vocabulary, tmp_path, lines, extra=5)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_padding_and_the_begin_are_never_chosen(beam_size: int, vocabulary: Vocabulary) -> None:
+def test_padding_and_the_begin_are_never_chosen(vocabulary: Vocabulary, tmp_path: Path) -> None:
     model = lively_model(TINY_MODEL)
     with torch.no_grad():
         model.embedding.weight[[PAD_ID, BOS_ID]] = 3 * model.embedding.weight[[7, 11]]
         tgt = torch.tensor([[BOS_ID, 5, 7, 11, 13, 17, 23]])
         likeliest = model(torch.tensor([[5, 7, EOS_ID]]), tgt).argmax(-1)
     assert {PAD_ID, BOS_ID} & set(likeliest[0].tolist()), "the model is not tempted"
-    decoding = DecodingConfig(beam_size=beam_size, max_extra_length=5)
-    found = check_same(model, vocabulary, decoding, some_sources([2, 3, 5, 7, 11, 13]))
-    assert not any({PAD_ID, BOS_ID, EOS_ID} & set(hypothesis) for hypothesis in found.values())
+    check_same(model, vocabulary, tmp_path, some_lines(vocabulary, [2, 3, 5, 7, 11, 13]))
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
 def test_no_logit_below_ten_thousand_outweighs_that_padding_is_never_chosen(
-    beam_size: int, vocabulary: Vocabulary
+    vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
-    model, sources = lively_model(TINY_MODEL, end=-3.0), some_sources([7])
+    model, lines = lively_model(TINY_MODEL, end=-3.0), some_lines(vocabulary, [7])
+    sources = vocabulary.encode(lines)
+    greedy = DecodingConfig(beam_size=1, max_extra_length=7)
+    ((_, written),) = decode_sentences(model, sources, greedy)
     with torch.no_grad():
-        logits = model(torch.tensor(sources), torch.tensor([[BOS_ID]]))[0, 0]
-        largest, likeliest = logits.max(0)
+        logits = model(torch.tensor(sources), torch.tensor([[BOS_ID, *written]]))[0]
+        likeliest = logits[0].argmax()
+        largest = logits[:, likeliest].max()
         model.embedding.weight[PAD_ID] = model.embedding.weight[likeliest] * 9_000 / largest
-    decoding = DecodingConfig(beam_size=beam_size, max_extra_length=5)
-    assert check_same(model, vocabulary, decoding, sources)[0]
+    check_same(model, vocabulary, tmp_path, lines)
 
 
-def test_a_sentence_with_too_many_positions_is_left_to_our_search(vocabulary: Vocabulary) -> None:
-    decoding = DecodingConfig(beam_size=1, max_extra_length=3)
-    check_same(lively_model(TINY_MODEL, end=3.0), vocabulary, decoding, some_sources([3, 2_046]))
-
-
-def test_torch_keeps_its_threads(
-    vocabulary: Vocabulary, set_threads: Callable[[int], None]
+def test_lines_that_ctranslate2_does_not_take_are_left_out_and_torch_keeps_its_threads(
+    vocabulary: Vocabulary, tmp_path: Path, set_threads: Callable[[int], None]
 ) -> None:
     set_threads(2)
-    CTranslate2Decoder(tiny_model().float(), vocabulary, DecodingConfig())
+    model = lively_model(TINY_MODEL, end=3.0)
+    write_ctranslate2_model(model, vocabulary, tmp_path)
+    lines = ["", *some_lines(vocabulary, [3]), "one " * 2_100]
+    assert compare_greedy(model, vocabulary, tmp_path, lines, 3) == (1, 1)
     assert torch.get_num_threads() == 2
+
+
+def test_other_weights_translate_otherwise(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    write_ctranslate2_model(lively_model(TINY_MODEL), vocabulary, tmp_path)
+    lines = some_lines(vocabulary, [5, 7, 11, 13])
+    other = lively_model(TINY_MODEL, end=-3.0)
+    same, compared = compare_greedy(other, vocabulary, tmp_path, lines, 7)
+    assert same < compared == 4
 
 
 def names(folder: Path) -> list[str]:
@@ -166,7 +174,7 @@ def test_an_export_is_written_beside_the_checkpoints_and_replaced(
         assert names(copy / format) == FORMATS[format]
     if format == "ctranslate2":
         (line,) = call("evaluate", copy / format).lines
-        assert "is an export for CTranslate2: give the run, with --engine ctranslate2" in line
+        assert line.endswith("is an export for CTranslate2: give the run")
     assert names(copy) == sorted([*names(finished), format])
 
 
@@ -237,24 +245,21 @@ def test_an_export_of_other_weights_is_named(format: str, copy: Path, call: Comm
     assert "export.json: damaged: export it again" in call("verify", copy).stdout
 
 
-def test_every_engine_and_export_gives_the_results_of_the_run(
-    finished: Path, tmp_path: Path, call: Command
-):
+def test_an_export_gives_the_results_of_the_run(finished: Path, tmp_path: Path, call: Command):
     export, output = tmp_path / "export", tmp_path / "hypotheses.txt"
     (tmp_path / "disk").mkdir()
     export.symlink_to(tmp_path / "disk")
     assert call("export", finished, "--format", "safetensors", "--output", export).code == 0
-    for place, engine in ((export, "torch"), (export, "ctranslate2"), (finished, "ctranslate2")):
-        assert call("evaluate", place, "--engine", engine, "--output", output).code == 0
-        assert output.read_bytes() == (finished / "valid.hypotheses.txt").read_bytes()
-        output.unlink()
+    assert call("evaluate", export, "--output", output).code == 0
+    assert output.read_bytes() == (finished / "valid.hypotheses.txt").read_bytes()
 
 
 def test_a_quantized_export_is_smaller_and_lines_are_compared_with_torchs(
     copy: Path, call: Command
 ):
     words = ("export", copy, "--format", "ctranslate2")
-    assert "\n5 of 5 lines are translated as by torch\n" in call(*words, "--check", "5").stdout
+    said = call(*words, "--check", "5").stdout
+    assert said.endswith("\n5 of 5 lines are translated as by torch, by greedy search\n")
     for quantization in ("int8", "float16"):
         assert call(*words, "--quantization", quantization).code == 0
     full, int8, half = (
@@ -275,15 +280,10 @@ def test_a_full_disk_leaves_nothing_behind(
     assert not [path for path in tmp_path.iterdir() if "export" in path.name]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    ["export --format ctranslate2", "export --format safetensors", "evaluate --engine ctranslate2"],
-)
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_missing_extra_is_reported_with_how_to_install_it(
-    arguments: str, finished: Path, monkeypatch: pytest.MonkeyPatch, call: Command
+    format: str, finished: Path, monkeypatch: pytest.MonkeyPatch, call: Command
 ):
-    for library in ("ctranslate2", "safetensors"):
-        monkeypatch.setitem(sys.modules, library, None)
-    verb, *options = arguments.split()
-    ended = call(verb, finished, *options)
+    monkeypatch.setitem(sys.modules, format, None)
+    ended = call("export", finished, "--format", format)
     assert ended.code == 2 and "is not installed: pip install '.[export]'" in ended.stderr

@@ -1,0 +1,165 @@
+"""The paper's model (sections 3.1 to 3.5) in CTranslate2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import torch
+from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
+from torch import Tensor, nn
+
+from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
+from transformer.data.vocabulary import Vocabulary
+from transformer.decoding import decode_sentences
+from transformer.errors import InputError
+from transformer.model.attention import MultiHeadAttention
+from transformer.model.embeddings import sinusoids
+from transformer.model.encoder_decoder import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    PostNorm,
+    Transformer,
+)
+
+# Rows of the table of positions; CTranslate2 refuses a sentence that needs more.
+_POSITIONS = 2_048
+# Added to the logits of padding and begin, which our search never chooses either. fp16 can hold
+# the number, and no logit outweighs it.
+_NEVER = -1e4
+# Source word-pieces per batch, with padding.
+_TOKENS_PER_BATCH = 1_024
+
+
+def write_ctranslate2_model(
+    model: Transformer, vocabulary: Vocabulary, folder: Path, quantization: str | None = None
+) -> None:
+    """Write ``model`` into an existing folder: weights, vocabulary and CTranslate2's settings.
+
+    Args:
+        quantization: what CTranslate2 calls a type, such as int8 or float16; None for float32
+    """
+    if type(model) is not Transformer:
+        raise InputError(f"CTranslate2 has no {type(model).__name__}: use --format safetensors")
+    spec = TransformerSpec(*_specify(model))
+    pieces = vocabulary.pieces()
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    config: Any = spec.config
+    config.unk_token, config.eos_token = pieces[UNK_ID], pieces[EOS_ID]
+    config.bos_token = config.decoder_start_token = pieces[BOS_ID]
+    config.add_source_eos = True
+    config.layer_norm_epsilon = 1e-5  # torch's own
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+
+
+def _specify(model: Transformer) -> tuple[Any, Any]:
+    """Encoder and decoder with the model's weights."""
+    config = model.config
+    settings: dict[str, Any] = {"pre_norm": False, "head_dim": max(config.d_k, config.d_v)}
+    encoder: Any = TransformerEncoderSpec(config.num_layers, config.num_heads, **settings)
+    decoder: Any = TransformerDecoderSpec(config.num_layers, config.num_heads, **settings)
+    if model.embedding.positions is None:
+        positions = sinusoids(_POSITIONS, config.d_model)
+    else:  # the last learned position is repeated, as in our model
+        index = torch.arange(_POSITIONS).clamp_(max=config.max_positions - 1)
+        positions = _copy(model.embedding.positions)[index]
+    pieces = model.embedding.weight[: config.vocab_size]
+    for stack, embeddings in ((encoder, encoder.embeddings[0]), (decoder, decoder.embeddings)):
+        embeddings.weight = _copy(pieces)
+        stack.position_encodings.encodings = positions
+    decoder.projection.weight = _copy(pieces)
+    decoder.projection.bias = torch.zeros(config.vocab_size)
+    decoder.projection.bias[[PAD_ID, BOS_ID]] = _NEVER
+    for layer, target in zip(model.encoder, encoder.layer, strict=True):
+        assert isinstance(layer, EncoderLayer)
+        _set_attention(target.self_attention, layer.self_attention, layer.self_attention_norm)
+        _set_feed_forward(target.ffn, layer.feed_forward, layer.feed_forward_norm)
+    for layer, target in zip(model.decoder, decoder.layer, strict=True):
+        assert isinstance(layer, DecoderLayer)
+        _set_attention(target.self_attention, layer.self_attention, layer.self_attention_norm)
+        _set_attention(target.attention, layer.cross_attention, layer.cross_attention_norm)
+        _set_feed_forward(target.ffn, layer.feed_forward, layer.feed_forward_norm)
+    return encoder, decoder
+
+
+def _set_attention(target: Any, attention: MultiHeadAttention, add: PostNorm) -> None:
+    """Copy the weights, padding queries, keys and values with zeros to one width.
+
+    Zeros change no product, and the scale stays that of the true d_k.
+    """
+    heads, d_k, d_v = attention.num_heads, attention.d_k, attention.d_v
+    width = max(d_k, d_v)
+    key, value = _copy(attention.key_value.weight).split([heads * d_k, heads * d_v])
+    query = _widen_heads(_copy(attention.query.weight), heads, width)
+    key, value = _widen_heads(key, heads, width), _widen_heads(value, heads, width)
+    if len(target.linear) == 2:
+        target.linear[0].weight = torch.cat([query, key, value])
+    else:
+        target.linear[0].weight = query
+        target.linear[1].weight = torch.cat([key, value])
+    output = _copy(attention.output.weight)
+    target.linear[-1].weight = _widen_heads(output.T, heads, width).T.contiguous()
+    target.queries_scale = d_k**-0.5
+    target.layer_norm.gamma, target.layer_norm.beta = _copy(add.norm.weight), _copy(add.norm.bias)
+
+
+def _widen_heads(weight: Tensor, heads: int, width: int) -> Tensor:
+    """``(heads * narrow, columns)`` to ``(heads * width, columns)``, zeros below each head."""
+    by_head = weight.unflatten(0, (heads, -1))
+    return nn.functional.pad(by_head, (0, 0, 0, width - by_head.size(1))).flatten(0, 1)
+
+
+def _set_feed_forward(target: Any, feed_forward: FeedForward, add: PostNorm) -> None:
+    for spec, linear in (
+        (target.linear_0, feed_forward.inner),
+        (target.linear_1, feed_forward.outer),
+    ):
+        spec.weight, spec.bias = _copy(linear.weight), _copy(linear.bias)
+    target.layer_norm.gamma, target.layer_norm.beta = _copy(add.norm.weight), _copy(add.norm.bias)
+
+
+def _copy(weight: Tensor) -> Tensor:
+    """A copy in fp32, because CTranslate2 quantizes in place."""
+    return weight.detach().to("cpu", torch.float32, copy=True)
+
+
+def compare_greedy(
+    model: Transformer,
+    vocabulary: Vocabulary,
+    folder: Path,
+    lines: Sequence[str],
+    max_extra_length: int,
+) -> tuple[int, int]:
+    """How many lines the export in ``folder`` translates as ``model`` does, and of how many.
+
+    Search is greedy, as it is then the same in both; with a beam, CTranslate2's length penalty is
+    another one. A line that is empty or too long for CTranslate2 is left out.
+    """
+    longest = _POSITIONS - max_extra_length
+    sources = [source for source in vocabulary.encode(list(lines)) if 1 < len(source) <= longest]
+    greedy = DecodingConfig(beam_size=1, max_extra_length=max_extra_length)
+    ours = dict(decode_sentences(model, sources, greedy))
+    threads = torch.get_num_threads()
+    translator: Any = ctranslate2.Translator(str(folder), device="cpu", intra_threads=threads)
+    pieces = vocabulary.pieces()
+    results = translator.translate_batch(
+        [[pieces[token] for token in source[:-1]] for source in sources],
+        beam_size=1,
+        max_batch_size=_TOKENS_PER_BATCH,
+        batch_type="tokens",
+        max_input_length=0,
+        max_decoding_length=max(map(len, sources), default=0) + max_extra_length,
+        min_decoding_length=0,
+    )
+    torch.set_num_threads(threads)  # CTranslate2 changes torch's setting
+    same = 0
+    for row, result in enumerate(results):
+        limit = len(sources[row]) + max_extra_length
+        same += result.hypotheses[0][:limit] == [pieces[token] for token in ours[row]]
+    return same, len(sources)
