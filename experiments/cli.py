@@ -301,7 +301,7 @@ def parse(
 
 
 @command(
-    'attention runs/multi30k-seed1 "A man is cleaning a window." --words --find',
+    'attention runs/multi30k-seed1 "A man is cleaning a window." --words',
     'attention runs/multi30k-seed1 "Two dogs play." --kind cross --layer 3 --output dogs.svg',
 )
 def attention(
@@ -314,7 +314,6 @@ def attention(
     layer: int | None = None,
     heads: str | None = None,
     words: bool = False,
-    find: bool = False,
     average: Average = None,
     output: Path | None = None,
     variant: Variants = (),
@@ -332,15 +331,12 @@ def attention(
         layer: from 1 [default: the last]
         heads: from 1, such as 1,5 [default: all]
         words: join word-pieces to words
-        find: list and draw the heads that do most of one thing
         output: file that ends in .html, .svg, .pdf or .png [default: DIRECTORY/attention.html]
     """
     from experiments.attention.command import show_attention
 
     trust(*variant)
-    show_attention(
-        directory, sentence, kind, layer, heads, words, find, translation, average, output
-    )
+    show_attention(directory, sentence, kind, layer, heads, words, translation, average, output)
 
 
 @command(

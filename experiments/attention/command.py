@@ -14,13 +14,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from experiments.attention.figure import (
     NAMES,
     READING,
-    Panel,
     attention_figure,
     colour_of,
     join_words,
     mark_pieces,
 )
-from experiments.attention.heads import rank
 from experiments.evaluate.trained import load_trained
 from experiments.figures.render import DrawingError, to_pdf, to_png, to_svg
 from experiments.records.experiment import load_experiment
@@ -42,7 +40,6 @@ def show_attention(
     layer: int | None,
     heads: str | None,
     words: bool,
-    find: bool,
     translation: str | None,
     average: int | None,
     output: Path | None,
@@ -54,8 +51,6 @@ def show_attention(
         raise InputError(f"{path} cannot be written: its name must end in {', '.join(_ENDINGS)}")
     model = load_experiment(directory).config.model
     check_output(path)
-    if find and not (layer is None and heads is None):
-        raise InputError("--find chooses layers and heads itself: leave out --layer and --heads")
     chosen = _parse_heads(heads, model.num_heads)
     trained = load_trained(directory, average)
     pieces = attend(
@@ -72,20 +67,13 @@ def show_attention(
     layer = last if layer is None else layer
     if not 1 <= layer <= last:
         raise InputError(f"there is no layer {layer}: the model has layers 1 to {last}")
-    numbers = ", ".join(map(str, chosen))
-    panels = [Panel(f"layer {layer}, head{'s' * (len(chosen) > 1)} {numbers}", layer, chosen)]
-    if find:
-        best = rank(kind, found[kind])
-        print(f"{NAMES[kind]}: heads that attend most to")
-        print("\n".join(f"{name:26} {', '.join(map(str, x))}" for name, x in best.items()))
-        panels = [Panel(f"{name}, {x[0]}", x[0].layer, [x[0].head]) for name, x in best.items()]
     if ending == ".html":
         page = attention_page(found, run=str(directory), kind=kind, layer=layer, heads=chosen)
         write_atomically(path, page)
     else:
         draw = {".svg": str, ".pdf": to_pdf, ".png": to_png}[ending]
         try:
-            drawn = draw(to_svg(attention_figure(kind, found[kind], panels)))
+            drawn = draw(to_svg(attention_figure(kind, found[kind], layer, chosen)))
         except DrawingError as error:
             raise InputError(f"{error}; --output with a name in .html needs no drawing") from error
         write_atomically(path, drawn)
@@ -127,7 +115,6 @@ def attention_page(
         names=NAMES,
         layers=range(1, num_layers + 1),
         heads={head: colour_of(head) for head in range(1, num_heads + 1)},
-        best={kind: rank(kind, attention) for kind, attention in found.items()},
         start={"kind": kind, "layer": layer, "heads": heads},
         views={
             kind: {

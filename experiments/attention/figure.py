@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -28,18 +28,8 @@ READING: dict[Kind, str] = {
 _FAINTEST = 0.05
 _ROW, _WIDTH = 19, 150  # in pixels: of a word, between the two columns of words
 _SPREAD = 9  # the lines of several heads are set apart by at most this
-_PANELS_IN_A_ROW = 3
 # Control word-pieces, which stand alone.
 _ENDS = {"<s>", "</s>"}
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """Heads of one layer that are drawn over each other, all counted from 1."""
-
-    title: str
-    layer: int
-    heads: Sequence[int]
 
 
 def mark_pieces(attention: Attention) -> Attention:
@@ -83,17 +73,21 @@ def _is_word(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def attention_figure(kind: Kind, attention: Attention, panels: Sequence[Panel]) -> Spec:
-    """Words in two columns, the lines between them as strong as the weight, a colour per head."""
-    heads = sorted({head for panel in panels for head in panel.heads})
+def attention_figure(kind: Kind, attention: Attention, layer: int, heads: Sequence[int]) -> Spec:
+    """Words in two columns, the lines between them as strong as the weight, a colour per head.
+
+    ``layer`` and ``heads`` are counted from 1.
+    """
+    several = len(heads) > 1
     colours = {
         "field": "head",
         "type": "nominal",
-        "scale": {"domain": heads, "range": [colour_of(head) for head in heads]},
-        "legend": None
-        if all(len(panel.heads) == 1 for panel in panels)
-        else {"title": "head", "symbolType": "stroke"},
+        "scale": {"domain": list(heads), "range": [colour_of(head) for head in heads]},
+        "legend": {"title": "head", "symbolType": "stroke"} if several else None,
     }
+    numbers = ", ".join(map(str, heads))
+    title = f"layer {layer}, {'heads' if several else 'head'} {numbers}"
+    weights = attention.weights[layer - 1]
     return figure(
         {
             "text": NAMES[kind],
@@ -101,20 +95,20 @@ def attention_figure(kind: Kind, attention: Attention, panels: Sequence[Panel]) 
             "anchor": "start",
             "offset": 16,
         },
-        concat=[_draw_panel(attention, panel, colours) for panel in panels],
-        columns=_PANELS_IN_A_ROW,
-        spacing=40,
+        concat=[_draw_heads(attention, title, _lines(weights, heads), colours)],
         background="white",  # on none, PNGs show faint lines in wrong colours
         padding=8,
     )
 
 
-def _draw_panel(attention: Attention, panel: Panel, colours: Spec) -> Spec:
+def _draw_heads(
+    attention: Attention, title: str, strokes: list[dict[str, float]], colours: Spec
+) -> Spec:
     rows = max(len(attention.queries), len(attention.keys))
     height = {"type": "quantitative", "axis": None, "scale": {"domain": [rows - 0.5, -0.5]}}
     width = {"type": "quantitative", "axis": None, "scale": {"domain": [0, 1], "nice": False}}
     lines: Spec = {
-        "data": {"values": _lines(attention, panel)},
+        "data": {"values": strokes},
         "mark": "rule",
         "encoding": {
             "x": {"datum": 0, **width},
@@ -142,7 +136,7 @@ def _draw_panel(attention: Attention, panel: Panel, colours: Spec) -> Spec:
         )
     ]
     return {
-        "title": {"text": panel.title, "fontSize": 12, "fontWeight": "normal"},
+        "title": {"text": title, "fontSize": 12, "fontWeight": "normal"},
         "width": _WIDTH,
         "height": _ROW * rows,
         "view": {"stroke": None},
@@ -164,12 +158,13 @@ def _strength(bounds: list[float]) -> Spec:
     }
 
 
-def _lines(attention: Attention, panel: Panel) -> list[dict[str, float]]:
-    step = min(2.5, _SPREAD / len(panel.heads)) / _ROW
+def _lines(weights: Tensor, heads: Sequence[int]) -> list[dict[str, float]]:
+    """The lines of a layer's ``weights``, ``(heads, queries, keys)``."""
+    step = min(2.5, _SPREAD / len(heads)) / _ROW
     lines: list[dict[str, float]] = []
-    for place, head in enumerate(panel.heads):
-        offset = (place - (len(panel.heads) - 1) / 2) * step
-        weights: list[list[float]] = attention.weights[panel.layer - 1, head - 1].tolist()
+    for place, head in enumerate(heads):
+        offset = (place - (len(heads) - 1) / 2) * step
+        rows: list[list[float]] = weights[head - 1].tolist()
         lines += [
             {
                 "query": round(query + offset, 3),
@@ -177,7 +172,7 @@ def _lines(attention: Attention, panel: Panel) -> list[dict[str, float]]:
                 "head": head,
                 "weight": round(weight, 3),
             }
-            for query, row in enumerate(weights)
+            for query, row in enumerate(rows)
             for key, weight in enumerate(row)
             if weight >= _FAINTEST
         ]

@@ -240,7 +240,6 @@ REFUSED = [
     ("attention RUN one --layer 3", "there is no layer 3: the model has layers 1 to 1"),
     ("attention RUN one --heads 1,4", "--heads is '1,4', but takes numbers such as 1,3"),
     ("attention RUN one --heads 1,x", "--heads is '1,x', but takes numbers such as 1,3"),
-    ("attention RUN one --find --layer 1", "--find chooses layers and heads itself"),
     ("attention RUN one --output a.jpg", "its name must end in .html, .svg, .pdf, .png"),
     ("attention RUN one --output nowhere/a.svg", "nowhere is not a folder: --output cannot be"),
 ]

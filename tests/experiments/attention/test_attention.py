@@ -13,7 +13,6 @@ import torch
 
 from experiments.attention.command import attention_page
 from experiments.attention.figure import colour_of, join_words, mark_pieces
-from experiments.attention.heads import rank
 from experiments.figures.render import DrawingError
 from tests.browser import complaints, violations
 from tests.experiments.conftest import Command
@@ -73,36 +72,6 @@ def test_word_pieces_that_continue_a_word_are_marked() -> None:
     assert found.queries == found.keys == ["<s>", "lad", "·der", "</s>"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "keys"),
-    [
-        # which key each of seven queries attends to, and the share that this head gets
-        ("encoder", {
-            "the word before": ([6, 0, 1, 2, 3, 4, 5], 1),
-            "the word itself": ([0, 1, 2, 3, 4, 5, 0], 1),
-            "the word after": ([1, 2, 3, 4, 5, 5, 5], 1),
-            "one word 5 or more away": ([5, 0, 1, 2, 3, 0, 1], 1),
-            "the end of the sentence": ([6] * 7, 1),
-        }),
-        ("decoder", {
-            "the word before": ([0, 1, 2, 3, 4, 5, 6], 1),
-            "one word 5 or more away": ([0, 0, 0, 0, 0, 1, 3], 1 / 2),  # the last is too near
-            "the start of the sentence": ([0] * 7, 1),
-        }),
-    ],
-)  # fmt: skip
-def test_each_measure_finds_the_head_that_does_nothing_else(
-    kind: Kind, keys: dict[str, tuple[list[int], float]]
-) -> None:
-    heads = torch.nn.functional.one_hot(torch.tensor([x for x, _ in keys.values()]), 7)
-    layers = torch.stack([heads / 2, heads])
-    found = rank(kind, Attention(queries=[""] * 7, keys=[""] * 7, weights=layers))
-    assert {name: (x[0].layer, x[0].head) for name, x in found.items()} == {
-        name: (2, number) for number, name in enumerate(keys, start=1)
-    }
-    assert [x[0].share for x in found.values()] == pytest.approx([x for _, x in keys.values()])
-
-
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
 def test_a_figure_has_the_heads_that_were_asked_for(
     ending: str, finished: Path, tmp_path: Path, call: Command
@@ -120,19 +89,6 @@ def test_a_figure_has_the_heads_that_were_asked_for(
         assert "layer 1, heads 1, 3" in drawn
         for word in ("three", "zwei", "&lt;/s&gt;"):
             assert f">{word}</text>" in drawn
-
-
-def test_find_lists_heads_and_draws_the_best(finished: Path, tmp_path: Path, call: Command):
-    path = tmp_path / "found.svg"
-    ended = call("attention", finished, SENTENCE, "--find", "--words", "--output", path)
-    title, *lines, where = ended.stdout.splitlines()
-    assert (title, where) == ("Encoder self-attention: heads that attend most to", str(path))
-    drawn = path.read_text(encoding="utf-8")
-    measures = ["the word before", "the word itself", "the word after", "the end of the sentence"]
-    for line, name in zip(lines, measures, strict=True):  # three words have nothing far away
-        best, *others = re.findall(r"layer 1 head [123]: \d+ %", line)
-        assert line.startswith(name) and len(others) == 2
-        assert f">{name}, {best}</text>" in drawn
 
 
 def test_a_figure_that_cannot_be_drawn_is_named_with_what_needs_no_drawing(
@@ -153,7 +109,6 @@ def test_the_page_is_written_into_the_run(copy: Path, call: Command):
     page = (copy / "attention.html").read_text(encoding="utf-8")
     assert "<b>" not in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)
-    assert re.search(r'href="#kind=cross&amp;layer=1&amp;heads=[123]">layer ', page)
 
 
 def test_stacks_of_different_depths_are_drawn(
@@ -231,12 +186,6 @@ def test_kind_layer_and_heads_are_chosen_and_the_address_keeps_them(page: Page) 
     assert count(page) == 0 and page.get_by_text("Choose at least one head.").is_visible()
     page.get_by_role("button", name="all").click()
     assert count(page) == HEADS * 3 * 4
-
-
-def test_the_best_head_of_a_measure_is_shown_at_a_click(page: Page) -> None:
-    page.get_by_role("link", name="layer 2 head 2: 100 %").nth(1).click()  # of the decoder
-    assert words(page, "queries") == TARGET and count(page) == len(TARGET)
-    assert page.get_by_label("2", exact=True).nth(1).is_checked()
 
 
 def test_a_word_shows_its_lines_alone_while_it_is_pointed_at_or_kept(page: Page) -> None:
