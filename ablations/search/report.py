@@ -9,7 +9,6 @@ from pathlib import Path
 from ablations.figures.search import (
     draw_history,
     draw_importances,
-    draw_parallel,
     draw_slices,
     draw_trial_curves,
     trained,
@@ -41,8 +40,6 @@ _CAPTIONS = {
     "the upper edge are trials that did not finish, or are ten times worse than the best.",
     "curves": "Perplexity on the validation set during training, a line for each trial (of the "
     f"{_MOST_CURVES} best), the best in blue.",
-    "parallel": "A line for each finished trial (of the 200 best) through its values to its "
-    "perplexity on the validation set, the best in blue.",
     "importances": "Shares of the parameters in what makes a trial one of the best quarter.",
     "slices": "Perplexity on the validation set against each parameter by itself.",
 }
@@ -125,7 +122,6 @@ def draw_search(
             {trial.name: trial.curve for trial in ranked(trials)[:_MOST_CURVES]},
             found.name if (found := best(trials)) else None,
         ),
-        "parallel": draw_parallel(records, axes),
         "importances": draw_importances(shares),
         "slices": draw_slices(records, axes),
     }

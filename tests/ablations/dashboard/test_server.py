@@ -160,7 +160,7 @@ def test_a_search_has_its_figures_and_the_table_of_its_best(tmp_path: Path) -> N
         "pair at scale tiny",
     ]
     figures = re.findall(r'<figure id="[^"]*:(\w+)"', page)
-    assert figures == ["history", "curves", "parallel", "importances", "slices"]
+    assert figures == ["history", "curves", "importances", "slices"]
     assert "best: trial-0000, perplexity 3.000: learning_rate_factor 0.2" in page
 
 

@@ -96,7 +96,7 @@ def test_markdown_and_html_show_the_same_trials(root: Path) -> None:
 
 def test_html_draws_each_trial(root: Path) -> None:
     figures = drawn(root)
-    assert list(figures) == ["history", "curves", "parallel", "importances", "slices"]
+    assert list(figures) == ["history", "curves", "importances", "slices"]
     assert len(marks(figures["history"], "symbol")) == 32  # also the one that was given up
     assert len(marks(figures["importances"], "rect")) == 2
     assert len(marks(figures["slices"], "symbol")) == 2 * 32
@@ -342,12 +342,3 @@ def test_slices_have_the_bounds_of_each_parameter_in_the_units_of_the_space() ->
     assert (scale["type"], scale["nice"], scale["domain"]) == ("log", False, [500, 40_000])
     assert width["encoding"]["x"]["type"] == "ordinal"
     assert width["encoding"]["x"]["scale"]["domain"] == [256, 384, 512, 640, 768]
-
-
-def test_parallel_coordinates_have_a_line_for_each_finished_trial() -> None:
-    lines, labels = (layer["data"]["values"] for layer in DRAWN["parallel"]["layer"])
-    assert [(x["trial"][-1], x["rank"]) for x in lines] == [("0", 2)] * 4 + [("2", 1)] * 4
-    positions = [math.log(5) / math.log(40), math.log(64 / 8) / math.log(80), 1.0, 0.0]
-    assert [x["position"] for x in lines[4:]] == pytest.approx(positions)
-    assert " ".join(x["value"] for x in labels) == "0.1 4 500 40000 256 384 512 640 768 4 5"
-    assert {x["position"] for x in labels} == {0, 0.25, 0.5, 0.75, 1}
