@@ -237,37 +237,20 @@ def evaluate(
     evaluate_run(directory, decoding, split or "valid", source, reference, output)
 
 
-@command(
-    "compare runs/multi30k-seed1 runs/multi30k-seed2 --split test",
-    "compare ours.de theirs.de --reference test.de",
-)
-def compare(
-    first: Path,
-    second: Path,
-    /,
-    *,
-    split: Literal["valid", "test"] = "valid",
-    reference: Path | None = None,
-    language: str = "en",
-) -> None:
-    """Test whether two runs, or two files of translations, differ by more than chance.
+@command("compare runs/multi30k-seed1 runs/multi30k-seed2 --split test")
+def compare(first: Path, second: Path, /, *, split: Literal["valid", "test"] = "valid") -> None:
+    """Test whether the translations that two runs wrote differ by more than chance.
 
-    Uses sacreBLEU's approximate randomisation. Runs are compared by the translations that they
-    wrote.
+    Uses sacreBLEU's approximate randomisation.
 
     Args:
-        first: the directory of a run, or a file of lines
-        second: another of the same kind
-        split: of the corpus of both runs
-        reference: what the lines of two files should say [default: none, compare runs]
-        language: of these files, such as zh, for the tokenizer of BLEU
+        first: the directory of a run
+        second: that of another
+        split: of the corpus of both
     """
-    from experiments.evaluate.significance import compare_files, compare_runs
+    from experiments.evaluate.significance import compare_runs
 
-    if reference is None:
-        print(compare_runs(first, second, split))
-    else:
-        print(compare_files(first, second, reference, language))
+    print(compare_runs(first, second, split))
 
 
 @command("translate runs/multi30k-seed1 < source.txt > translation.txt")

@@ -12,7 +12,6 @@ from experiments.records.data import recorded_data
 from experiments.records.experiment import load_experiment
 from experiments.records.outputs import hypotheses_path
 from experiments.records.result import MEASURES
-from transformer.data.languages import language_of
 from transformer.data.text import read_text
 from transformer.errors import InputError
 from transformer.evaluation.bleu import sacrebleu_metric
@@ -87,14 +86,6 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
     one, other = ((str(run), read_text(hypotheses_path(run, split))) for run in (first, second))
     language = experiment.config.data.corpus.target_language
     return compare_lines(one, other, references, language)
-
-
-def compare_files(first: Path, second: Path, reference: Path, language: str) -> Significance:
-    """Compare two files of translations, a line for each line of ``reference``."""
-    if language_of(language).script is None:
-        raise InputError(f"--language {language} is no code of a language, such as zh or zho_Hans")
-    one, other = ((str(path), read_text(path)) for path in (first, second))
-    return compare_lines(one, other, read_text(reference), language)
 
 
 def compare_lines(

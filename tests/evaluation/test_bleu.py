@@ -59,6 +59,15 @@ def test_languages_without_spaces_are_split_into_characters(languages: str, toke
         assert math.isclose(found.score, 0.0 if tokenizer == "13a" else score)
 
 
+def test_every_code_of_a_language_gives_the_same_score() -> None:
+    """Two lines of Chinese, which are a word each where spaces end words."""
+    hypotheses, references = ["我喜欢喝咖啡。", "今天天气好。"], ["我喜欢喝茶。", "今天天气很好。"]
+    found = bleu(hypotheses, references, "zh")
+    assert math.isclose(found.score, 51.13591498978437) and "|tok:zh|" in found.signature
+    for code in ("zho_Hans", "zho", "zh-CN"):
+        assert bleu(hypotheses, references, code) == found
+
+
 def test_an_unknown_language_is_named() -> None:
     for language in ("chinese", "jp", ""):
         with pytest.warns(UserWarning, match=f"^'{language}' is no code of a language, such as"):

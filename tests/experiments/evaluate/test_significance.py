@@ -70,34 +70,18 @@ def test_a_text_that_takes_too_much_memory_to_compare_is_refused(lines: list[str
         compare_lines(("one", lines), ("other", lines), lines)
 
 
-def test_files_of_translations_are_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = [tmp_path / name for name in ("good", "bad", "reference", "empty")]
-    for path, lines in zip(files, (GOOD, BAD, REFERENCES, []), strict=True):
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    good, bad, reference, empty = files
-    compare(good, bad, reference=reference)
-    first, second, verdict, _ = capsys.readouterr().out.splitlines()
-    assert first.endswith(f"  {good}") and second.endswith(f"  {bad}")
-    assert verdict.endswith(f", 211 lines: {good} is better than {bad}")
-    compare(good, bad, reference=reference, language="th")
-    assert "|tok:char|" in capsys.readouterr().out
-    compare(good, bad, reference=reference, language="zho_Hans")
-    assert "|tok:zh|" in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"^--language chinese is no code of a language"):
-        compare(good, bad, reference=reference, language="chinese")
+def test_lines_that_do_not_match_the_references_are_refused() -> None:
     with pytest.raises(InputError, match=r"good has 211 lines but the references 0"):
-        compare(good, bad, reference=empty)
+        compare_lines(("good", GOOD), ("bad", BAD), [])
     with pytest.raises(InputError, match="there are no lines to compare"):
-        compare(empty, empty, reference=empty)
-    with pytest.raises(InputError, match="good is not the directory of a run"):
-        compare(good, bad)
+        compare_lines(("one", []), ("other", []), [])
 
 
 def test_runs_are_compared_by_their_translations(
     finished: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with pytest.raises(InputError, match=r"test\.de is not the directory of a run"):
+        compare(folder / "test.de", folder / "test.de")
     other = tmp_path / "other"
     new_run(other, tiny_experiment(folder, seed=7))
     with pytest.raises(InputError, match=r"other has no test\.hypotheses\.txt: it is not finished"):
