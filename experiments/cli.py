@@ -253,7 +253,10 @@ def compare(first: Path, second: Path, /, *, split: Literal["valid", "test"] = "
     print(compare_runs(first, second, split))
 
 
-@command("translate runs/multi30k-seed1 < source.txt > translation.txt")
+@command(
+    "translate runs/multi30k-seed1 < source.txt > translation.txt",
+    "translate runs/craft_short-seed1 < sentences.txt > trees.txt",
+)
 def translate(
     directory: Run, /, *, variant: Variants = (), decoding: Decoding = DecodingOptions()
 ) -> None:
@@ -268,19 +271,6 @@ def translate(
     for line in translate_stream(directory, sys.stdin.buffer, decoding):
         sys.stdout.buffer.write(f"{line}\n".encode())
         sys.stdout.buffer.flush()
-
-
-@command("parse runs/craft_short-seed1 < sentences.txt > trees.txt")
-def parse(
-    directory: Run, /, *, variant: Variants = (), decoding: Decoding = DecodingOptions()
-) -> None:
-    """Parse the sentences of standard input into trees in brackets: translate, by a parser.
-
-    The input is plain UTF-8 text, one sentence per line, with spaces around words and punctuation.
-    """
-    if load_experiment(directory).config.data.corpus.task != "parsing":
-        raise InputError(f"{directory} translates and does not parse: use translate")
-    translate(directory, variant=variant, decoding=decoding)
 
 
 @command(

@@ -230,7 +230,6 @@ REFUSED = [
     ("evaluate RUN --output nowhere/file", "nowhere is not a folder"),
     ("evaluate RUN --output .", ". is a folder: --output takes a file"),
     (f"evaluate RUN --output {'x' * 300}", "File name too long"),
-    ("parse RUN", "translates and does not parse: use translate"),
     ("translate nowhere", "nowhere is not the directory of a run: it has no config.json"),
     ("export RUN --format safetensors --quantization int8", "are for --format ctranslate2"),
     ("export RUN --format ctranslate2 --check 0", "check is 0, but must be at least 1"),

@@ -212,19 +212,24 @@ def test_a_trained_parser_has_its_scores_in_the_result_and_evaluate_prints_them(
     assert ended.code == 0 and ended.stdout.startswith(f"{test}, per character ")
 
 
-def test_a_parser_translates_each_sentence_into_a_tree(
-    parser: tuple[Path, Result], command: Command, call: Command
+def test_a_parser_and_its_export_translate_each_sentence_into_a_tree(
+    parser: tuple[Path, Result], tmp_path: Path, command: Command, call: Command
 ) -> None:
     directory, _ = parser
     text = "w2 f1\na b ( c ) .\n\n" + "w2 " * 50_000 + "\n" + "w2 " * 3_000
     text += "\nw2 f1\n( w2 f1\n"
-    ended = command("experiments", "parse", directory, stdin=text.encode())
+    ended = command("experiments", "translate", directory, stdin=text.encode())
     trees = [next(read_trees(line, "output")) for line in ended.stdout.splitlines()[:2]]
     assert [words(tree) for tree in trees] == [["w2", "f1"], ["a", "b", "-LRB-", "c", "-RRB-", "."]]
     first, _, *others, last = ended.stdout.splitlines()
     assert others == ["(TOP)", "", "", first]
     four, five = sorted(ended.lines)
     assert "line 4 has more than 65,536 bytes: left empty" in four and "line 5 has" in five
+    export = tmp_path / "export"
+    exported = ("export", directory, "--format", "safetensors", "--output", export)
+    assert call(*exported).code == 0
+    again = command("experiments", "translate", export, stdin=text.encode())
+    assert again.stdout == ended.stdout
     assert call("attention", directory, "( w2 f1").code == 0
     tree = linearise(next(read_trees(last, "output")))  # another one on each kind of machine
     assert tree.count("XX") == 3 and tree in (directory / "attention.html").read_text()
