@@ -18,7 +18,7 @@ from optuna.distributions import (
 )
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
-from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -48,8 +48,8 @@ class SearchCells:
     """The trials of the search in ``root``, as :class:`ablations.runs.study.Cells` says.
 
     They minimise the perplexity of the validation set and are pruned on it, by default by Hyperband
-    (https://arxiv.org/abs/1603.06560). Only the rungs that they have passed, and the state of
-    CMA-ES, are not in files: a new study lacks them.
+    (https://arxiv.org/abs/1603.06560). Only the rungs that they have passed are not in
+    files: a new study lacks them.
     """
 
     is_search = True
@@ -133,12 +133,11 @@ class SearchCells:
 
 def _of_journal(known: FrozenTrial, curve: Mapping[int, float]) -> dict[str, Any]:
     """What only the journal has of a trial that ended: the rungs that it passed, each with a value
-    of its ``curve``, and the state of CMA-ES.
+    of its ``curve``.
     """
     found = known.system_attrs.items()
     rungs = {name: value for name, value in found if name.startswith("completed_rung")}
-    passed = {name: value for name, value in rungs.items() if value in curve.values()}
-    return passed | {name: value for name, value in found if name.startswith("cma:")}
+    return {name: value for name, value in rungs.items() if value in curve.values()}
 
 
 def _pruner(search: Search) -> BasePruner:
@@ -167,9 +166,9 @@ class FeasibleSampler(RandomSampler):
     """Samples all parameters of a trial together until they make a valid model within the budget.
 
     They are drawn by the search's sampler; uniformly while there are few trials, or if it finds no
-    such model. CMA-ES cannot draw choices, which are uniform then. Random numbers depend on the
-    seed and the trial's number alone. As the same values would be trained alike, those in ``tried``
-    are not drawn again unless a small space has no others.
+    such model. Random numbers depend on the seed and the trial's number alone. As the same values
+    would be trained alike, those in ``tried`` are not drawn again unless a small space has no
+    others.
     """
 
     tried: Sequence[Mapping[str, Any]] = ()
@@ -194,15 +193,11 @@ class FeasibleSampler(RandomSampler):
             model = TPESampler(
                 seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP_TRIALS
             )
-        modelled = dict(search_space)
-        if self._search.sampler == "cmaes":
-            model = CmaEsSampler(seed=seed)
-            for each in self._search.parameters:
-                if each.choices:
-                    del modelled[each.name]
         again: dict[str, Any] = {}
         for draw in range(_MODEL_DRAWS + _EVEN_DRAWS):
-            values = model.sample_relative(study, trial, modelled) if draw < _MODEL_DRAWS else {}
+            values: dict[str, Any] = {}
+            if draw < _MODEL_DRAWS:
+                values = model.sample_relative(study, trial, search_space)
             values |= {
                 name: even.sample_independent(study, trial, name, distribution)
                 for name, distribution in search_space.items()

@@ -47,7 +47,7 @@ class SearchOptions:
     seed: int = 1
     """of all trials, and of the sampling"""
 
-    sampler: Literal["tpe", "random", "cmaes"] = "tpe"
+    sampler: Literal["tpe", "random"] = "tpe"
     """what proposes trials"""
 
     pruner: Literal["hyperband", "median", "none"] = "hyperband"
@@ -178,11 +178,6 @@ def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
     if not 1 <= asked.trials <= MOST:
         most = f" and at most {MOST:,}" if asked.trials > 1 else ""
         raise InputError(f"--trials is {asked.trials}, but must be at least 1{most}")
-    if asked.sampler == "cmaes" and all(each.choices for each in space.parameters):
-        raise InputError(
-            f"space {space.name!r} has choices alone, and CMA-ES models numbers: take --sampler "
-            "tpe or random"
-        )
     base = scale.apply(override(space.base, seed=asked.seed))
     if space.base.training.validate_every_steps == BASE.training.validate_every_steps:
         base = override(base, validate_every_steps=base.training.max_steps // _PARTS + 1)
