@@ -1,4 +1,4 @@
-"""W&B, offline unless asked for more, TensorBoard or CSV."""
+"""W&B, offline unless asked for more, or TensorBoard."""
 
 from __future__ import annotations
 
@@ -64,11 +64,6 @@ class Tracking:
                     tell(lambda _: log(metrics, step))
 
             return [Forgiving(experiment=self._run)]
-        if self._log == "csv":  # a folder for each start, as Lightning deletes one that it finds
-            from lightning.pytorch.loggers import CSVLogger
-
-            version = f"from-step-{resumed_step}"
-            return [CSVLogger(self._directory, "csv", version, flush_logs_every_n_steps=1)]
         if self._log != "tensorboard":
             return []
         from lightning.pytorch.loggers import TensorBoardLogger

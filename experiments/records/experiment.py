@@ -12,7 +12,7 @@ from transformer.errors import InputError
 from transformer.files import read_json
 
 # Where a run's figures are logged.
-Log = Literal["wandb", "tensorboard", "csv", "none"]
+Log = Literal["wandb", "tensorboard", "none"]
 CONFIG_FILE = "config.json"
 DATA_FILE = "data.json"
 CHECKPOINTS = "checkpoints"

@@ -135,12 +135,12 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
         root=tmp_path,
         name="run",
         experiment=tiny_experiment(folder),
-        log="csv",
+        log="tensorboard",
         folder=tmp_path,
         environment={"MORE": "word"},
     )
     plain, log = process.start(tmp_path, job, Place(0, (3, 5))), tmp_path / "log.txt"
-    wait_for(lambda: log.read_text() == "True 3,5 word 60 1 csv\n")
+    wait_for(lambda: log.read_text() == "True 3,5 word 60 1 tensorboard\n")
     assert plain.stdin is not None
     plain.stdin.close()  # as the operating system does for a parent that is killed
     assert plain.wait(_PATIENCE_SECONDS) == 0 and log.read_text().endswith("\nend\n")
@@ -155,13 +155,13 @@ def test_a_run_on_several_devices_is_started_by_torchs_launcher(
         (package / "__init__.py").touch()
     launcher.write_text("import sys\nprint(*sys.argv[1:], flush=True)")
     experiment = tiny_experiment(folder)
-    job = Job(root=tmp_path, name="run", experiment=experiment, log="csv", folder=tmp_path)
+    job = Job(root=tmp_path, name="run", experiment=experiment, log="tensorboard", folder=tmp_path)
     run = process.fork(tmp_path, job, Place(0, (3, 5), ranks=2))
     assert isinstance(run, subprocess.Popen)  # and no fork of one process
     with run:
         assert ended(run) == 0
     assert (tmp_path / "log.txt").read_text() == (
-        f"--standalone --nproc-per-node 2 -m ablations.runs.entry {tmp_path} 1 csv\n"
+        f"--standalone --nproc-per-node 2 -m ablations.runs.entry {tmp_path} 1 tensorboard\n"
     )
 
 

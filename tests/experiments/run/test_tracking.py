@@ -1,8 +1,7 @@
-"""Figures reach W&B, CSV and TensorBoard, and a dead network stops nothing."""
+"""Figures reach W&B and TensorBoard, and a dead network stops nothing."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import os
@@ -262,20 +261,6 @@ def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path):
         track_table(
             tmp_path, ["row", "BLEU"], [["base"]], {}, name="table3", config={}, group="", tags=()
         )
-
-
-def test_csv_has_a_folder_for_each_start(folder: Path, tmp_path: Path):
-    experiment = tiny_experiment(folder, max_steps=4, checkpoint_every_steps=2)
-    for steps in (2, 4):
-        run(experiment, tmp_path, log="csv", limits=Limits(max_steps=steps))
-    found: dict[int, float] = {}
-    for start in ("from-step-0", "from-step-2"):
-        with (tmp_path / "csv" / start / "metrics.csv").open(encoding="utf-8") as file:
-            lines = [line for line in csv.DictReader(file) if line["loss"]]
-        assert len(lines) == 2
-        found |= {int(line["step"]): float(line["loss"]) for line in lines}
-    assert found == pytest.approx(training_losses(tmp_path), rel=1e-5)
-    assert not (tmp_path / "wandb").exists()
 
 
 def test_tensorboard_has_each_step_once_after_a_resume(folder: Path, tmp_path: Path):
