@@ -181,22 +181,24 @@ def _state_of_host(model: nn.Module) -> list[object]:
     """What a step may change besides tensors of the device: generators, and all attributes of the
     model's modules, their classes and their files.
     """
-    generators = [random.getstate(), np.random.get_state(), torch.default_generator.get_state()]
-    state: list[object] = [_frozen(generator) for generator in generators]
-    of_torch = vars(nn.Module())  # weights, buffers and the like
+    of_torch = torch.default_generator.get_state().numpy().tobytes()
+    state: list[object] = [random.getstate(), _frozen(np.random.get_state()), of_torch]
+    of_any_module = vars(nn.Module())  # weights, buffers and the like
     for module in model.modules():
         kind = type(module)
         if _is_known(kind):
             continue
         for owner in (module, kind, sys.modules[kind.__module__]):
             for name, value in [*vars(owner).items()]:
-                if name not in of_torch and not name.startswith("__"):
+                if name not in of_any_module and not name.startswith("__"):
                     state.append((name, _frozen(value)))
     return state
 
 
 def _frozen(value: object) -> object:
     """The content of a value, or which object it is."""
+    if isinstance(value, torch.Tensor):
+        return id(value), value._version
     try:
         return pickle.dumps(value)
     except Exception:  # a module, a lambda: any type may refuse in its own way
