@@ -170,7 +170,7 @@ DOORS = {
     "vl_convert": {"experiments.figures.render"},
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {"experiments.export.conversion"},
-    "babel": {"transformer.data.corpora.cldr", "transformer.data.languages"},
+    "babel": {"transformer.data.languages"},
 }
 
 

@@ -1,4 +1,4 @@
-"""The entry points: the help of every command, and standard streams in every state."""
+"""The entry points: the help of every command, standard streams, and what is installed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -66,6 +67,16 @@ def test_a_command_ends_as_it_should(command: str, redirected: str, code: int) -
     assert done.returncode == code, done
     assert b"Traceback" not in done.stderr and b"Exception ignored" not in done.stderr
     assert done.stderr.count(b"\n") <= 1
+
+
+def test_every_file_that_the_code_reads_is_installed() -> None:
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    for package, patterns in setup["package-data"].items():
+        folder = ROOT / package
+        installed = {path for pattern in patterns for path in folder.glob(pattern)}
+        data = {path for path in folder.rglob("*.*") if path.suffix not in (".py", ".pyc")}
+        data -= set((ROOT / "experiments" / "results").rglob("*"))
+        assert {path for path in data if path.is_file()} <= installed
 
 
 def test_a_process_of_ours_has_the_streams_that_were_closed() -> None:

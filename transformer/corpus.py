@@ -49,7 +49,7 @@ class TextFile:
     - a path
     - ``sacrebleu:SET/PAIR/SIDE``, a side (``source`` or ``reference``) of a test set that
       sacreBLEU knows, such as ``sacrebleu:wmt14/full/en-de/source``
-    - ``builtin:GENERATOR/FILE`` for text that the project generates
+    - ``builtin:NAME/FILE`` for a text of an archive that comes with this package
     - ``treebank:SOURCE/SPLIT.SIDE`` for sentences or linearised trees of a treebank, see
       :class:`transformer.data.corpora.treebanks.TreebankText`
 

@@ -37,10 +37,9 @@ from tests.data.scripted_server import (
     status,
     whole,
 )
-from tests.samples import archive
+from tests.samples import archive, flip_a_bit
 from transformer.config import from_dict, to_dict
 from transformer.corpus import TextFile
-from transformer.data.corpora import cldr
 from transformer.data.fetch import download as download_module
 from transformer.data.fetch import texts
 from transformer.data.fetch.cache import cache_directory, exclusive, write_once
@@ -390,18 +389,25 @@ def test_a_user_file_is_used_in_place_and_never_removed(tmp_path: Path) -> None:
     assert kept() == []
 
 
-def test_builtin_text_is_generated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cldr, "PAIRS", 53)
-    monkeypatch.setattr(cldr, "HELD_OUT", 11)
-    paths = [
-        fetch(TextFile(location=f"builtin:cldr_en_de/{name}"))
-        for name in ("train.en", "train.de", "valid.en", "train.en")
-    ]
-    assert [len(path.read_text().splitlines()) for path in paths] == [31, 31, 11, 31]
-    assert paths[0] == paths[3]
-    for name in ("cldr_en_de/dev.en", "cldr_en_fr/train.en"):
-        with pytest.raises(InputError, match=f"{name.rpartition('/')[2]} does not exist"):
+def test_a_built_in_text_is_unpacked_once_from_an_archive_whose_checksum_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TextFile(location="builtin:cldr_en_de/valid.en")
+    path = fetch(text)
+    assert len(path.read_text("utf-8").splitlines()) == 1_000
+    for name, said in (
+        ("cldr_en_de/dev.en", "has no file dev.en"),
+        ("cldr_en_fr/train.en", "builtin:cldr_en_fr/train.en does not exist"),
+    ):
+        with pytest.raises(InputError, match=said):
             fetch(TextFile(location=f"builtin:{name}"))
+    folder = shutil.copytree(texts._CORPORA / "cldr_en_de", tmp_path / "cldr_en_de")
+    flip_a_bit(folder / "texts.tar.xz")
+    monkeypatch.setattr(texts, "_CORPORA", tmp_path)
+    assert fetch(text) == path
+    path.unlink()
+    with pytest.raises(InputError, match=r"texts\.tar\.xz is not the declared file: expected"):
+        fetch(text)
 
 
 MODES = {"tgz": "w:gz", "tar": "w", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}

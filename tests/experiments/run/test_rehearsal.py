@@ -13,18 +13,18 @@ from experiments.catalog.find import find_experiment
 from tests.data.scripted_server import ScriptedServer, cut, ignoring_ranges, other, stalled, status
 from tests.experiments.conftest import Command, Start
 from tests.samples import archive
-from transformer.data.corpora import cldr
-from transformer.data.corpora.declared import WMT14_EN_DE
+from transformer.data.corpora.declared import CLDR_EN_DE, WMT14_EN_DE
 from transformer.data.fetch import download
 from transformer.data.fetch.cache import cache_directory
+from transformer.data.fetch.texts import fetch
 from transformer.data.prepare.prepare import prepare
+from transformer.data.text import read_aligned
 from transformer.files import part_of
 
 EUROPARL = "/www.statmt.org/wmt13/training-parallel-europarl-v7.tgz"
 COMMON_CRAWL = "/www.statmt.org/wmt13/training-parallel-commoncrawl.tgz"
 NEWS_COMMENTARY = "/www.statmt.org/wmt14/training-parallel-nc-v9.tgz"
 LINES, VALID_LINES, TEST_LINES = 151, 11, 7  # of each training text
-PAIRS = cldr.pairs(cldr.SEED, 3 * LINES + VALID_LINES + TEST_LINES)
 
 # A user's declaration for archives that differ from the declared ones.
 DECLARATION = """
@@ -60,11 +60,18 @@ EXPERIMENT = Experiment(
 """
 
 
-def archives() -> dict[str, bytes]:
+def phrases() -> list[tuple[str, str]]:
+    """Some pairs of the built-in corpus."""
+    (text,) = CLDR_EN_DE.train
+    pairs = zip(*read_aligned(fetch(text.source), fetch(text.target)), strict=True)
+    return list(pairs)[: 3 * LINES + VALID_LINES + TEST_LINES]
+
+
+def archives(pairs: list[tuple[str, str]]) -> dict[str, bytes]:
     """Small archives with the names and members of WMT14's, by their addresses."""
     members: dict[str, dict[str, bytes]] = {}
     for number, text in enumerate(WMT14_EN_DE.train):
-        chosen = PAIRS[number * LINES : (number + 1) * LINES]
+        chosen = pairs[number * LINES : (number + 1) * LINES]
         for file, lines in zip((text.source, text.target), zip(*chosen, strict=True), strict=True):
             content = "".join(f"{line}\n" for line in lines).encode()
             held = members.setdefault(file.location, {"README": b"to be left alone\n"})
@@ -73,9 +80,9 @@ def archives() -> dict[str, bytes]:
     return {location: archive(held) for location, held in members.items()}
 
 
-def fill_sacrebleu(folder: Path) -> None:
+def fill_sacrebleu(folder: Path, pairs: list[tuple[str, str]]) -> None:
     """The paper's sets as sacreBLEU keeps them."""
-    rest = PAIRS[-VALID_LINES - TEST_LINES :]
+    rest = pairs[-VALID_LINES - TEST_LINES :]
     for name, held in (("wmt13", rest[:VALID_LINES]), ("wmt14/full", rest[VALID_LINES:])):
         (folder / name).mkdir(parents=True)
         for field, lines in zip(("src", "ref"), zip(*held, strict=True), strict=True):
@@ -90,10 +97,11 @@ def test_from_a_failing_server_to_a_score(
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "sacrebleu"))
     monkeypatch.setattr(download, "_TIMEOUT", (1, 0.3))
     monkeypatch.setattr(download, "_BACKOFF", 0)
-    found, file = archives(), tmp_path / "rehearsal.py"
+    pairs = phrases()
+    found, file = archives(pairs), tmp_path / "rehearsal.py"
     sums = {where: (len(x), hashlib.sha256(x).hexdigest()) for where, x in found.items()}
     file.write_text(DECLARATION.format(found=sums))
-    fill_sacrebleu(tmp_path / "sacrebleu")
+    fill_sacrebleu(tmp_path / "sacrebleu", pairs)
     served = {f"/{location.partition('://')[2]}": x for location, x in found.items()}
     with ScriptedServer(served).running() as server:
         monkeypatch.setenv("DATA_MIRROR", server.url)

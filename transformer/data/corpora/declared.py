@@ -14,7 +14,7 @@ def _builtin(split: str) -> ParallelText:
     )
 
 
-# Phrases generated from Unicode's locale data: no download, learned in a minute.
+# Phrases made from Unicode's locale data: no download, learned in a minute.
 CLDR_EN_DE = Corpus(
     name="cldr_en_de",
     source_language="en",

@@ -24,7 +24,6 @@ from typing import Any, cast, get_args
 from sacrebleu.utils import get_available_testsets
 
 from transformer.corpus import TextFile
-from transformer.data.corpora import cldr
 from transformer.data.corpora.treebanks import SENTENCES, TreebankText
 from transformer.data.fetch.cache import (
     cache_directory,
@@ -41,6 +40,9 @@ from transformer.files import expand_user
 from transformer.progress import show_progress
 
 _CHUNK = 2**20
+_CORPORA = Path(__file__).parents[1] / "corpora"
+# The checksums of the archives there, which come with the package.
+_BUILTIN = {"cldr_en_de": "48f97ae459bddd13f77a98377712f59799af194f4654b0c02565f0054f01f661"}
 _SPLITS = "there are valid, test, and sets of sacreBLEU such as wmt14/full"
 # Bytes that an archive may have between the end of a file and the next one, for their names.
 _MOST_HEADERS = 4 * _CHUNK
@@ -64,7 +66,9 @@ _FETCH = "import sys; from sacrebleu.utils import get_files; get_files(sys.argv[
 
 
 def fetch(file: TextFile) -> Path:
-    """A local file with the declared content: the user's own, generated, cached or downloaded."""
+    """A local file with the declared content: the user's own, built in, cached or downloaded."""
+    if file.location.startswith("builtin:"):
+        file = _builtin(file.location)
     archive = replace(file, member=None)
     if file.member is None:
         return _whole(archive)
@@ -74,6 +78,15 @@ def fetch(file: TextFile) -> Path:
     if not path.exists():  # the archive may have been removed after it was unpacked
         write_once(path, partial(_unpack, _whole(archive), file.member))
     return path
+
+
+def _builtin(location: str) -> TextFile:
+    """The member of an archive of the package that a ``builtin:`` location names."""
+    name, _, member = location.removeprefix("builtin:").partition("/")
+    if name not in _BUILTIN:
+        raise InputError(f"{location} does not exist: built in is {', '.join(_BUILTIN)}")
+    archive = _CORPORA / name / "texts.tar.xz"
+    return TextFile(location=str(archive), sha256=_BUILTIN[name], member=member)
 
 
 def is_here(file: TextFile) -> bool:
@@ -91,7 +104,7 @@ def _member_path(sha256: str, member: str) -> Path:
 
 def _whole(file: TextFile) -> Path:
     """The declared file, which may be an archive."""
-    scheme, _, rest = file.location.partition(":")
+    scheme = file.location.partition(":")[0]
     if file.is_download:
         return fetch_download(file)
     if scheme == "treebank":
@@ -100,10 +113,6 @@ def _whole(file: TextFile) -> Path:
     if scheme == "sacrebleu":
         return _text_of_test_set(file.location)
     path = expand_user(file.location)
-    generator, _, name = rest.partition("/")
-    if (scheme, generator) == ("builtin", "cldr_en_de"):
-        folder = cache_directory() / "builtin" / f"{generator}-{cldr.VERSION}"
-        path = write_once(folder, cldr.write) / name
     if not path.is_file():
         raise InputError(f"{path} does not exist: check its path")
     if file.sha256 is not None:
