@@ -8,7 +8,7 @@ TESTS := --numprocesses logical --maxprocesses 8 --dist worksteal
 # Tests start many processes, each of which would compile the project anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup table3 report test test-slow test-gpu check format benchmark pictures api site
+.PHONY: setup table3 report test test-slow test-gpu check format benchmark pictures site
 
 setup: .venv/installed
 
@@ -53,11 +53,7 @@ benchmark: setup
 pictures: setup
 	$(BIN)/python -m tests.pictures
 
-# docs/api.md from the docstrings.
-api: setup
-	$(BIN)/python -m tests.api_page
-
-# The pages as a site in build/site, with what they link to.
+# The pages as a site in build/site, with what they link to, and the API from docstrings.
 site: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	mkdir -p build/pages

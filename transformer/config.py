@@ -93,7 +93,7 @@ class ModelConfig:
     ``d_k`` and ``d_v`` are widths per head and need not multiply with ``num_heads`` to
     ``d_model``. ``vocab_size`` is the number of word-pieces, which both languages share. Of learned
     positions there are ``max_positions``; words further on share the last. ``model`` names a
-    variant, see :mod:`transformer.variant`; None is the paper's.
+    variant, see ``transformer.variant``; None is the paper's.
     """
 
     vocab_size: int = 37_000

@@ -17,7 +17,7 @@ _CONFIG_FILE = "config.json"
 
 
 def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
-    """Load the model and the vocabulary of a safetensors export, for :func:`translate`.
+    """Load the model and the vocabulary of a safetensors export, for ``translate``.
 
     Raises:
         InputError: if the folder holds no export, or a damaged one.

@@ -116,7 +116,7 @@ class Declaration:
 class Table(Declaration):
     """Rows that differ from one base, in the paper's units.
 
-    ``measures`` are the scores that it compares, as :mod:`experiments.records.result` names them.
+    ``measures`` are the scores that it compares, as ``experiments.records.result`` names them.
 
     Raises:
         InputError: if there is no row to run, or two rows share a name

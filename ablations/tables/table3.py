@@ -11,6 +11,7 @@ from transformer.data.corpora.declared import WMT14_EN_DE
 
 # Every field of it is the paper's by default, and pinned in tests/ablations/tables/test_table3.py.
 BASE = Config(data=DataConfig(corpus=WMT14_EN_DE))
+"""The paper's base model and training."""
 
 # fmt: off
 ROWS = (

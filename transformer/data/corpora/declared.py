@@ -14,7 +14,6 @@ def _builtin(split: str) -> ParallelText:
     )
 
 
-# Phrases made from Unicode's locale data: no download, learned in a minute.
 CLDR_EN_DE = Corpus(
     name="cldr_en_de",
     source_language="en",
@@ -24,6 +23,7 @@ CLDR_EN_DE = Corpus(
     valid=_builtin("valid"),
     test=_builtin("test"),
 )
+"""Phrases made from Unicode's locale data: no download, learned in a minute."""
 
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 _MULTI30K_SHA256 = {
@@ -60,9 +60,11 @@ def _multi30k_corpus(target: str) -> Corpus:
     )
 
 
-# Image captions, 29,000 pairs (Elliott et al. 2016).
 MULTI30K_EN_DE = _multi30k_corpus("de")
+"""Image captions, 29,000 pairs (Elliott et al. 2016), for research use."""
+
 MULTI30K_EN_FR = _multi30k_corpus("fr")
+"""The same captions in English and French."""
 
 
 _EUROPARL = TextFile(
@@ -122,7 +124,7 @@ def _wmt14(name: str, target: str, pairs: int, *train: ParallelText) -> Corpus:
     )
 
 
-# Section 5.1. The numbers of pairs are those before cleaning.
+# The numbers of pairs are those before cleaning.
 WMT14_EN_DE = _wmt14(
     "wmt14_en_de",
     "de",
@@ -131,6 +133,8 @@ WMT14_EN_DE = _wmt14(
     _members(_COMMON_CRAWL, "commoncrawl.de-en", "de"),
     _members(_NEWS_COMMENTARY, "training/news-commentary-v9.de-en", "de"),
 )
+"""The paper's corpus (section 5.1), for research use."""
+
 WMT14_EN_FR = _wmt14(
     "wmt14_en_fr",
     "fr",
@@ -141,10 +145,12 @@ WMT14_EN_FR = _wmt14(
     _members(_UN, "un/undoc.2000.fr-en", "fr"),
     _members(_TEN_TO_THE_NINTH, "giga-fren.release2.fixed", "fr", packing=".gz"),
 )
-# For a first try on real news: 80 MB.
+"""The paper's other corpus (section 5.1), for research use."""
+
 WMT14_EN_DE_SMALL = _wmt14(
     "wmt14_en_de_small",
     "de",
     200_000,
     _members(_NEWS_COMMENTARY, "training/news-commentary-v9.de-en", "de"),
 )
+"""News Commentary alone, for a first try on real news: 80 MB."""
