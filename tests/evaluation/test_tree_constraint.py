@@ -26,7 +26,7 @@ from transformer.data.trees import (
     words,
 )
 from transformer.data.vocabulary import Vocabulary, train_vocabulary
-from transformer.decoding import length_penalty
+from transformer.decoding.beams import length_penalty
 from transformer.decoding.search import beam_search
 from transformer.evaluation.perplexity import translate
 from transformer.evaluation.tree_constraint import Spelling, TreeConstraint

@@ -4,7 +4,6 @@ A model and encoded sources enter, word-piece ids leave. ``incremental`` runs th
 by position, ``beams`` keeps the hypotheses, ``search`` drives both and forms the batches.
 """
 
-from transformer.decoding.beams import length_penalty
 from transformer.decoding.search import Constraint, beam_search, decode_sentences
 
-__all__ = ["Constraint", "beam_search", "decode_sentences", "length_penalty"]
+__all__ = ["Constraint", "beam_search", "decode_sentences"]
