@@ -12,9 +12,11 @@ from torch import Tensor
 
 from bench.common import Size, config_of
 from bench.workload import Workload
+from tests.kernels.packed import random_heads, sentences_of
 from transformer.config import Config, DecodingConfig, Precision, override
 from transformer.data.batches import Batch
 from transformer.decoding import decode_sentences
+from transformer.kernels.sentence_attention import Sentences, can_serve, sentence_attention
 from transformer.training.module import TransformerModule
 
 Record = Callable[[str, object], None]
@@ -74,6 +76,52 @@ def _loss_and_gradient(module: TransformerModule, batch: Batch) -> tuple[Tensor,
 
 def _distance(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).norm() / expected.norm())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "d_k", "d_v", "causal"),
+    [
+        (torch.bfloat16, 64, 64, True),
+        (torch.bfloat16, 64, 64, False),
+        (torch.bfloat16, 16, 32, True),
+        (torch.bfloat16, 128, 128, False),
+        (torch.float32, 8, 8, True),
+        (torch.float32, 64, 64, False),
+    ],
+)
+def test_attention_within_sentences(
+    dtype: torch.dtype,
+    d_k: int,
+    d_v: int,
+    causal: bool,
+    device: torch.device,
+    record_property: Record,
+) -> None:
+    """Against fp64 on the CPU, and the same bits twice."""
+    if not can_serve(device, d_k, d_v):
+        pytest.skip("Triton is not installed")
+    lengths = torch.randint(0, 90, (2, 40 if device.type == "cuda" else 4)).tolist()
+    sentences = sentences_of(lengths[0], lengths[0 if causal else 1], causal)
+    query, key, value = random_heads(
+        sum(lengths[0]), len(sentences.key_sentences), d_k, d_v, torch.float64
+    )
+    given = [x.to(dtype) for x in (query, key, value)]
+    there = sentences._make(x.to(device) if isinstance(x, Tensor) else x for x in sentences)
+    found, again = (_attend([x.to(device) for x in given], there) for _ in range(2))
+    expected = _attend([x.double() for x in given], sentences)
+    names = ("values", "query", "key", "value")
+    for name, one, other, exact in zip(names, found, again, expected, strict=True):
+        assert torch.equal(one, other), name
+        difference = _distance(one.double().cpu(), exact)
+        record_property(f"{name}_differ_by", difference)
+        assert difference <= {torch.float32: 1e-5, torch.bfloat16: 1e-2}[dtype], name
+
+
+def _attend(given: list[Tensor], sentences: Sentences) -> list[Tensor]:
+    """Values, and the gradients of query, key and value for a gradient of the values themselves."""
+    query, key, value = (x.requires_grad_() for x in given)
+    found = sentence_attention(query, key, value, sentences)
+    return [found, *torch.autograd.grad(found.square().sum() / 2, (query, key, value))]
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
