@@ -38,6 +38,22 @@ class Sentences(NamedTuple):
     key_offsets: Tensor
     causal: bool
 
+    @property
+    def query_positions(self) -> Tensor:
+        """The position of each query in its sentence, ``(queries,)``."""
+        return positions(self.query_sentences, self.query_offsets)
+
+    @property
+    def key_positions(self) -> Tensor:
+        """The position of each key in its sentence, ``(keys,)``."""
+        return positions(self.key_sentences, self.key_offsets)
+
+
+def positions(sentences: Tensor, offsets: Tensor) -> Tensor:
+    """The position of each token in its sentence, by the sentences' numbers and beginnings."""
+    places = torch.arange(len(sentences), device=sentences.device, dtype=offsets.dtype)
+    return places - offsets[sentences]
+
 
 def can_serve(device: torch.device, d_k: int, d_v: int) -> bool:
     """Whether :func:`sentence_attention` runs on this device with heads of these widths."""

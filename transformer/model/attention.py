@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer.kernels.key_value_cache import KeyValueCache
-from transformer.kernels.sentence_attention import Sentences, attend_within_sentences
+from transformer.kernels.sentence_attention import Sentences, sentence_attention
 from transformer.kernels.softmax import softmax_base2
 
 
@@ -30,7 +30,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
         ``(batch, num_heads, queries, d_v)``
     """
     if isinstance(mask, Sentences):
-        return attend_within_sentences(query, key, value, mask)
+        return sentence_attention(query, key, value, mask)
     if query.is_cuda:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask.to(query.dtype))
     # On CPUs the fused kernel spends most of its time in its backward pass when sentences are

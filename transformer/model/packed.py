@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
-import torch
 from torch import Tensor
 
-from transformer.kernels.sentence_attention import Sentences
+from transformer.kernels.sentence_attention import Sentences, positions
 
 
 class PackedTokens(NamedTuple):
@@ -33,7 +32,7 @@ class PackedTokens(NamedTuple):
     @property
     def positions(self) -> Tensor:
         """``(length,)``, each token's position in its sentence."""
-        return positions_in(self.sentence, self.offsets)
+        return positions(self.sentence, self.offsets)
 
     def mask(self, keys: PackedTokens, causal: bool = False) -> Tensor:
         """What takes the place of a mask of attention from these tokens to ``keys``."""
@@ -44,10 +43,6 @@ class PackedTokens(NamedTuple):
     def mask_to(self, mask: Tensor) -> Tensor:
         """The mask of attention from these tokens to the keys of another mask."""
         keys = cast(Sentences, mask)
-        return cast(Tensor, keys._replace(seg_q=self.sentence, cu_q=self.offsets))
-
-
-def positions_in(sentence: Tensor, offsets: Tensor) -> Tensor:
-    """The position of each token in its sentence, ``(length,)``."""
-    places = torch.arange(len(sentence), device=sentence.device, dtype=offsets.dtype)
-    return places - offsets[sentence]
+        return cast(
+            Tensor, keys._replace(query_sentences=self.sentence, query_offsets=self.offsets)
+        )

@@ -12,7 +12,6 @@ from transformer.kernels.sentence_attention import Sentences
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.embeddings import Embedding
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.packed import positions_in
 
 
 class UnpositionedEmbedding(Embedding):
@@ -52,7 +51,7 @@ class RotaryAttention(MultiHeadAttention):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         at, entries = positions_of(query, key)
         if isinstance(mask, Sentences):
-            at, entries = positions_in(mask.seg_q, mask.cu_q), positions_in(mask.seg_k, mask.cu_k)
+            at, entries = mask.query_positions, mask.key_positions
         return super().attend(_rotate(query, at), _rotate(key, entries), value, mask)
 
 
