@@ -6,6 +6,7 @@ that would run there; nothing runs. Needs torch's CUDA build. Run as a script: S
 
 # Much of what this calls is torch's own and has no types.
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportFunctionMemberAccess=false, reportPrivateImportUsage=false
 
 from __future__ import annotations
 
